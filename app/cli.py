@@ -26,7 +26,7 @@ from espalier.app.commands.crash import write_crash_report
 from espalier.model.cache.entries import OFF
 from espalier.model.document.project import APP
 from espalier.model.errors import EspalierError, FileError, nearest
-from espalier.model.files import hint_of, told
+from espalier.model.files import file_error, hint_of
 from espalier.model.leftovers import clear_scratch
 from espalier.model.trust import NAMED
 
@@ -89,7 +89,7 @@ def main(words: list[str] | None = None, window: Window | None = None) -> int:
     except OSError as error:
         if error.errno not in SYSTEM_ERRORS:
             return _bug(error, words, out)
-        problem = told(error)
+        problem = file_error(error)
         _print_error("file", problem.message, problem.hint, words, out)
         return 2
     except Exception as error:  # noqa: BLE001 - a bug

@@ -17,8 +17,8 @@ from pathlib import Path
 import xxhash
 
 from espalier.app.locks import Locked, hold, take
+from espalier.app.number_text import moment
 from espalier.app.settings import data_folder
-from espalier.app.words import moment
 from espalier.model.borders import read_json, tried
 from espalier.model.errors import FileError
 from espalier.model.leftovers import clear_parts

@@ -1,4 +1,4 @@
-"""Registers the fast versions: a walk of the plans fills `FAST`; what they need is imported when a tensor arrives.
+"""Registers the fast versions: importing the plans fills `FAST`; backends are imported when a tensor arrives.
 
 Without numba (or triton) nothing is registered for the CPU (or CUDA), and the definitions run.
 """

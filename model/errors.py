@@ -1,6 +1,6 @@
-"""Every error that a user can cause: what happened (message), what to do (hint), where (node).
+"""Errors that a user can cause: what is wrong (message), what to do (hint), where (node).
 
-The core raises these; only the window and the command line show them. Anything else is a bug.
+The core raises them; the window and the command line show them. Any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from espalier.model.private import redacted
 
 
 class EspalierError(Exception):
-    """A mistake that the user can mend.
+    """An error that the user can correct.
 
-    `message` says what happened, `hint` what to do, `node` is the id of the graph node at fault, if any.
+    `message`: what is wrong; `hint`: what to do; `node`: id of the graph node that caused it, if any.
     """
 
     def __init__(self, message: str, hint: str = "", node: str | None = None) -> None:
@@ -40,19 +40,19 @@ class TraceError(EspalierError):
 
 
 class GraphError(EspalierError):
-    """An edit would leave an illegal graph."""
+    """An edit would result in an invalid graph."""
 
 
 class MissingCodeError(GraphError):
-    """The graph runs only with the code of its source, which was not loaded."""
+    """The graph needs code of its source that is not loaded."""
 
 
 class OptionsError(EspalierError):
-    """Options of a pass are wrong; the message holds the path of the key."""
+    """Options of a pass are invalid; the message contains the path of the key."""
 
 
 class PassError(EspalierError):
-    """A pass could not do its work on this graph."""
+    """A pass cannot be applied to this graph."""
 
 
 class RegistryError(EspalierError):
@@ -60,7 +60,7 @@ class RegistryError(EspalierError):
 
 
 class FormatError(EspalierError):
-    """A number format does not exist or its parameters are impossible."""
+    """A number format does not exist or its parameters are invalid."""
 
 
 class ProjectError(EspalierError):
@@ -76,7 +76,7 @@ class FileError(EspalierError):
 
 
 class DataError(EspalierError):
-    """A data set is missing or lacks what was asked of it."""
+    """A data set is missing or lacks requested columns, splits or classes."""
 
 
 class JobError(EspalierError):
@@ -84,15 +84,15 @@ class JobError(EspalierError):
 
 
 class StorageError(EspalierError):
-    """The storage of a study cannot be reached, or holds something else."""
+    """The storage of a study is unreachable or contains other data."""
 
 
 class ExportError(EspalierError):
-    """The result cannot be handed on in the form asked for."""
+    """The result cannot be exported in the requested format."""
 
 
 class EmitError(EspalierError):
-    """A graph, or a node of it, cannot be written as hardware."""
+    """A graph or a node cannot be emitted as hardware."""
 
 
 class SimulateError(EspalierError):
@@ -100,25 +100,25 @@ class SimulateError(EspalierError):
 
 
 class Interrupted(BaseException):
-    """The job was cancelled, and broken off between two of its operations: nobody's mistake, and nobody's to catch."""
+    """The job was cancelled and aborted between two operations; not to be caught by handlers of exceptions."""
 
 
-PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit, Interrupted)  # what no border makes an error of
+PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit, Interrupted)  # not converted by `borders.reading`
 
 
 class Damage(ValueError):
-    """What is wrong with a file, in words that end a sentence; a reader's border makes an EspalierError of it."""
+    """A fault of a file, as the end of a sentence; `borders.reading` converts it to an EspalierError."""
 
 
-_LISTED = 20  # names that a hint lists at most; of more it tells the nearest three
+_LISTED = 20  # maximum number of names in a hint; of more, the nearest three are listed
 PLUG_IN = "Or load its plug-in first (--plugin FILE.py)."
-_TYPED = 0.85  # from this likeness on, one name is the other with a slip of the keyboard
+_TYPED = 0.85  # similarity from which a name counts as a typing error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names the valid name closest to `name`; where none is close, all of them, of many the nearest three.
+    """A hint with the valid name closest to `name`; if none is close, with all names or the nearest three of many.
 
-    A name that has all words of `name` (`num_layers`: `num_hidden_layers`) is closer than one of like letters.
+    A name with all words of `name` (`num_layers`: `num_hidden_layers`) is closer than one with similar letters.
     """
     names = sorted(known)
     alike = difflib.get_close_matches(name, names, n=1, cutoff=_TYPED)
@@ -132,23 +132,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """`nearest` for a table that plug-ins add to: what is no slip of the keyboard may be missing its plug-in."""
+    """`nearest` for registries: unless `name` looks like a typing error, the hint also suggests to load a plug-in."""
     names = sorted(known)
     hint = nearest(name, names)
     return hint if difflib.get_close_matches(name, names, n=1, cutoff=_TYPED) else f"{hint} {PLUG_IN}"
 
 
 def _with_words(name: str, names: list[str]) -> list[str]:
-    """Names that have all words of `name` and more, those with the fewest more first."""
+    """Names with all words of `name` and more, those with the fewest extra words first."""
     words = set(name.lower().split("_"))
     if len(words) < 2:
         return []
-    found = [n for n in names if words < set(n.lower().split("_"))]
-    return sorted(found, key=lambda n: (len(n.split("_")), n))
+    matches = [n for n in names if words < set(n.lower().split("_"))]
+    return sorted(matches, key=lambda n: (len(n.split("_")), n))
 
 
 def damage(error: BaseException) -> str:
-    """What a damaged file made Python raise, in words; the end of a sentence, without a full stop."""
+    """A description of an exception from reading a damaged file: the end of a sentence, without a full stop."""
     match error:
         case EspalierError():
             return error.message.rstrip(".")
@@ -157,19 +157,19 @@ def damage(error: BaseException) -> str:
         case RecursionError():
             return "it is nested too deeply"
         case MemoryError():
-            return "it would take more memory than there is"
+            return "it needs more memory than is available"
         case KeyError(args=(str(name), *_)):
             return name if " " in name else f"{name!r} is missing"
         case UnicodeDecodeError() | json.JSONDecodeError():
-            return "a part of it is not JSON"
+            return "a part of it is not valid JSON"
         case zipfile.BadZipFile() if "not a zip" in str(error):
-            return "it is not a zip file, or only a part of one"
+            return "it is not a complete zip file"
         case zipfile.BadZipFile() | zlib.error() | EOFError():
-            return f"a part of it is altered or cut off ({error})" if str(error) else "a part of it is cut off"
+            return f"a part of it is altered or truncated ({error})" if str(error) else "a part of it is truncated"
         case OSError(strerror=str(text)):
             return text
         case _:
-            return "a part of it has another form than it should"
+            return "a part of it has an unexpected structure"
 
 
 def first_line(error: BaseException) -> str:

@@ -1,6 +1,6 @@
-"""The one way to write a file: whole or not at all, under its own name only when it is on the disk.
+"""Atomic writing of files and folders: data are synced before they replace the old file.
 
-What the system refuses comes out as the caller's kind of EspalierError, in two sentences; the old file stays.
+Errors of the system are converted to the caller's subclass of EspalierError; the old file is unchanged then.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from espalier.model.leftovers import part_folder_in, part_in
 
 Kind = type[EspalierError]
 _HINTS = {
-    errno.ENOSPC: "Free some space there, or choose another folder.",
-    errno.EDQUOT: "Free some space there, or choose another folder.",
-    errno.EFBIG: "Choose a folder that holds files of this size.",
+    errno.ENOSPC: "Free some space there or choose another folder.",
+    errno.EDQUOT: "Free some space there or choose another folder.",
+    errno.EFBIG: "Choose a folder whose file system supports files of this size.",
     errno.ENAMETOOLONG: "Choose a shorter name.",
-    errno.ENOENT: "Make the folder, or choose another.",
+    errno.ENOENT: "Create the folder or choose another.",
     errno.ENOTDIR: "Choose a folder that exists.",
-    errno.EIO: "Check the drive, or choose another folder.",
-    errno.ESTALE: "Check the network drive, or choose another folder.",
+    errno.EIO: "Check the drive or choose another folder.",
+    errno.ESTALE: "Check the network drive or choose another folder.",
 }
-_HINT = "Choose a folder that may be written."
-_RUST = re.compile(r"\(os error (\d+)\)")  # as safetensors tells an error of the system
+_HINT = "Choose a writable folder."
+_RUST = re.compile(r"\(os error (\d+)\)")  # the form of system errors in safetensors
 
 
 @contextlib.contextmanager
 def explained(path: Path | str, kind: Kind = FileError) -> Generator[None]:
-    """Errors of the system while `path` is written, as `kind`."""
+    """Convert errors of the system while `path` is written to `kind`."""
     try:
         yield
     except OSError as error:
-        raise _told(path, error, kind) from error
-    except Exception as error:  # safetensors has an error of its own, which imports here would be paid for by all
-        if type(error).__name__ != "SafetensorError" or not (found := _RUST.search(str(error))):
+        raise _error(path, error, kind) from error
+    except Exception as error:  # SafetensorError; importing it here would slow down every start
+        if type(error).__name__ != "SafetensorError" or not (match := _RUST.search(str(error))):
             raise
-        number = int(found[1])
-        raise _told(path, OSError(number, os.strerror(number)), kind) from error
+        number = int(match[1])
+        raise _error(path, OSError(number, os.strerror(number)), kind) from error
 
 
-def _told(path: Path | str, error: OSError, kind: Kind) -> EspalierError:
+def _error(path: Path | str, error: OSError, kind: Kind) -> EspalierError:
     reason, other = _reason(error), error.filename2 or error.filename
     if isinstance(other, str) and not _is_of(Path(other), Path(path)):
         reason = f"{other}: {reason}"
@@ -60,31 +60,35 @@ def _reason(error: OSError) -> str:
 
 
 def hint_of(error: OSError) -> str:
-    """What to do about an error of the system."""
+    """The hint for an error of the system."""
     return _HINTS.get(error.errno or 0, _HINT)
 
 
-def told(error: OSError) -> FileError:
-    """An error of the system that nobody else has put into words, in two sentences."""
+def file_error(error: OSError) -> FileError:
+    """Convert an unhandled error of the system to FileError."""
     name = error.filename2 or error.filename
-    where = f"{os.fsdecode(name)} could not be read or written" if isinstance(name, str | bytes) else "A file failed"
+    where = (
+        f"{os.fsdecode(name)} could not be read or written"
+        if isinstance(name, str | bytes)
+        else "A file could not be accessed"
+    )
     return FileError(f"{where} ({_reason(error)}).", hint_of(error))
 
 
 def _is_of(other: Path, path: Path) -> bool:
-    """Whether a file is the one that is written, the folder it goes to, or what it is called meanwhile."""
+    """Whether `other` is the written file, its folder or its temporary file."""
     return any(".espalier-" in p for p in other.parts) or os.path.abspath(other) in (
         os.path.abspath(path), os.path.realpath(path), os.path.dirname(os.path.realpath(path)))  # fmt: skip
 
 
 @contextlib.contextmanager
 def placing(path: Path | str, kind: Kind = FileError, mode: int = 0o666) -> Generator[Path]:
-    """A new file to be written by its name, which takes the place of `path` at the end."""
+    """Yield the path of a new file, which replaces `path` at the end."""
     with explained(path, kind):
         target = _target(Path(path), kind)
         with part_in(target.parent, mode) as part:
             yield part
-            _like(target, part)
+            _copy_mode(target, part)
             sync(part)
             os.replace(part, target)
         sync_folder(target.parent)
@@ -92,47 +96,47 @@ def placing(path: Path | str, kind: Kind = FileError, mode: int = 0o666) -> Gene
 
 @contextlib.contextmanager
 def replacing(path: Path | str, kind: Kind = FileError, mode: int = 0o666) -> Generator[IO[bytes]]:
-    """A handle to write to; at the end, what was written takes the place of `path`."""
+    """Yield a handle of a new file, which replaces `path` at the end."""
     with placing(path, kind, mode) as part, part.open("r+b") as handle:
         yield handle
         handle.close()
 
 
 def make_folder(path: Path, kind: Kind = FileError) -> None:
-    """A folder, with those above it, unless it is there."""
+    """Create a folder and its parents if they are missing."""
     with explained(path, kind):
         path.mkdir(parents=True, exist_ok=True)
 
 
 def check_target(path: Path | str, kind: Kind = FileError) -> None:
-    """Raise `kind` where no file can be written, before hours are spent on what it shall hold."""
+    """Raise `kind` if `path` cannot be written; to be called before long computations."""
     with explained(path, kind), part_in(_target(Path(path), kind).parent):
         pass
 
 
 def write_bytes(path: Path | str, data: bytes, kind: Kind = FileError, mode: int = 0o666) -> None:
-    """A file of these bytes."""
+    """Write bytes to a file."""
     with replacing(path, kind, mode) as handle:
         handle.write(data)
 
 
 def write_text(path: Path | str, text: str, kind: Kind = FileError, mode: int = 0o666) -> None:
-    """A file of this text in UTF-8, its line ends as they are."""
+    """Write a text to a file in UTF-8, with unchanged line ends."""
     write_bytes(path, text.encode(), kind, mode)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that this user alone may read; raises FileError, also where the path is a link."""
+    """Write a file that only this user can read. Raises FileError, also if the path is a link."""
     if path.is_symlink():
         raise FileError(f"{path} is a link.", "Remove it.")
     if path.exists() and os.name == "posix":
         with contextlib.suppress(OSError):
-            path.chmod(0o600)  # the new file takes over the mode of the old
+            path.chmod(0o600)  # the new file inherits the mode of the old one
     write_text(path, text, mode=0o600)
 
 
 def append(path: Path | str, data: bytes, kind: Kind = FileError, mode: int = 0o666) -> None:
-    """Add to a file all of `data` or nothing, synced; behind a line that a dead process left unfinished, a new one."""
+    """Append `data` to a file, completely or not at all, and sync; starts a new line after an incomplete one."""
     with explained(path, kind):
         target = _target(Path(path), kind)
         handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), mode)
@@ -157,14 +161,14 @@ def _write_all(handle: int, data: bytes, size: int) -> None:
 
 @contextlib.contextmanager
 def replacing_folder(path: Path | str, kind: Kind = FileError) -> Generator[Path]:
-    """A new folder to be filled, which takes the place of `path` and all in it at the end, in one go."""
+    """Yield a new folder, which atomically replaces `path` and its contents at the end."""
     with explained(path, kind):
         target = Path(path).resolve()
         with part_folder_in(target.parent) as part:
             yield part
             _sync_tree(part)
             if target.exists():
-                _swap(part, target)  # what `part` names now is the old one, which goes
+                _swap(part, target)  # `part` is now the old folder and will be deleted
             else:
                 os.rename(part, target)
         sync_folder(target.parent)
@@ -172,7 +176,7 @@ def replacing_folder(path: Path | str, kind: Kind = FileError) -> Generator[Path
 
 @contextlib.contextmanager
 def filling(path: Path | str, kind: Kind = FileError) -> Generator[Path]:
-    """A new folder to be filled, whose files are moved into `path` when all are whole; others there stay."""
+    """Yield a new folder, whose files are moved into `path` at the end; other files there are unchanged."""
     target = Path(path).resolve()
     if not target.exists():
         with replacing_folder(target, kind) as part:
@@ -185,20 +189,20 @@ def filling(path: Path | str, kind: Kind = FileError) -> Generator[Path]:
             yield part
             _sync_tree(part)
             for file in sorted((p for p in part.rglob("*") if not p.is_dir()), reverse=True):  # x.data before x
-                place = target / file.relative_to(part)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(file, place)
+                destination = target / file.relative_to(part)
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(file, destination)
         sync_folder(target)
 
 
 def sync(path: Path) -> None:
-    """Wait until a file is on the disk."""
+    """Sync a file to the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(path: Path) -> None:
-    """Wait until the names in a folder are on the disk, where its system can do that."""
+    """Sync the entries of a folder to the disk, if the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -208,35 +212,35 @@ def sync_folder(path: Path) -> None:
 
 
 def _sync_tree(folder: Path) -> None:
-    for place, _, names in os.walk(folder):
+    for root, _, names in os.walk(folder):
         for name in names:
-            sync(Path(place, name))
-        sync_folder(Path(place))
+            sync(Path(root, name))
+        sync_folder(Path(root))
 
 
 def _target(path: Path, kind: Kind) -> Path:
-    """The file behind links; refuses what is no file, and a file that may not be written."""
+    """The target of links. Raises `kind` for anything but a file, OSError for a read-only file."""
     target = Path(path)
     try:
         target = Path(os.path.realpath(path))
         facts = target.stat()
     except FileNotFoundError:
         return target
-    except ValueError as error:  # a zero byte, or half a character
-        raise kind(f"{str(path)!r} is no name of a file.", "Choose another name.") from error
+    except ValueError as error:  # a zero byte or an invalid character
+        raise kind(f"{str(path)!r} is not a valid file name.", "Choose another name.") from error
     if stat.S_ISDIR(facts.st_mode):
         raise kind(f"{path} is a folder.", "Choose a file.")
     if not stat.S_ISREG(facts.st_mode):
         raise kind(f"{path} is a device or a pipe.", "Choose a file.")
     if not os.access(target, os.W_OK):
-        with target.open("ab"):  # says why
+        with target.open("ab"):  # raises the reason
             pass
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return target
 
 
-def _like(old: Path, new: Path) -> None:
-    """Mode and owner of the file that goes."""
+def _copy_mode(old: Path, new: Path) -> None:
+    """Copy mode and owner of the replaced file."""
     if not old.exists():
         return
     shutil.copymode(old, new)
@@ -248,7 +252,7 @@ def _like(old: Path, new: Path) -> None:
 
 
 def _swap(new: Path, old: Path) -> None:
-    """Exchange two folders in one go; where the system cannot, one after the other."""
+    """Exchange two folders, atomically if the system supports it."""
     if _exchanged(new, old):
         return
     aside = new.with_name(f"{new.name}-old{new.suffix}")

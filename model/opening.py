@@ -1,4 +1,4 @@
-"""Open a source or a project: the one entry that the window's worker and the command line share."""
+"""Opens sources, packed models and projects, for the window's worker and the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Opened:
-    """A project in memory; `capture` is there when it came from a source, `loaded` unless that was captured before."""
+    """A project in memory. `capture`: set for sources; `loaded`: set for sources that were not cached."""
 
     project: Project
     store: WeightStore
@@ -50,7 +50,7 @@ def open_any(
     cached: bool = True,
     origin: Origin = Origin.FILE,
 ) -> Opened:
-    """A project file, a packed model or any source, that the user or a file (`origin`) named; raises EspalierError."""
+    """Open a project file, a packed model or a source named by the user or a file (`origin`). Raises EspalierError."""
     if is_packed(spec):
         return _open_packed(Path(spec), workdir, inputs)
     if not is_project(spec):
@@ -80,7 +80,7 @@ def open_source(
     cached: bool = True,
     origin: Origin = Origin.FILE,
 ) -> Opened:
-    """A source in a fresh project: as it was captured before, where it is `cached`, else loaded and traced."""
+    """Open a source as a new project: from the cache if `cached`, otherwise by loading and tracing it."""
     key = capture_key(spec, inputs, seed) if cached and enabled() else ""
     return (open_captured(spec, workdir, inputs, seed, key) if key else None) or _trace(
         spec, workdir, inputs, seed, key, origin
@@ -90,12 +90,12 @@ def open_source(
 def open_captured(
     spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0, key: str = ""
 ) -> Opened | None:
-    """A source that was captured before and is the same still, without torch and without running any of it; or None."""
+    """Open an unchanged source from the cache, without torch and without running its code; None if it is not cached."""
     store = WeightStore(workdir)
-    kept = find(key or capture_key(spec, inputs, seed), store)
-    if kept is None:
+    cached = find(key or capture_key(spec, inputs, seed), store)
+    if cached is None:
         return None
-    return Opened(Project(kept.info, kept.graph, Recipe(), kept.graph), store, kept.problems, kept.capture)
+    return Opened(Project(cached.info, cached.graph, Recipe(), cached.graph), store, cached.problems, cached.capture)
 
 
 def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: str, origin: Origin) -> Opened:
@@ -117,7 +117,7 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
 
 
 def described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
-    """The source with what its model takes and how it calls its classes."""
+    """The source with the limits of its model and the names of its classes."""
     from espalier.model.data.class_names import model_names, names_of
     from espalier.model.sources.limits import context_length, limits_of
 
@@ -128,10 +128,10 @@ def described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
 
 
 def needs_source(graph: Graph) -> bool:
-    """Whether a graph runs only with functions of its source, which no file can hold."""
+    """Whether a graph needs functions of its source, which cannot be stored in files."""
     return graph.runs == "module" or any(n.call == "opaque" for n in graph)
 
 
 def reopen(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:
-    """Open a project's source again for its functions; raises TrustError where that is code that is not allowed."""
+    """Open a project's source again for its functions. Raises TrustError if its code is not trusted."""
     return open_source(spec, workdir, inputs, seed, cached=False)

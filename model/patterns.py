@@ -1,7 +1,8 @@
-"""Regular expressions of users and files: what `re` accepts, searched within a limit of time and memory.
+"""Regular expressions of users and files, in the syntax of `re`, with limits of time and memory.
 
-`re` backtracks without end ("^(\\w+)+!$" on thirty letters) and cannot be stopped. The package `regex` can; it accepts
-more than `re` and unrolls counted repeats, so that a pattern is checked by `re` first, and its size here.
+`re` may backtrack exponentially ("^(\\w+)+!$" on thirty letters) and cannot be stopped. The package `regex` has a time
+limit, but accepts more than `re` and unrolls counted repeats, so that `re` checks patterns first, and their size is
+limited here.
 """
 
 from __future__ import annotations
@@ -15,22 +16,24 @@ from typing import Any
 
 from espalier.model.errors import OptionsError
 
-SECONDS = 0.5  # of one thread, for all texts together that a set of patterns is asked for
-LONGEST = 10_000  # characters of a pattern
-MOST_UNROLLED = 200_000  # characters times the product of its counts
+SECONDS = 0.5  # of thread time, for all texts searched by a set of patterns
+MAX_CHARACTERS = 10_000  # of a pattern
+MOST_UNROLLED = 200_000  # characters of a pattern times the product of its counts
 MOST_REMEMBERED = 100_000
 _COUNT = re.compile(r"\{(\d{0,9})(?:,(\d{0,9}))?\}")
-_LITERAL = re.compile(r"(?<!\\)((?:\\\\)*)\{(?!(?:\d+(?:,\d*)?|,\d*)\})")  # what `regex` may read as a fuzzy count
+_LITERAL = re.compile(r"(?<!\\)((?:\\\\)*)\{(?!(?:\d+(?:,\d*)?|,\d*)\})")  # `regex` may parse it as a fuzzy count
 _MARKS = re.compile(r"[,\[\]()]")
 _SLOW = "{!r} takes more than {} s."
 _SIMPLER = "Simplify it: avoid a repeat within a repeat, such as (a+)+."
 
 
 def check(pattern: str) -> None:
-    """Raise OptionsError unless `pattern` is a regular expression of a size that can be searched."""
+    """Raise OptionsError unless `pattern` is a valid regular expression within the limits of size."""
     shown = pattern if len(pattern) <= 60 else f"{pattern[:60]}…"
-    if len(pattern) > LONGEST:
-        raise OptionsError(f"The pattern {shown!r} has {len(pattern)} characters.", f"Write at most {LONGEST}.")
+    if len(pattern) > MAX_CHARACTERS:
+        raise OptionsError(
+            f"The pattern {shown!r} has {len(pattern)} characters.", f"Shorten it to at most {MAX_CHARACTERS}."
+        )
     unrolled = len(pattern) * prod(max(1, *(int(n or 1) for n in m.groups())) for m in _COUNT.finditer(pattern))
     try:
         re.compile(pattern)
@@ -43,7 +46,7 @@ def check(pattern: str) -> None:
 
 
 def comma_parts(text: str) -> list[str]:
-    """The parts of `text` between commas outside brackets; a comma is inside where the next bracket closes one."""
+    """The parts of `text` between commas outside brackets; a comma is inside if the next bracket is a closing one."""
     ends, inside = [len(text)], False
     for mark in reversed(list(_MARKS.finditer(text))):
         if mark[0] == ",":
@@ -54,7 +57,7 @@ def comma_parts(text: str) -> list[str]:
 
 
 class Patterns:
-    """Patterns that are searched in texts, at most `SECONDS` for all texts together; a text is searched once."""
+    """A set of patterns with a limit of `SECONDS` for all searched texts; results are cached by text."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = tuple(patterns)
@@ -65,7 +68,7 @@ class Patterns:
             check(pattern)
 
     def first(self, text: str) -> str | None:
-        """The first pattern that occurs in `text`; raises OptionsError where the time is spent."""
+        """The first pattern that occurs in `text`, or None. Raises OptionsError if the time limit is exceeded."""
         if text not in self._found:
             if len(self._found) >= MOST_REMEMBERED:
                 self._found.clear()
@@ -79,7 +82,7 @@ class Patterns:
             compiled = self._compiled.get(pattern)
             if compiled is None:
                 compiled = self._compiled[pattern] = _compile(pattern)
-            # A spent limit stays so; `regex` takes none below zero.
+            # `regex` accepts no negative time limit.
             return compiled.search(text, timeout=max(self._left, 1e-6)) is not None
         except (TimeoutError, MemoryError) as error:
             self._left = 0.0

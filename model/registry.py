@@ -1,7 +1,7 @@
-"""Tables that one file each adds to: formats, passes, costs, kernels, hardware rules.
+"""Registries of formats, passes, costs, kernels and hardware rules, with one module per entry.
 
-A registry fills by decorator when its packages are walked, at the first look-up. A second entry for a key is an error
-that names both files, unless the later one says `replace=True`; the first comes back when that one is removed.
+Entries are registered by decorators when the packages of a registry are imported, at the first look-up. A second entry
+for a key is an error that names both files, unless it has `replace=True`; removing it restores the first.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 ROOT = f"{Path(__file__).parents[1]}{os.sep}"
-OWN = ("model", "passes", "kernels", "verilog", "app")  # packages below it; all else comes from plug-ins
+OWN = ("model", "passes", "kernels", "verilog", "app")  # packages of Espalier; all others are plug-ins
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry(Generic[T]):
-    """A value with the file that registered it, and the entry in whose place it stands."""
+    """A value with the file that registered it and the entry that it replaced."""
 
     value: T
     source: str
@@ -42,7 +42,7 @@ _RECORDS: list[list[Added]] = []
 class Registry(Generic[K, T]):
     """Key → entry. A missing key raises `error` with the nearest valid key.
 
-    `packages`: packages whose modules, or modules, register by being imported.
+    `packages`: packages or modules that register entries when imported.
     """
 
     def __init__(self, noun: str, error: type[EspalierError] = OptionsError, packages: tuple[str, ...] = ()) -> None:
@@ -60,11 +60,10 @@ class Registry(Generic[K, T]):
         return self._entries
 
     def add(self, key: K, entry: T, *, replace: bool = False, source: str = "") -> T:
-        """Register `entry`; raises RegistryError where the key is taken by another.
+        """Register `entry`. Raises RegistryError if the key has another entry.
 
-        `replace` takes the place of the present entry, but not of one that replaced another itself: of two plug-ins
-        that replace the same one the order of their names would decide. `source`: who registers it, where that is not
-        the module that is being imported.
+        `replace` replaces the present entry, but not one that is a replacement itself: otherwise the order of plug-ins
+        would decide. `source`: the registering file, by default the module that is being imported.
         """
         source = source or _importing()
         if not _is_own(source):  # plug-ins come last
@@ -88,7 +87,7 @@ class Registry(Generic[K, T]):
         return RegistryError(text, "Give one of them another name, or pass replace=True in the later one.")
 
     def remove(self, key: K) -> None:
-        """Forget an entry, if there is one; the one that it replaced comes back."""
+        """Remove an entry, if there is one, and restore the entry that it replaced."""
         entry = self._entries.pop(key, None)
         if entry is not None and entry.replaced is not None:
             self._entries[key] = entry.replaced
@@ -104,7 +103,7 @@ class Registry(Generic[K, T]):
         return add
 
     def find(self, key: K) -> T | None:
-        """The entry of `key`, None where there is none."""
+        """The entry of `key`, or None."""
         entry = (self._filled() if self._packages else self._entries).get(key)
         return None if entry is None else entry.value
 
@@ -118,12 +117,12 @@ class Registry(Generic[K, T]):
     __getitem__ = get
 
     def source(self, key: K) -> str:
-        """The file that registered `key`: of ours with its line, by its path below the repository."""
+        """The file and line that registered `key`, for files of Espalier relative to the repository."""
         self.get(key)
         return self._entries[key].source
 
     def is_own(self, key: K) -> bool:
-        """Whether the entry of `key` is ours, not a plug-in's."""
+        """Whether the entry of `key` belongs to Espalier, not to a plug-in."""
         return _is_own(self.source(key))
 
     def __contains__(self, key: object) -> bool:
@@ -147,7 +146,7 @@ PASSES: Registry[str, Any] = Registry("pass", OptionsError, WALKED)
 
 @contextmanager
 def recorded() -> Generator[list[Added]]:
-    """What plug-ins add to any registry meanwhile, in order; all of it goes again where the body raises."""
+    """Record the entries that plug-ins add to all registries; removes them if the body raises."""
     record: list[Added] = []
     _RECORDS.append(record)
     try:
@@ -166,7 +165,7 @@ def withdraw(added: list[Added] | tuple[Added, ...]) -> None:
 
 
 def walk(package: ModuleType) -> None:
-    """Import every module below `package`, so that its decorators run, but those that it names in UNWALKED."""
+    """Import all modules below `package`, so that their decorators run, except those in its UNWALKED."""
     unwalked = {f"{package.__name__}.{name}" for name in getattr(package, "UNWALKED", ())}
     for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if info.name not in unwalked:
@@ -174,7 +173,7 @@ def walk(package: ModuleType) -> None:
 
 
 def _importing() -> str:
-    """The module that is being imported, as file:line; outside of imports the nearest caller that is not ours."""
+    """The module that is being imported, as file:line; outside of imports the nearest caller outside Espalier."""
     frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     sources: list[str] = []
     while frame is not None:
@@ -187,7 +186,7 @@ def _importing() -> str:
 
 
 def shown(file: str, line: int = 0) -> str:
-    """A source as messages name it: our own files below the repository, others by their whole path."""
+    """A source for messages: files of Espalier relative to the repository, others by their full path."""
     name = file.removeprefix(ROOT).replace(os.sep, "/") if file.startswith(ROOT) else file
     return f"{name}:{line}" if line else name
 
@@ -197,7 +196,7 @@ def _is_own(source: str) -> bool:
 
 
 def shown_key(key: object) -> str:
-    """A key as lists show it."""
+    """The text of a key in lists."""
     if isinstance(key, tuple):
         return " on ".join(map(shown_key, cast("tuple[object, ...]", key)))
     return key.__name__ if isinstance(key, type) else str(key)

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-LONGEST = 1000  # characters; a file may hold anything, and Python's parser recurses
+MAX_CHARACTERS = 1000  # Python's parser is recursive, and expressions come from files
 
 
 def _power(base: int, exponent: int) -> int:
@@ -48,7 +48,7 @@ def _value(node: ast.expr, symbols: Mapping[str, int]) -> int:
 
 def evaluate(expression: str, symbols: Mapping[str, int]) -> int:
     """The value of a size expression; raises ValueError for other syntax, KeyError for an unknown symbol."""
-    if len(expression) > LONGEST:
+    if len(expression) > MAX_CHARACTERS:
         raise ValueError(f"not a size expression: {expression[:40]}…")
     try:
         tree = _parse(expression)

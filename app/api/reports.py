@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from espalier.app.commands.console import cell, facts, table
-from espalier.app.words import of_row
+from espalier.app.number_text import row_value
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError, nearest
 from espalier.passes.export.recipe import to_toml
@@ -69,7 +69,7 @@ class Table:
 
     def _table(self) -> Iterable[str]:
         rows = self.rows
-        yield from table([{k: _short(of_row(r, k)) for k in r} for r in rows[:LINES]], "  ") if rows else ()
+        yield from table([{k: _short(row_value(r, k)) for k in r} for r in rows[:LINES]], "  ") if rows else ()
         if len(rows) > LINES:
             yield f"  … {len(rows) - LINES} more rows in .rows"
 
@@ -77,7 +77,7 @@ class Table:
         rows = self.rows
         names = list(dict.fromkeys(k for row in rows for k in row))
         head = "".join(f"<th>{escape(n.replace('_', ' '))}</th>" for n in names)
-        body = "".join("<tr>" + "".join(_td(of_row(r, n)) for n in names) + "</tr>" for r in rows[:LINES])
+        body = "".join("<tr>" + "".join(_td(row_value(r, n)) for n in names) + "</tr>" for r in rows[:LINES])
         more = f"<p>… {len(rows) - LINES} more rows in .rows</p>" if len(rows) > LINES else ""
         figures = ", ".join(f"{escape(k)} {escape(v)}" for k, v in _figure_texts(self.figures).items())
         listed = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""

@@ -13,8 +13,8 @@ from espalier.app.canvas.cards import Card, LegendCard, Minimap
 from espalier.app.canvas.colouring import MODES
 from espalier.app.canvas.primitives import pen
 from espalier.app.canvas.scene import Scene
+from espalier.app.number_text import percent, plural
 from espalier.app.theme import PAD, Palette
-from espalier.app.words import percent, plural
 
 ABOVE, BELOW = 35, 52  # pixels, heights of the bars
 ZOOM = 92  # pixels, least width of "Fit 100 %", so that the minimap stays

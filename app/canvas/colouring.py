@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from espalier.app.canvas.hierarchy import Hierarchy
 from espalier.app.canvas.node_metrics import NodeMetrics, amount
+from espalier.app.number_text import percent
 from espalier.app.theme import CATEGORIES, CATEGORY_TITLES, Palette
-from espalier.app.words import percent
 
 BINS = 24
 NOT_MEASURED = "not measured yet"

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPixmap
 
 from espalier.app.canvas.primitives import font, pen
-from espalier.app.figures.captions import BADGES_FROM, NODE_HEIGHT, adapter_words, leaves_name
+from espalier.app.figures.captions import BADGES_FROM, NODE_HEIGHT, adapter_text, leaves_name
 from espalier.app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, TAGS, Palette, mix
 
 MEMORY = 48 << 20  # bytes of cached pictures
@@ -178,7 +178,7 @@ def paint_badge(painter: QPainter, text: str, right: float, palette: Palette, to
 def paint_adapter(painter: QPainter, text: str, right: float, palette: Palette) -> float:
     """Paint the outlined badge of an adapter, if it fits; returns the right limit of the text beside it."""
     face = font(SECONDARY - 1)
-    text = adapter_words(text, right - BADGES_FROM, QFontMetricsF(face).horizontalAdvance)
+    text = adapter_text(text, right - BADGES_FROM, QFontMetricsF(face).horizontalAdvance)
     if not text:
         return right
     width = QFontMetricsF(face).horizontalAdvance(text) + 10

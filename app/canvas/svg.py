@@ -17,7 +17,7 @@ from espalier.app.figures.captions import (
     BADGES_FROM,
     BESIDE,
     NODE_HEIGHT,
-    adapter_words,
+    adapter_text,
     leaves_name,
     shape_text,
     text_width,
@@ -234,7 +234,7 @@ class _Writer:
             yield svg_box((x + w - 38, y + 28, max(28 * min(pruned, 1.0), 4.0), 4.0), 2, SPARSITY)
         yield svg_text(x + 13, y + 17, fitting(caption.name, NODE_LABEL, room), NODE_LABEL, ink)
         free, narrow = low + 12 - BADGES_FROM, partial(text_width, size=SECONDARY - 1)
-        if adapter := adapter_words(self.figures.adapters[number], free, narrow):
+        if adapter := adapter_text(self.figures.adapters[number], free, narrow):
             wide = narrow(adapter) + 10
             edge = x + low + 12 - wide
             yield svg_box((edge, y + 23.5, wide, 13.0), 6.5, "none", p.accent)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-from espalier.app.words import of_row
+from espalier.app.number_text import row_value
 
 THIN = "\u2009"
 BAR = 24
@@ -136,7 +136,7 @@ def table(rows: Sequence[Mapping[str, Any]], indent: str = "") -> Iterable[str]:
     """Lines of a table with aligned columns; numbers are right-aligned."""
     names = list(dict.fromkeys(k for row in rows for k in row))
     right = [all(isinstance(r.get(n), int | float | None) for r in rows) for n in names]
-    lines = [[n.replace("_", " ") for n in names], *([cell(of_row(r, n)) for n in names] for r in rows)]
+    lines = [[n.replace("_", " ") for n in names], *([cell(row_value(r, n)) for n in names] for r in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
     for line in lines:
         cells = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True))

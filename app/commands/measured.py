@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from espalier.app.commands.console import cell
-from espalier.app.words import percent, time_words
+from espalier.app.number_text import percent, time_text
 from espalier.passes.base import Report
 
 # Columns in seconds and columns of shares, by report; files keep seconds and fractions.
@@ -62,7 +62,7 @@ def _name(report: Report, key: str) -> str:
 
 def _fact(report: Report, key: str, value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value) and key in SECONDS.get(report.pass_name, NONE):
-        return time_words(value)
+        return time_text(value)
     if isinstance(value, float) and key in SHARES.get(report.pass_name, NONE):
         return percent(value)
     return cell(value)

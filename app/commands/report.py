@@ -16,7 +16,7 @@ from espalier.app.commands.console import Console, cell, facts, table
 from espalier.app.commands.measured import row_cells, summary_text
 from espalier.app.commands.opening import opened
 from espalier.app.commands.option_flags import add_options, read_options
-from espalier.app.words import of_row
+from espalier.app.number_text import row_value
 from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError, nearest
 from espalier.model.files import write_text
@@ -133,7 +133,7 @@ def _section(report: Report) -> str:
     cells = row_cells(report)
     names = list(dict.fromkeys(k for row in cells for k in row))
     head = "".join(f"<th>{html.escape(n.replace('_', ' '))}</th>" for n in names)
-    rows = "".join("<tr>" + "".join(_td(of_row(row, n)) for n in names) + "</tr>" for row in cells)
+    rows = "".join("<tr>" + "".join(_td(row_value(row, n)) for n in names) + "</tr>" for row in cells)
     facts_ = ", ".join(f"{k}: {v}" for k, v in summary_text(report).items())
     title = html.escape(PASSES.get(report.pass_name).title)
     return f"<h2>{title}</h2><p>{html.escape(facts_)}</p><table><tr>{head}</tr>{rows}</table>"

@@ -11,14 +11,14 @@ from espalier.app.commands.command import Arguments, Parser
 from espalier.app.commands.console import Console, big, count, size
 from espalier.app.commands.opening import Target
 from espalier.app.commands.option_flags import add_options, read_options
-from espalier.app.words import change_words, dominant_words, noise_words
+from espalier.app.number_text import change_text, dominant_text, noise_text
 from espalier.model.document.recipe import Step
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import run_step
 from espalier.passes.dominant import Dominant, dominant_fields
 from espalier.passes.figure import OPENED, START, accuracy_of, change_of
 from espalier.passes.plugins.kept_scores import FROM_CACHE, kept_score
-from espalier.passes.running.data_fit import text_words
+from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import static_score
 
@@ -70,17 +70,17 @@ def changed(before: dict[str, Any], after: dict[str, Any], baseline: str) -> dic
 def bit_lines(score_: dict[str, Any], whose: str = "") -> Iterable[str]:
     """Line on the tensor that dominates the average of stored bits, if any; `whose`: such as ` of the best`."""
     if dominant := score_.get("dominant"):
-        yield f"weight bits{whose}: {dominant_words(Dominant(**dominant))}"
+        yield f"weight bits{whose}: {dominant_text(Dominant(**dominant))}"
 
 
 def noise_lines(score_: dict[str, Any], change: dict[str, Any]) -> Iterable[str]:
     """Lines below a table: dominant bits, noise and change of the accuracy, truncated texts."""
     yield from bit_lines(score_)
     if now := accuracy_of(score_):
-        yield f"accuracy: {noise_words(now)}"
+        yield f"accuracy: {noise_text(now)}"
     if change_ := change.get("accuracy"):
-        yield f"accuracy: {change_words(change_of(change_))}"
-    if text := text_words(score_):
+        yield f"accuracy: {change_text(change_of(change_))}"
+    if text := truncation_note(score_):
         yield f"texts: {text}"
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.app.words import figure
+from espalier.app.number_text import figure
 from espalier.model.formats.base import Format
 from espalier.model.formats.blocks import BlockFormat
 from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, shared_shape

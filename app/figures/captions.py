@@ -65,7 +65,7 @@ def leaves_name(name: float, badge: float, width: float) -> bool:
     return name <= width - BESIDE - badge
 
 
-def adapter_words(label: str, room: float, wide: Callable[[str], float]) -> str:
+def adapter_text(label: str, room: float, wide: Callable[[str], float]) -> str:
     """Text of the adapter's badge that fits `room`: the label, its rank alone, or nothing."""
     return next((t for t in (label, label.removeprefix("LoRA ")) if wide(t) + 10 <= room), "")
 

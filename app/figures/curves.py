@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from espalier.app.number_text import THIN
 from espalier.app.theme import CATEGORIES, LIGHT, Palette, css_fonts, rgb
-from espalier.app.words import THIN
 from espalier.model.errors import FileError
 from espalier.model.files import Kind, replacing, write_text
 from espalier.passes.figure import is_near
@@ -50,7 +50,7 @@ def line_style(place: int) -> tuple[str, tuple[float, ...]]:
     return COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
 
 
-def figure_words(figure: str, value: float) -> str:
+def figure_text(figure: str, value: float) -> str:
     """Format a metric's value with its unit."""
     if figure in ("accuracy", "sparsity"):
         return f"{100 * value:.4g} %"
@@ -185,10 +185,10 @@ def lay_out(sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palett
     level = base.score.get(figure) if base else None
     entries = [(v.label or figure_title(figure), *line_style(i)) for i, v in enumerate(sweep.variants)]
     if level is not None:
-        entries.append((f"{baseline_label(sweep)} {figure_words(figure, float(level))}", look.muted, (4.0, 4.0)))
+        entries.append((f"{baseline_label(sweep)} {figure_text(figure, float(level))}", look.muted, (4.0, 4.0)))
     guess = guessing_of(outcomes, figure)
     if guess is not None:
-        entries.append((f"guessing {figure_words(figure, guess)}", look.bad, (2.0, 3.0)))
+        entries.append((f"guessing {figure_text(figure, guess)}", look.bad, (2.0, 3.0)))
     if (known := sampled(outcomes)) and figure == "accuracy":
         entries.append((f"bands: 95 % of n = {known.n}", look.line, ()))
     noise = bands(sweep, outcomes, figure)
@@ -239,7 +239,7 @@ def _axes(sheet: Drawing, frame: Frame, sweep: Sweep, places: list[float], figur
     for y in ticks(*frame.y):
         at = frame.down(y)
         sheet.parts.append(Line(((frame.left, at), (frame.left + frame.width, at)), look.line))
-        sheet.parts.append(Word((frame.left - 8, at + 4), figure_words(figure, y), look.muted, "end"))
+        sheet.parts.append(Word((frame.left - 8, at + 4), figure_text(figure, y), look.muted, "end"))
     foot = frame.top + frame.height + 18
     last = -math.inf
     for place, value in sorted(zip(places, sweep.values, strict=True), key=lambda p: p[0]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from espalier.app.words import THIN, count, figure, mebibytes, percent, plural, scaled, signed, time_words
+from espalier.app.number_text import THIN, count, figure, mebibytes, percent, plural, scaled, signed, time_text
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.model.graph.graph import Graph
@@ -183,7 +183,7 @@ def figure_text(name: str, value: float | None) -> str:
         case "bitops":
             return scaled(value)
         case "latency":
-            return time_words(value)
+            return time_text(value)
         case "loss" | "kl":
             return f"{value:.4f}".replace("-", "−")
         case _:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from espalier.app.figures.captions import shape_text, tail, title
-from espalier.app.words import THIN, count, mebibytes, plural, scaled
+from espalier.app.number_text import THIN, count, mebibytes, plural, scaled
 from espalier.model.document.document import Document
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import Weight
@@ -44,7 +44,7 @@ def node_path(node: Node) -> str:
 
 def node_facts(node: Node, graph: Graph) -> list[Fact]:
     """All facts of one node."""
-    facts = [Fact(str(node.attrs.get("class") or title(node.op)), _size(node) or kind_words(node), kind_words(node))]
+    facts = [Fact(str(node.attrs.get("class") or title(node.op)), _size(node) or kind_text(node), kind_text(node))]
     facts += _annotation(node)
     facts += _ports(node, "data_in", "input") + _ports(node, "data_out", "output")
     weights = _weights(node, graph)
@@ -69,7 +69,7 @@ def _annotation(node: Node) -> list[Fact]:
     return facts + ([Fact("muted", "an identity stands for it")] if written.muted else [])
 
 
-def kind_words(node: Node) -> str:
+def kind_text(node: Node) -> str:
     """The kind of its operation, in words."""
     return kind(node).replace("_", " ")
 
@@ -126,21 +126,21 @@ def _attributes(node: Node) -> list[Fact]:
     shown = {k: v for k, v in node.attrs.items() if k not in _DULL and v is not None and v is not False}
     if not shown:
         return []
-    text = ", ".join(k if v is True else f"{k} {arg_words(v)}" for k, v in shown.items())
-    return [Fact("attributes", text, "\n".join(f"{k} = {arg_words(v)}" for k, v in node.attrs.items()))]
+    text = ", ".join(k if v is True else f"{k} {arg_text(v)}" for k, v in shown.items())
+    return [Fact("attributes", text, "\n".join(f"{k} = {arg_text(v)}" for k, v in node.attrs.items()))]
 
 
-def arg_words(arg: Arg) -> str:
+def arg_text(arg: Arg) -> str:
     """Format an argument as Python code."""
     match arg:
         case Ref(node, output):
             return node if not output else f"{node}[{output}]"
         case Slice(start, stop, step):
-            return ":".join("" if a is None else arg_words(a) for a in (start, stop, step))
+            return ":".join("" if a is None else arg_text(a) for a in (start, stop, step))
         case TorchConst(_, name):
             return name
         case tuple():
-            return f"({', '.join(map(arg_words, arg))})"
+            return f"({', '.join(map(arg_text, arg))})"
         case float():
             return f"{arg:g}"
         case _:
@@ -225,7 +225,7 @@ def _constant(ref: Ref, graph: Graph, depth: int = 4) -> Weight | None:
     return None
 
 
-def pruned_words(zeros: int, elements: int) -> str:
+def pruned_text(zeros: int, elements: int) -> str:
     """Text of a pruned share: `30 % · 4 915 of 16 384`."""
     share = 100 * zeros / max(elements, 1)
     text = f"{share:.0f}" if abs(share - round(share)) < 0.05 else f"{share:.1f}"

@@ -189,7 +189,7 @@ def block_of(node: Node) -> str:
     return "" if at is None else ".".join(parts[: at + 1])
 
 
-def divergence_words(value: float | None) -> str:
+def divergence_text(value: float | None) -> str:
     """Format a divergence briefly: 0.012, 3.4e−5, `exact` for 0."""
     if value is None:
         return "unknown"

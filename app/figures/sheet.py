@@ -20,7 +20,7 @@ from espalier.app.figures.curves import (
     legend_rows,
     ticks,
 )
-from espalier.app.figures.study.labels import SHARES, tick_words, title
+from espalier.app.figures.study.labels import SHARES, tick_text, title
 from espalier.app.theme import LIGHT, Palette
 
 RIGHT, BOTTOM = 24, 54
@@ -73,13 +73,13 @@ def axes(
 def grid(sheet: Drawing, frame: Frame, x_name: str, y_name: str, look: Palette, most: int = 6) -> None:
     """Draw horizontal lines with labels, and labels below."""
     heights = ticks(*frame.y, most)
-    for y, text in zip(heights, tick_words(y_name, heights, _apart(heights)), strict=True):
+    for y, text in zip(heights, tick_text(y_name, heights, _apart(heights)), strict=True):
         ends = (frame.left, frame.down(y)), (frame.left + frame.width, frame.down(y))
         sheet.parts.append(Line(ends, look.line))
         sheet.parts.append(Word((frame.left - 8, ends[0][1] + 4), text, look.muted, "end"))
     places = ticks(*frame.x, most)
     places = [x for x in places if x_name not in COUNTED or x == round(x)]
-    for x, text in zip(places, tick_words(x_name, places, _apart(places)), strict=True):
+    for x, text in zip(places, tick_text(x_name, places, _apart(places)), strict=True):
         sheet.parts.append(Word((frame.across(x), frame.top + frame.height + 18), text, look.muted, "middle"))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from espalier.app.figures.block_grid import viewed
 from espalier.model.formats.base import Format
-from espalier.model.formats.together import rows_together
+from espalier.model.formats.independent_rows import independent_rows
 from espalier.model.graph.views import View
 from espalier.model.store.weights import Tensor
 
@@ -51,7 +51,7 @@ def chunks(tensor: Tensor, mask: Bits | None, stop: Stop = never) -> Iterator[Pa
 def row_chunks(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None, stop: Stop = never) -> Iterator[Part]:
     """Yield (values, kept) in whole rows of the format's view; in one chunk if there is a single scale."""
     seen, keep = _seen(tensor, mask, view)
-    together = rows_together(fmt)
+    together = independent_rows(fmt)
     if not together or seen.ndim < 2:
         yield _float32(seen, tensor.dtype), keep
         return
@@ -83,13 +83,13 @@ def row_sample(fmt: Format, tensor: Tensor, mask: Bits | None, view: View | None
     seen, keep = _seen(tensor, mask, view)
     if seen.ndim < 2 or not seen.size:
         return _float32(seen, tensor.dtype), keep
-    together = max(rows_together(fmt), 1)
+    together = max(independent_rows(fmt), 1)
     tiles = -(-len(seen) // together)
     wanted = min(tiles, max(SAMPLE // (seen[0].size * together), 1))
     firsts = np.unique(np.linspace(0, tiles - 1, wanted).round().astype(np.int64)) * together
     rows = (firsts[:, None] + np.arange(together)).reshape(-1)
     rows = rows[rows < len(seen)]
-    if not rows_together(fmt) and seen.dtype.kind == "f":
+    if not independent_rows(fmt) and seen.dtype.kind == "f":
         ends = [np.unravel_index(int(at), seen.shape)[0] for at in (seen.argmax(), seen.argmin())]
         rows = np.union1d(rows, ends)
     return _float32(seen[rows], tensor.dtype), None if keep is None else keep[rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from espalier.app.words import count, duration, left, metric
+from espalier.app.number_text import count, duration, left, metric
 from espalier.passes.base import is_lasting
 from espalier.passes.jobs.kinds import Job, JobInfo, ReplayJob
 

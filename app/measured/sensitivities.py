@@ -11,7 +11,7 @@ from PySide6.QtCore import QTimer, Signal
 
 from espalier.app.jobs.queue import Rest
 from espalier.app.measured.sensitivity_results import PASS, SensitivityResults, SensitivityRun
-from espalier.app.words import plural
+from espalier.app.number_text import plural
 from espalier.model.borders import parse_json, tried
 from espalier.model.document.codec import hints
 from espalier.model.document.recipe import Step

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from espalier.app.locks import Locked, hold
-from espalier.app.words import moment
+from espalier.app.number_text import moment
 from espalier.model.borders import tried
 from espalier.model.document.project import recipe_from_json, recipe_to_json
 from espalier.model.document.recipe import Recipe

@@ -9,10 +9,10 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.jobs.queue import Runner
 from espalier.app.jobs.runner import Listener
+from espalier.app.number_text import percent
 from espalier.app.session.edit_queue import EditQueue, EditRequest
 from espalier.app.session.scoring_session import ScoringSession
-from espalier.app.step_words import title as step_title
-from espalier.app.words import percent
+from espalier.app.step_text import title as step_title
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError
 from espalier.model.formats.base import Format

@@ -12,7 +12,7 @@ from espalier.passes.figure import Figure as Accuracy
 from espalier.passes.figure import accuracy_of
 from espalier.passes.jobs.kinds import OpenResult
 from espalier.passes.recipes.replay import recipe_key
-from espalier.passes.running.data_fit import text_words
+from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import Score, Scorer
 
@@ -87,7 +87,7 @@ class Measures:
             self.use(options)
         if options == self.options:
             key = recipe_key(recipe)
-            self.truncation = text_words(summary) or self.truncation
+            self.truncation = truncation_note(summary) or self.truncation
             if "loss" in summary:
                 self._scores[key] = (summary["accuracy"], summary["loss"])
                 self._accuracies.pop(key, None)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer
 
 from espalier.app.locks import Locked, take
+from espalier.app.number_text import moment, plural
 from espalier.app.session.edit_journal import ENDING, EditJournal, Subject, UnsavedEdits, read
 from espalier.app.settings import data_folder
-from espalier.app.words import moment, plural
 from espalier.model.document.document import Document, State
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import FileError

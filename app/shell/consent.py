@@ -7,8 +7,8 @@ from pathlib import Path
 
 from espalier.app.errors import Banner
 from espalier.app.measured.live import is_evaluation
+from espalier.app.number_text import plural
 from espalier.app.session.session import Session
-from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.opening import needs_source
 from espalier.model.trust import Decision, begin_session, beside, decide, refused, wanted_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from espalier.app.jobs.status import can_keep
-from espalier.app.words import duration
+from espalier.app.number_text import duration
 from espalier.model.errors import OptionsError
 from espalier.model.registry import PASSES
 from espalier.passes.base import PassSpec

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
-from espalier.app.words import mebibytes
+from espalier.app.number_text import mebibytes
 from espalier.model.files import write_text
 
 if TYPE_CHECKING:

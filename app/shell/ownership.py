@@ -15,9 +15,9 @@ from PySide6.QtCore import QObject as Base
 
 from espalier.app.file_claims import claim, give_back, holder, is_wanted, want
 from espalier.app.locks import Locked
+from espalier.app.number_text import plural
 from espalier.app.session.measures import Baseline
-from espalier.app.step_words import title
-from espalier.app.words import plural
+from espalier.app.step_text import title
 from espalier.model.document.recipe import Recipe
 from espalier.model.leftovers import clear_parts
 from espalier.model.store.open_files import Version

@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from espalier.app.number_text import plural
 from espalier.app.widgets.heading import muted, row_of
-from espalier.app.words import plural
 from espalier.passes.plugins.plugins import default_folder, plugin_files
 from espalier.passes.recipes.offered import PluginState
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from espalier.app.figures.captions import title as op_title
+from espalier.app.number_text import plural
 from espalier.app.shell.find_field import Entry, rank
-from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Node
 from espalier.passes.query import find_nodes, selection_of

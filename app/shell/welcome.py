@@ -19,10 +19,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from espalier.app.number_text import count, percent
 from espalier.app.session.recovery import UnsavedProject
 from espalier.app.settings import Settings, is_missing, is_path
 from espalier.app.widgets.heading import Elided, column_of, heading, link, muted, row_of
-from espalier.app.words import count, percent
 from espalier.model.borders import read_json, tried
 from espalier.model.sources.demos import DEMOS
 

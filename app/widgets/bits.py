@@ -9,8 +9,8 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from espalier.app.number_text import figure
 from espalier.app.theme import CATEGORIES
-from espalier.app.words import figure
 from espalier.model.formats.base import BitField, Format
 
 COLOURS: dict[str, str] = {

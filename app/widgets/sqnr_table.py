@@ -20,10 +20,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView, QWidget
 
+from espalier.app.number_text import count
 from espalier.app.theme import ROW, rgb
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.table import to_text
-from espalier.app.words import count
 from espalier.model.formats.base import Format
 from espalier.passes.analysis.format_sqnr import WeightSqnr
 

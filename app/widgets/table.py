@@ -21,8 +21,8 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
+from espalier.app.number_text import cell, column_title, row_value, shown
 from espalier.app.theme import ROW
-from espalier.app.words import cell, column_title, of_row, shown
 from espalier.model.files import write_text
 
 Row = dict[str, Any]
@@ -125,7 +125,7 @@ class TableModel(QAbstractTableModel):
         column = self.columns[index.column()]
         value = self.shown[index.row()].get(column)
         if role == Qt.ItemDataRole.DisplayRole:
-            return shown(column, of_row(self.shown[index.row()], column))
+            return shown(column, row_value(self.shown[index.row()], column))
         if role == Qt.ItemDataRole.ToolTipRole:
             return plain(value) or None
         if role == Qt.ItemDataRole.TextAlignmentRole:

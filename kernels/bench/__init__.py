@@ -1,1 +1,1 @@
-"""Measures kernels: what one is (spec), how it is timed, what the machine can do at most, results as files."""
+"""Benchmarks of kernels: specification, timing, limits of the machine, files of results."""

@@ -1,4 +1,4 @@
-"""What windows and tables show of the kernels and of this machine. Imports torch."""
+"""The list of kernels and of this machine's devices, for windows and tables. Imports torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured: a copy's bandwidth, a matrix product's rate. With them, the roofline.
+"""Measured limits of this machine: bandwidth of a copy, rate of a matrix product; they define the roofline.
 
 No torch here before something is measured: windows read results.
 """

@@ -1,4 +1,4 @@
-"""The FLOPs and bytes of a kernel as formulas: its counts, asked of symbols instead of sizes."""
+"""FLOPs and bytes of a kernel as formulas, from its counts evaluated on symbols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton where it is installed; without it, decorators that change nothing, so that kernels import anywhere."""
+"""Triton if it is installed; otherwise decorators without effect, so that kernels can be imported anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is here to run kernels on: devices, compilers, memory; and why a version cannot run, in words."""
+"""Devices, compilers and memory of this machine, and reasons why a version cannot run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the processors other programs take while something is timed: calls take longer then, often all alike."""
+"""Share of the processors that other programs use during a measurement, which makes calls slower."""
 
 from __future__ import annotations
 

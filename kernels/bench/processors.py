@@ -1,4 +1,4 @@
-"""Which processors this process may use, and how much of them: its affinity, and the quota of its control group."""
+"""Processors that this process may use: its affinity and the quota of its control group."""
 
 from __future__ import annotations
 

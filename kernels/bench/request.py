@@ -1,4 +1,4 @@
-"""What is asked of the bench. No torch here: windows ask, and a worker measures."""
+"""Requests of measurements. Without torch: windows send them to a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs what was asked for: every version of every kernel at every shape; what cannot run is a row that says why."""
+"""Runs a request: all versions of the kernels at all shapes; versions that cannot run get a row with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel is to the bench: versions of one computation, inputs for a shape, a reference, FLOPs and bytes.
+"""Specification of a kernel: versions of a computation, inputs of a shape, a reference, FLOPs and bytes.
 
 No torch here. Files of kernels.lab register a Kernel each; `KernelInfo` is what is shown of them.
 """

@@ -1,4 +1,4 @@
-"""What a kernel is given is looked at first: a kernel that reads a wrong type or shape gives numbers, not errors."""
+"""Checks the arguments of kernels, which would compute wrong numbers for wrong dtypes or shapes."""
 
 from __future__ import annotations
 

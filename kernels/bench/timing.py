@@ -1,4 +1,4 @@
-"""Times calls side by side: all take turns in each round, so that what else the machine does hits all alike.
+"""Times calls in turns: each round runs all of them, so that other load on the machine affects all alike.
 
 Cold: the caches are written over before each call. Warm: the same call right after. CUDA is timed with events.
 """

@@ -1,4 +1,4 @@
-"""Launch settings found by trying, kept in a file by card, so that a kernel is tuned once for a kind of shape."""
+"""Tuned launch settings, stored in a file per GPU, so that a kernel is tuned once per type of shape."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Fast fake quantisation: plans say which loop a format takes with which constants; one backend a device runs it."""
+"""Fast fake quantisation: plans map formats to loops and constants; one backend per device runs them."""

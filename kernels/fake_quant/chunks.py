@@ -1,4 +1,4 @@
-"""Compiled loops over chunks of a tensor on torch's threads: without Python in them where that can be, else with."""
+"""Compiled loops over chunks of a tensor on torch's threads, without Python in the loop if possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether numbers below 2⁻¹²⁶ count: a flag of each thread, which a training switches off for speed."""
+"""Whether numbers below 2⁻¹²⁶ are flushed to zero: a flag per thread, which training sets for speed."""
 
 from __future__ import annotations
 

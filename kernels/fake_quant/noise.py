@@ -1,4 +1,4 @@
-"""How far quantised values are from what they were, in one pass that writes nothing and that no thread waits for."""
+"""Quantisation error in a single pass, without output tensor and synchronisation of threads."""
 
 from __future__ import annotations
 

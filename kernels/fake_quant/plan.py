@@ -1,4 +1,4 @@
-"""What a fast version of a format consists of: the name of a loop, its constants, and which elements lie together.
+"""Plans of fast formats: the name of a loop, its constants, and the layout of elements.
 
 Plans are values; backends (cpu, cuda) know the loops by name. The plain reference is the format's own `define`.
 """

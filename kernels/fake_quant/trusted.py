@@ -1,4 +1,4 @@
-"""Is a kernel right on this card? Each format's is held to its definition, bit for bit, before it is first used.
+"""Verifies kernels on this GPU: each format's is compared with its definition, bit by bit, before its first use.
 
 Compilers, drivers and cards differ, and a wrong number is worse than a slow one. Takes some milliseconds, once.
 """

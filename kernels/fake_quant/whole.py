@@ -1,4 +1,4 @@
-"""Scales that a whole tensor shares, found by all threads; then its pieces are stretches under a given scale."""
+"""Scales of a whole tensor, computed by all threads; its chunks are then quantised with a given scale."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Number formats: one file a family, registered by name when the package is walked."""
+"""Number formats: one module per family, registered by name when the package is imported."""
 
 UNWALKED = ("straight_through",)  # it registers nothing, and loads torch

@@ -1,4 +1,4 @@
-"""What a number format is: a frozen value that quantises, lists its codes and knows its exact bits.
+"""Base class and registry of number formats: immutable values that quantise, list their codes and count their bits.
 
 Fast versions register from above in `FAST`; without one the plain definition runs.
 torch is imported when a tensor arrives, never before: the window shows formats without it.
@@ -29,7 +29,7 @@ Kind = Literal["sign", "integer", "fraction", "exponent", "mantissa", "shared"]
 
 @dataclass(frozen=True, slots=True)
 class BitField:
-    """One field of the stored layout: `bits` wide, stored once for every `per` elements (0: once a row or tensor).
+    """A field of the stored layout: `bits` wide, stored once per `per` elements (0: once per row or tensor).
 
     `places`: binary places that the field's part of the number has, where more than are stored.
     """
@@ -43,7 +43,7 @@ class BitField:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A field stored once for several elements: unsigned integers of `bits` bits each (floats as their bit pattern)."""
+    """A field shared by several elements: unsigned integers of `bits` bits each (floats as bit patterns)."""
 
     name: str
     values: Array
@@ -61,7 +61,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Fast:
-    """A fast version of a format on one kind of device, bit-equal to `define`.
+    """A fast implementation of a format for a type of device, bit-identical to `define`.
 
     `value`: (format, x, scale) → the value; `scale` is None or the shared scale that is given from outside.
     `masked`: (format, x) → (value, gate): the gate is what `gradient` needs, None where all of x lies inside.
@@ -84,7 +84,7 @@ FAST: Registry[tuple[type[Format], str], Fast] = Registry("fast version of", For
 
 
 def fast_for(fmt: Format, x: Tensor) -> Fast | None:
-    """The fast version of a format for x's device; none while torch.compile looks on: it fuses the definition."""
+    """The fast implementation of a format for x's device; None under torch.compile, which fuses the definition."""
     import torch
 
     return None if torch.compiler.is_compiling() else FAST.find((type(fmt), x.device.type))
@@ -116,12 +116,12 @@ class Format:
 
     @property
     def bits(self) -> float:
-        """Stored bits per element, fields shared by blocks included; what a whole row or tensor shares is in
+        """Stored bits per element, including fields shared by blocks; fields of a row or tensor are in
         `stored_bits`, which knows the shape."""
         return float(sum(f.bits / f.per for f in self.layout() if f.per))
 
     def stored_bits(self, shape: tuple[int, ...]) -> int:
-        """All bits of a tensor of `shape` (blocks and rows run along the last axis), shared fields included."""
+        """Total bits of a tensor of `shape`, including shared fields (blocks and rows are along the last axis)."""
         return math.prod(shape) * self.element_bits
 
     @property
@@ -139,11 +139,11 @@ class Format:
 
     @abstractmethod
     def encode(self, x: Array) -> Encoded:
-        """`x` (finite float array, any shape) as stored; numpy alone, so that the window needs no torch."""
+        """Encode `x` (finite float array, any shape) with numpy only, so that the window needs no torch."""
 
     @abstractmethod
     def decode(self, encoded: Encoded) -> Array:
-        """float32 values of what was encoded, bit-equal to `define`."""
+        """Decode to float32 values, bit-identical to `define`."""
 
     def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
         """Values that quantise to `encoded`, under its scale where one can be given: what it decodes to, unless
@@ -152,10 +152,10 @@ class Format:
 
     @abstractmethod
     def codes(self) -> Array:
-        """All representable values of one element, ascending, float32; of a shared scale of 1 where there is one."""
+        """All representable values of an element, ascending, float32, for a shared scale of 1."""
 
     def rounded(self, x: Array) -> Array:
-        """float32 values of `x` in this format, by numpy alone: what the window draws."""
+        """float32 values of `x` in this format, with numpy only, for display in the window."""
         return self.decode(self.encode(x))
 
     def forward(self, x: Tensor, *, spare: bool = False) -> Tensor:
@@ -171,7 +171,7 @@ class Format:
 
     @classmethod
     def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`values` with other spellings of parameters (the labs' keys) replaced by ours; never altered in place."""
+        """`values` with alternative names of parameters (those of the MASE labs) replaced; a copy."""
         return dict(values)
 
     def describe(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def named_format(name: str) -> tuple[type[Format], dict[str, Any]]:
 
 
 def _instead(name: str) -> str:
-    """What to write for a name that no format has: with `int8` and `int4` known, another width as a parameter."""
+    """A hint for an unknown name; an alias with another width, such as `int5`, is written as a parameter."""
     stem = name.rstrip("0123456789")
     for _, cls in FORMATS.items():
         for alias, preset in cls.presets.items():
@@ -235,7 +235,7 @@ _CALL = re.compile(r"([A-Za-z_]\w*)\s*(?:\((.*)\))?", re.S)
 
 
 def parse_format(text: str) -> Format:
-    """`integer(width=8, frac_width=4)` → Format; raises FormatError. Words may stand unquoted."""
+    """`integer(width=8, frac_width=4)` → Format; raises FormatError. Texts may be unquoted."""
     match = _CALL.fullmatch(text.strip())
     if match is None:
         raise FormatError(
@@ -281,7 +281,7 @@ def whole(fmt: str, field: str, value: object, low: int, high: int) -> None:
 
 
 def unsaid(values: Mapping[str, Any], **always: Any) -> dict[str, Any]:
-    """`values` without what holds for a format anyway: the labs write such keys out."""
+    """`values` without keys that are implied by a format, which the MASE labs write explicitly."""
     return {k: v for k, v in values.items() if k not in always or v is not always[k]}
 
 
@@ -291,7 +291,7 @@ def ascending(values: Any) -> Array:
 
 
 def by_rule(fmt: Format | None) -> Format | None:
-    """A format that rounds at random, without chance: what a file stores or computes must be the same twice."""
+    """The deterministic version of a format with stochastic rounding, for reproducible files."""
     if fmt is not None and fmt.stochastic and any(f.name == "stochastic" for f in fields(fmt)):
         return replace(fmt, stochastic=False)  # type: ignore[call-arg]
     return fmt

@@ -12,7 +12,7 @@ import numpy as np
 
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import Array, BitField, Encoded, Shared, whole
-from espalier.model.formats.kept_scale import affine_source, symmetric_source
+from espalier.model.formats.scale_preimage import affine_source, symmetric_source
 from espalier.model.formats.scaled import (
     ROW,
     TENSOR,

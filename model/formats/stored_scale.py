@@ -1,4 +1,4 @@
-"""Positive scales as they are stored: float32, or 16 bits, rounded up so that nothing clips; their bit patterns."""
+"""Positive scales in their stored dtype (16-bit ones rounded up so that nothing clips) and their bit patterns."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 ScaleType = Literal["float32", "bfloat16", "float16"]
 SCALE_BITS: dict[str, int] = {"float32": 32, "bfloat16": 16, "float16": 16}
 LARGEST = float(np.finfo(np.float32).max)
-# A scale is never 0: an all-zero row is divided by it too.
-# Normal float32 numbers: training counts denormals as 0, and x/0 is no number.
+# A scale is never 0, as all-zero rows are divided by it too.
+# Normal float32 numbers: training flushes denormals to 0, and x/0 is NaN.
 SMALLEST: dict[str, float] = {"float32": 2.0**-126, "bfloat16": 2.0**-126, "float16": 2.0**-24}
 _MOST: dict[str, float] = {"float32": LARGEST, "bfloat16": (2 - 2.0**-7) * 2.0**127, "float16": 65504.0}
 
@@ -24,33 +24,33 @@ def tensor_scale(scale: Tensor, dtype: ScaleType) -> Tensor:
     """The least value of `dtype` that is not below `scale` and positive, as float32."""
     import torch
 
-    kept = scale.float().clamp(SMALLEST[dtype], _MOST[dtype])
+    clamped = scale.float().clamp(SMALLEST[dtype], _MOST[dtype])
     if dtype == "float32":
-        return kept
-    near = kept.to(getattr(torch, dtype))
+        return clamped
+    near = clamped.to(getattr(torch, dtype))
     above = (near.view(torch.int16) + 1).view(near.dtype)  # the next one: positive floats are ordered as integers
-    return torch.where(near.float() < kept, above, near).float()
+    return torch.where(near.float() < clamped, above, near).float()
 
 
 def array_scale(scale: Array, dtype: ScaleType) -> Array:
-    """As `tensor_scale`, by numpy alone."""
-    kept = np.asarray(np.clip(np.asarray(scale, np.float32), np.float32(SMALLEST[dtype]), np.float32(_MOST[dtype])))
+    """As `tensor_scale`, with numpy only."""
+    clamped = np.asarray(np.clip(np.asarray(scale, np.float32), np.float32(SMALLEST[dtype]), np.float32(_MOST[dtype])))
     if dtype == "bfloat16":
-        bits = kept.view(np.uint32)
+        bits = clamped.view(np.uint32)
         return np.asarray((bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)).view(np.float32)
     if dtype == "float16":
-        near = kept.astype(np.float16)
+        near = clamped.astype(np.float16)
         above = np.asarray(near.view(np.uint16) + np.uint16(1)).view(np.float16)
-        return np.where(near.astype(np.float32) < kept, above, near).astype(np.float32)
-    return kept
+        return np.where(near.astype(np.float32) < clamped, above, near).astype(np.float32)
+    return clamped
 
 
 def scale_pattern(name: str, scale: Array, dtype: ScaleType) -> Shared:
     """The scales of `array_scale` as unsigned integers."""
-    kept = np.asarray(scale, np.float32)
+    scales = np.asarray(scale, np.float32)
     if dtype == "float32":
-        return Shared(name, kept.view(np.uint32), 32)
-    half = kept.astype(np.float16).view(np.uint16) if dtype == "float16" else kept.view(np.uint32) >> np.uint32(16)
+        return Shared(name, scales.view(np.uint32), 32)
+    half = scales.astype(np.float16).view(np.uint16) if dtype == "float16" else scales.view(np.uint32) >> np.uint32(16)
     return Shared(name, np.asarray(half, np.uint16), 16)
 
 

@@ -1,4 +1,4 @@
-"""Sizes that a configuration of a stranger may ask for: transformers builds one layer after another, without end."""
+"""Limits of sizes in untrusted configurations: transformers would build layers without limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEEPEST = 20  # configurations within configurations
 
 
 def check_sizes(config: Mapping[str, Any]) -> None:
-    """Raise SourceError where a number of a configuration is larger than any model has."""
+    """Raise SourceError if a number of a configuration is larger than in any model."""
     for key, value in _numbers(config, DEEPEST):
         most = next((most for pattern, most in COUNTS if pattern.search(key)), LARGEST)
         if value > most:
@@ -27,7 +27,7 @@ def check_sizes(config: Mapping[str, Any]) -> None:
 
 
 def _numbers(config: Mapping[str, Any], depth: int) -> Iterator[tuple[str, int]]:
-    """Each key with its whole numbers; a list of depths with their sum."""
+    """(key, integers) of a configuration; lists of depths also with their sum."""
     for key, value in config.items():
         if isinstance(value, bool):
             continue

@@ -1,4 +1,4 @@
-"""The models that come with Espalier, so that everything can be tried without a download."""
+"""The models that are included with Espalier, for trials without a download."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Demo:
 
     @property
     def folder(self) -> Path:
-        """Where weights (`model.safetensors`) and `card.json` lie."""
+        """The folder of the weights (`model.safetensors`) and `card.json`."""
         return RESOURCES / self.name
 
     def inputs(self) -> dict[str, Tensor]:
@@ -66,7 +66,7 @@ def load_demo(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
 
 
 def find_demo(name: str) -> Demo:
-    """The demo of this name; raises SourceError naming those there are."""
+    """The demo of this name. Raises SourceError with all names if it is unknown."""
     if name not in DEMOS:
         raise SourceError(f"There is no demo {name!r}.", f"There are: {', '.join(DEMOS)}.")
     return DEMOS[name]

@@ -1,4 +1,4 @@
-"""What a project keeps of its source, and a model as a source gives it, ready to be traced."""
+"""The facts of a source that projects store, and loaded models, ready to be traced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OBJECT = "python:"  # begins the source of a project that was traced from an obj
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """What a project keeps of its source. `spec` is absolute where it names a file.
+    """The facts of a source that projects store. `spec` is absolute if it names a file.
 
     tokenizer, text, label, classes, limits: as `Reading` has them; what a command or the window names goes in here.
     """
@@ -37,11 +37,11 @@ class SourceInfo:
 
     @property
     def reading(self) -> Reading:
-        """How data are read for the model."""
+        """The reading of data for the model."""
         return Reading(self.tokenizer, self.text, self.label, self.classes, self.limits)
 
     def taking(self, **given: str | tuple[str, ...] | None) -> SourceInfo:
-        """With those of the given facts of how data are read that say something."""
+        """A copy with the non-empty facts on the reading of data."""
         return replace(self, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
 
 
@@ -62,11 +62,11 @@ class Loaded:
     uncached: tuple[Any, ...] = ()
 
     def restore_cache(self) -> None:
-        """Configure the model's caches as its source has them, to save it."""
+        """Restore the cache configuration of the source, to save the model."""
         for config in self.uncached:
             config.use_cache = True
 
 
 def demo_folder(name: str) -> Path:
-    """The shipped files of a demo."""
+    """The folder of a demo's files."""
     return Path(__file__).resolve().parents[2] / "resources" / "demos" / name

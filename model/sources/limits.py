@@ -1,4 +1,4 @@
-"""What a captured model takes, asked of its graph: positions, vocabulary, image size.
+"""Limits of a captured model, derived from its graph: positions, vocabulary, image size.
 
 A table of positions is recognised by running the few nodes that compute its index at several lengths, so that offsets
 (RoBERTa begins at 2) and saturating indices (relative positions) need no list of architectures.
@@ -30,7 +30,7 @@ FAULTS = (EspalierError, RuntimeError, LookupError, ArithmeticError, ValueError,
 
 
 def limits_of(graph: Graph, store: WeightStore) -> Limits:
-    """What the graph takes; runs index computations only, never the model."""
+    """The limits of a graph; runs only index computations, never the model."""
     token = token_input(graph)
     found = Limits(image=_image(graph))
     if token is None or token.out is None or len(token.out.shape) != 2:
@@ -45,7 +45,7 @@ def limits_of(graph: Graph, store: WeightStore) -> Limits:
 
 
 def token_input(graph: Graph) -> Node | None:
-    """The input that takes token ids: `input_ids`, or the only whole numbers that are no mask."""
+    """The input of token ids: `input_ids`, or the only integer input that is not a mask."""
     whole = [n for n in graph.placeholders if n.out is not None and n.out.dtype in ("int64", "int32")]
     named = [n for n in whole if n.target == "input_ids"]
     plain = [n for n in whole if "mask" not in n.target and n.target != "labels"]
@@ -53,7 +53,7 @@ def token_input(graph: Graph) -> Node | None:
 
 
 def context_length(config: Any) -> int | None:
-    """The tokens that a transformers configuration with rotary positions was made for; None of any other."""
+    """The context length of a transformers configuration with rotary positions, otherwise None."""
     inner = config.get_text_config() if hasattr(config, "get_text_config") else config
     rotary = any(
         name.startswith(("rope_", "rotary")) and value for name, value in getattr(inner, "__dict__", {}).items()
@@ -63,7 +63,7 @@ def context_length(config: Any) -> int | None:
 
 
 def _image(graph: Graph) -> tuple[int, int, int] | None:
-    """Channels, height and width of the only input, where that is a picture; 0 for a free one."""
+    """Channels, height and width of the only input if it is an image; 0 for a dynamic size."""
     inputs = [n.out for n in graph.placeholders if n.out is not None and n.target != "labels"]
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         return None
@@ -72,7 +72,7 @@ def _image(graph: Graph) -> tuple[int, int, int] | None:
 
 
 def _sliced(graph: Graph, symbol: str) -> Iterator[int]:
-    """The longest text that each slice of a fixed size to a text's length has room for."""
+    """The longest text that fits each slice of a table of fixed size."""
     for node in graph:
         before, after = node.ports.get("data_in"), node.out
         if node.op != "slice" or before is None or after is None or len(before.shape) != len(after.shape):
@@ -84,7 +84,7 @@ def _sliced(graph: Graph, symbol: str) -> Iterator[int]:
 
 
 def _offset(size: str, symbol: str) -> int | None:
-    """What is added to the length in a size such as `seq + 2`; None for any other size."""
+    """The constant in a size such as `seq + 2`; None for other sizes."""
     try:
         short, long = (evaluate(size, {symbol: n}) for n in (SHORT, LONG))
     except (LookupError, ArithmeticError, ValueError):
@@ -93,7 +93,7 @@ def _offset(size: str, symbol: str) -> int | None:
 
 
 class _Tables:
-    """The embeddings of a graph, and what their indices are for a text of some length."""
+    """The embeddings of a graph, and their indices for a text of a given length."""
 
     def __init__(self, graph: Graph, store: WeightStore, token: Node, symbol: str) -> None:
         self.graph, self.token, self.symbol = graph, token, symbol
@@ -104,7 +104,7 @@ class _Tables:
             self.module = _module(graph, [ref for _, ref in found], store)
 
     def positions(self, bound: int | None) -> Iterator[int]:
-        """The lengths at which tables of positions end, below `bound`, which is known."""
+        """The lengths at which tables of positions end, below the known `bound`."""
         if bound is not None and bound < LONG:
             return
         short, long = self._run(SHORT), self._run(LONG)
@@ -124,12 +124,12 @@ class _Tables:
         return min((rows for rows, yes in zip(self.rows, same, strict=True) if yes), default=None)
 
     def _ends(self, at: int, rows: int, most: int) -> bool:
-        """Whether the index leaves the table one token after `most`: a saturating index does not."""
+        """Whether the index exceeds the table one token after `most`; a saturating index does not."""
         full, more = self._run(most), self._run(most + 1)
         return bool(full) and int(full[at].max()) < rows and (not more or int(more[at].max()) >= rows)
 
     def _run(self, length: int, token: int = FIRST) -> list[Tensor]:
-        """Each table's index for texts of one token repeated; empty where the nodes cannot be run at that length."""
+        """Each table's index for texts of a repeated token; empty if the nodes cannot run at that length."""
         import torch
 
         if self.module is None:
@@ -154,7 +154,7 @@ class _Tables:
 
 
 def _index(node: Node) -> Ref | None:
-    """Where an embedding's index comes from; None for a table of which the size is not known."""
+    """The source of an embedding's index; None for a table of unknown size."""
     place = 0 if node.call == "call_module" else 1
     ref = node.args[place] if len(node.args) > place else None
     shape = node.ports["weight"].shape if "weight" in node.ports else ()
@@ -163,7 +163,7 @@ def _index(node: Node) -> Ref | None:
 
 
 def _part(graph: Graph, ends: list[Ref]) -> Graph:
-    """The nodes that lead to `ends`, with those as results; all inputs stay."""
+    """The subgraph that computes `ends`, with all inputs."""
     wanted = graph.feeding(*(ref.node for ref in ends))
     output = replace(graph.output, args=tuple(ends), kwargs={})
     kept = [n for n in graph if n.id in wanted or n.call == "placeholder"]

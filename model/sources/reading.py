@@ -1,4 +1,4 @@
-"""How data are read for a model, and what the model takes: facts of a project's source, saved with it.
+"""The reading of data for a model, and the limits of the model; stored with a project's source.
 
 No torch: the window's forms and project files hold these values too.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a model takes; None, or 0 in `image`, where it takes any.
+    """Limits of a model's inputs; None, or 0 in `image`, if there is none.
 
     tokens: most tokens of a text, as the positions that the model holds. context: the context length that its
     configuration names, where its positions are computed and would go on. length: the one length of all texts.
@@ -26,7 +26,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a project's data are read. text, label: columns, used where the data have them.
+    """The reading of a project's data. text, label: columns, used if the data have them.
 
     classes: the names of the model's classes in its order. limits: None in a project of before they were recorded.
     """

@@ -1,4 +1,4 @@
-"""Imports a Python file of the user's with the files beside it, apart from everything else that is loaded.
+"""Imports a Python file of the user and modules of its folder, separate from all other modules.
 
 Its folder comes first wherever its code, or code beside it, says `import`, also later in a forward method. Nothing is
 put on `sys.path`: two projects that each have a `model.py` get their own.
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 class Siblings:
-    """One load of a file: a package of its own, whose modules are the files of the folder."""
+    """A load of a file, as a separate package of the modules in its folder."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.folder = path, path.parent
@@ -33,7 +33,7 @@ class Siblings:
         self._builtins = {**vars(builtins), "__import__": self._import}
 
     def load(self) -> ModuleType:
-        """Run the file; raises whatever it raises, and forgets what was loaded for it."""
+        """Run the file. Its exceptions pass; its modules are then removed."""
         home = ModuleType(self.package)
         home.__path__ = [str(self.folder)]
         sys.modules[self.package] = home
@@ -52,7 +52,7 @@ class Siblings:
             raise
 
     def prepare(self, module: ModuleType) -> None:
-        """Let the import statements of a module, wherever they stand in it, look into the folder first."""
+        """Make all import statements of a module search the folder first."""
         vars(module)["__builtins__"] = self._builtins
 
     def _import(
@@ -76,7 +76,7 @@ class Siblings:
         return module if fromlist else sys.modules[f"{self.package}.{head}"]
 
     def _has(self, head: str) -> bool:
-        """Whether the folder's module of this name is meant: the standard library's are never replaced."""
+        """Whether the name refers to a module of the folder; modules of the standard library are never replaced."""
         if head in sys.stdlib_module_names:
             return False
         if f"{self.package}.{head}" in sys.modules and head != self.path.stem:
@@ -90,7 +90,7 @@ class Siblings:
 
 
 class _Finder:
-    """Finds the modules of all loads by Python's own way, and prepares those with source."""
+    """Finds the modules of all loads by Python's import system, and prepares those with source."""
 
     def __init__(self) -> None:
         self.loads: dict[str, Siblings] = {}
@@ -98,7 +98,7 @@ class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module of that name in its load's folder."""
+        """The module of a name in the folder of its load."""
         owner = self.loads.get(fullname.partition(".")[0])
         if owner is None or path is None:
             return None
@@ -115,7 +115,7 @@ class _Loader(SourceFileLoader):
 
     @override
     def get_code(self, fullname: str) -> CodeType:
-        """From the source each time: compiled files are known by second and size, and an edited one may look old."""
+        """Always compile the source: bytecode is matched by second and size and may be stale."""
         return self.source_to_code(self.get_data(self.path), self.path)
 
     @override
@@ -125,7 +125,7 @@ class _Loader(SourceFileLoader):
 
 
 def _is_elsewhere(head: str) -> bool:
-    """Whether there is an installed module of this name."""
+    """Whether an installed module has this name."""
     try:
         return head in sys.modules or importlib.util.find_spec(head) is not None
     except (ImportError, ValueError):

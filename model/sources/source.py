@@ -1,4 +1,4 @@
-"""Where models come from: a Hugging Face folder or id, a configuration, a Python factory, .pt2, a demo."""
+"""Sources of models: Hugging Face folders and ids, configurations, Python factories, .pt2 files, demos."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _factory(spec: str, origin: Origin) -> Loaded:
 
 
 def factories(path: Path) -> list[str]:
-    """The functions and classes of a Python file, without running it, those that can be called as they are first.
+    """The functions and classes of a Python file, without running it; those callable without arguments first.
 
     Names with a leading underscore are left out. Raises SourceError where the file cannot be read or its syntax is
     wrong.
@@ -137,7 +137,7 @@ def factories(path: Path) -> list[str]:
 
 
 def _needs(node: ast.FunctionDef | ast.ClassDef) -> bool:
-    """Whether a call without arguments is one too few; of a class by its own `__init__`."""
+    """Whether a function or a class (by its `__init__`) needs arguments."""
     if isinstance(node, ast.ClassDef):
         made = (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
         return any(len(n.args.args) - 1 > len(n.args.defaults) or None in n.args.kw_defaults for n in made)
@@ -145,7 +145,7 @@ def _needs(node: ast.FunctionDef | ast.ClassDef) -> bool:
 
 
 def call_user_code(function: Callable[[], Any], path: Path, what: str) -> Any:
-    """Call the user's code; whatever it raises becomes a SourceError with the line in `path`."""
+    """Call the user's code; its exceptions are converted to SourceError with the line in `path`."""
     try:
         return function()
     except (KeyboardInterrupt, Interrupted):
@@ -166,14 +166,14 @@ def _line(error: BaseException, path: Path) -> str:
 
 
 def import_file(path: Path) -> Any:
-    """The module in a Python file of the user's, which may import the files beside it; raises SourceError."""
+    """The module of a Python file, which may import modules of its folder. Raises SourceError."""
     loaded: list[Any] = []
     call_user_code(lambda: loaded.append(Siblings(path).load()), path, f"{path.name}, when imported,")
     return loaded[0]
 
 
 def module_and_example(result: Any, name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
-    """A factory's module, its example inputs, and the configurations whose caches are off for the capture."""
+    """(a factory's module, example inputs, configurations whose caches are disabled for the capture)."""
     from torch import Tensor, nn
 
     from espalier.model.sources.huggingface import example_inputs, without_cache

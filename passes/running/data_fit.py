@@ -62,7 +62,7 @@ def text_facts(split: Split, limit: TextLimit) -> dict[str, Any]:
     return dict(zip(TEXT_FACTS, values, strict=True))
 
 
-def text_words(facts: Mapping[str, Any]) -> str:
+def truncation_note(facts: Mapping[str, Any]) -> str:
     """Sentence on the text statistics of a score; empty for other data."""
     if "max_length" not in facts:
         return ""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from espalier.model.formats.together import rows_together
+from espalier.model.formats.independent_rows import independent_rows
 from espalier.passes.sensitivity.gradient_statistics import Floats, LowRank
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def projected_effect(piece: ProjectedGradients, given: Replacement, x: Floats) -
     weights = torch.stack([piece.rows, torch.ones_like(piece.rows)])
     turned = torch.zeros((len(piece.basis), x.shape[1]) if piece.turned else (len(x), len(piece.basis)))
     squares = torch.zeros(2, x.shape[1])
-    step = rows_together(given.format) if given.format is not None and given.alone else 0
+    step = independent_rows(given.format) if given.format is not None and given.alone else 0
     fmt = given.format if step else None
     whole = given.start if step else given.values()
     count = -(-(BLOCK // max(x.shape[1], 1) + 1) // max(step, 1)) * max(step, 1)

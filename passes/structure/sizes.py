@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from espalier.model.graph.meta import Dim
-from espalier.model.symbols import LONGEST
+from espalier.model.symbols import MAX_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def size_of(dim: Dim) -> Size:
     if isinstance(dim, int):
         return Size(dim)
     try:
-        return _product(ast.parse(dim, mode="eval").body) if len(dim) <= LONGEST else Size(1, (dim,))
+        return _product(ast.parse(dim, mode="eval").body) if len(dim) <= MAX_CHARACTERS else Size(1, (dim,))
     except (SyntaxError, RecursionError):
         return Size(1, (dim,))
 

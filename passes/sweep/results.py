@@ -172,7 +172,7 @@ def _spread(means: Mapping[str, Mean]) -> dict[str, float]:
             for end, value in (("_mean", m.mean), ("_std", m.std), ("_min", m.low), ("_max", m.high))}  # fmt: skip
 
 
-def point_words(sweep: Sweep, outcome: Outcome) -> str:
+def point_text(sweep: Sweep, outcome: Outcome) -> str:
     """Label of a point: `sparsity 0.3 · l1 · seed 1`."""
     if outcome.variant < 0:
         return baseline_label(sweep)

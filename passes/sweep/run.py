@@ -19,7 +19,7 @@ from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.recipes.replay import Memo, prefix_keys, recipe_key, remembered, replay
 from espalier.passes.recipes.set_up import check_set_up, options_of, reads
 from espalier.passes.score import static_score
-from espalier.passes.sweep.results import KEPT_STEP, Outcome, point_words
+from espalier.passes.sweep.results import KEPT_STEP, Outcome, point_text
 from espalier.passes.sweep.sweep import Point, Sweep, points
 
 # Exceptions of torch and numpy if a model does not support a point; recorded as the point's error.
@@ -94,7 +94,7 @@ def _check_data(sweep: Sweep, todo: list[Point], base: Graph, context: Context) 
 
 def _inner(context: Context, sweep: Sweep, point: Point, done: int, total: int) -> Context:
     """Context of one point's steps: progress is the sweep's, and `enough` does not interrupt them."""
-    words = point_words(sweep, Outcome("", point.variant, point.x, point.seed))
+    words = point_text(sweep, Outcome("", point.variant, point.x, point.seed))
 
     def progress(inner: int, of: int, text: str) -> None:
         context.progress(done, total, f"{words}: {text}")

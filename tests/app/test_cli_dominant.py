@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from espalier.app.cli import main
-from espalier.app.words import dominant_words
+from espalier.app.number_text import dominant_text
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.dominant import Dominant, dominant
@@ -66,9 +66,9 @@ def test_an_allocation_names_what_holds_its_bits_without_measuring(tmp_path: Pat
              "--ports", "weight", "--data", "demo:reviews", "--limit", 16)  # fmt: skip
     data = json.loads(told(capsys, *words, "-o", project, "--json"))
     assert data["dominant"] == held(project, tmp_path / "work")
-    assert f"weight bits: {dominant_words(Dominant(**data['dominant']))}".replace("\u2009", " ") in told(capsys, *words)
+    assert f"weight bits: {dominant_text(Dominant(**data['dominant']))}".replace("\u2009", " ") in told(capsys, *words)
 
 
 def test_nearly_all_is_not_all() -> None:
-    words = dominant_words(Dominant("embedding", 0.9985, 32.0)).replace("\u2009", " ")
+    words = dominant_text(Dominant("embedding", 0.9985, 32.0)).replace("\u2009", " ")
     assert words.startswith("embedding weights hold over 99 % of")

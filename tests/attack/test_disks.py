@@ -243,7 +243,7 @@ def test_answer_that_cannot_be_written(more: list[str]) -> None:
         done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["The answer could not be written (No space left on device).",
-                                        "Free some space there, or choose another folder."]  # fmt: skip
+                                        "Free some space there or choose another folder."]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.features.inspector.adapter import AdapterSection
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.session.session import Session
-from espalier.app.step_words import result, summary
+from espalier.app.step_text import result, summary
 from espalier.app.theme import LIGHT
 from espalier.app.widgets.forms.fields import MIXED
 from espalier.model.graph.adapters import adapted

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QSettings
 
-from espalier.app import words
+from espalier.app import number_text
 from espalier.app.settings import Settings, is_missing
-from espalier.app.step_words import result, summary, title
+from espalier.app.step_text import result, summary, title
 from espalier.model.document.recipe import Raw, Step
 from espalier.model.formats.integer import Integer
 from espalier.passes.base import NoOptions, Report
@@ -15,26 +15,26 @@ from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.select import Select
 
-T = words.THIN
+T = number_text.THIN
 
 
 @pytest.mark.parametrize(
     ("got", "text"),
     [
-        (words.count(16512), f"16{T}512"),
-        (words.plural(1, "node"), "1 node"),
-        (words.mebibytes(430_000), f"0.41{T}MiB"),
-        (words.mebibytes(66_560), f"65.0{T}KiB"),
-        (words.scaled(620_000_000), f"620.00{T}M"),
-        (words.signed(-0.004, 2), "±0"),
-        (words.signed(-0.4, 1), "−0.4"),
-        (words.duration(0.03), f"30{T}ms"),
-        (words.duration(125), f"2{T}min 5{T}s"),
-        (words.left(4000), f"67{T}min left"),
-        (words.cell(("batch", 16)), "batch × 16"),
-        (words.cell(float("nan")), "NaN"),
-        (words.cell(1e-7), "1e−7"),
-        (words.cell(None), ""),
+        (number_text.count(16512), f"16{T}512"),
+        (number_text.plural(1, "node"), "1 node"),
+        (number_text.mebibytes(430_000), f"0.41{T}MiB"),
+        (number_text.mebibytes(66_560), f"65.0{T}KiB"),
+        (number_text.scaled(620_000_000), f"620.00{T}M"),
+        (number_text.signed(-0.004, 2), "±0"),
+        (number_text.signed(-0.4, 1), "−0.4"),
+        (number_text.duration(0.03), f"30{T}ms"),
+        (number_text.duration(125), f"2{T}min 5{T}s"),
+        (number_text.left(4000), f"67{T}min left"),
+        (number_text.cell(("batch", 16)), "batch × 16"),
+        (number_text.cell(float("nan")), "NaN"),
+        (number_text.cell(1e-7), "1e−7"),
+        (number_text.cell(None), ""),
     ],
 )
 def test_figures_in_words(got: str, text: str) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from espalier.app.cli import main
 from espalier.app.features.kernels.state.answer_text import note_text, value_text
-from espalier.app.words import NOT_MEASURED
+from espalier.app.number_text import NOT_MEASURED
 from espalier.kernels.bench import machine
 from espalier.kernels.bench.answers import measure, passes
 from espalier.kernels.bench.answers.bits import bits_of, dequantised, encoded, rounded, steps

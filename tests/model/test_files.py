@@ -53,7 +53,7 @@ def test_failure_leaves_the_old(tmp_path: Path) -> None:
         handle.write(b"new")
         raise OSError(errno.ENOSPC, "No space left on device")
     assert caught.value.message == f"{path} could not be written (No space left on device)."
-    assert caught.value.hint == "Free some space there, or choose another folder."
+    assert caught.value.hint == "Free some space there or choose another folder."
     assert path.read_text() == "old" and rest(tmp_path) == []
     with pytest.raises(KeyError), files.replacing(path):
         raise KeyError("a bug is not the disk's fault")

@@ -169,7 +169,7 @@ def test_nothing_is_searched_for_a_given_scale(
     def searched(*_: object) -> None:
         pytest.fail("the ends of the range were looked for")
 
-    monkeypatch.setattr("espalier.model.formats.kept_scale.ends", searched)
+    monkeypatch.setattr("espalier.model.formats.scale_preimage.ends", searched)
     fmt = ScaledInteger(width, "group", 8, symmetric, scale_dtype)
     x = values((6, 35), dtype, width)
     check(fmt, x, masked((6, 35), 0.4, 1), None, (fmt.scale_of(x) * 0.93).numpy())

@@ -24,7 +24,7 @@ def entered(fault: BaseException) -> None:
 @pytest.mark.parametrize(
     ("fault", "told"),
     [(RecursionError(), "nested too deeply"), (MemoryError(), "more memory"), (Panic("x"), "another form"),
-     (zlib.error("bad"), "altered or cut off"), (KeyError("steps"), "'steps' is missing"), (OverflowError(), "form"),
+     (zlib.error("bad"), "altered or truncated"), (KeyError("steps"), "'steps' is missing"), (OverflowError(), "form"),
      (Damage("it is empty"), "it is empty"), (OSError(5, "Input/output error"), "Input/output error"),
      (AssertionError(), "another form"), (StopIteration(), "another form")],
 )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from espalier.app.words import of_row
+from espalier.app.number_text import row_value
 from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError, OptionsError, PassError
 from espalier.model.formats.base import Format, parse_format
@@ -148,7 +148,7 @@ def test_an_exact_port_is_called_exact(opened: tuple[Graph, Context]) -> None:
     keys = {k: context.store.hold(to_numpy(Integer(8, 4).forward(v))) for k, v in values.items()}
     held = quantised.with_weights({k: replace(graph.weights[k], key=v) for k, v in keys.items()})
     rows = calibrated(held, context)[1].rows
-    assert rows and all(of_row(r, k) == "exact" for r in rows for k in ("sqnr_before_db", "sqnr_db"))
+    assert rows and all(row_value(r, k) == "exact" for r in rows for k in ("sqnr_before_db", "sqnr_db"))
 
 
 def test_selection_and_ports(opened: tuple[Graph, Context]) -> None:

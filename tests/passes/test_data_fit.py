@@ -17,7 +17,7 @@ from espalier.model.sources.reading import Limits, Reading
 from espalier.model.trust import Origin
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
-from espalier.passes.running.data_fit import text_facts, text_limit, text_words
+from espalier.passes.running.data_fit import text_facts, text_limit, truncation_note
 from espalier.passes.running.splits import EvaluateOptions, load_split
 
 WORDS = str(RESOURCES / "reviews")
@@ -52,8 +52,8 @@ def test_what_is_cut_is_counted() -> None:
     split = Split({}, np.zeros(4, np.int64), np.array([10, 20, 30, 40]))
     facts = text_facts(split, text_limit(25, Reading(), None))
     assert facts == {"max_length": 25, "length_from": "max_length", "longest": 40, "texts_cut": 0.5, "tokens_lost": 0.2}
-    assert text_words(facts) == "up to 25 tokens (max_length): 50.0% are truncated, 20.0% of all tokens lost"
-    assert text_words({"accuracy": 1.0}) == ""
+    assert truncation_note(facts) == "up to 25 tokens (max_length): 50.0% are truncated, 20.0% of all tokens lost"
+    assert truncation_note({"accuracy": 1.0}) == ""
 
 
 @pytest.mark.parametrize(("positions", "cut"), [(8, True), (32, True), (512, False)])

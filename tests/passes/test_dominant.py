@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from espalier.app.words import dominant_words
+from espalier.app.number_text import dominant_text
 from espalier.model.formats.base import parse_format
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
@@ -45,7 +45,7 @@ def test_a_vocabulary_that_is_left_in_float_is_named(bert: tuple[Graph, Context]
     tables = sum(graph.weights[n.weights["weight"]].elements for n in graph if n.op == "embedding")
     assert found.share == pytest.approx(32 * tables / total) and found.share > 0.9
     assert found.node_share == pytest.approx(32 * VOCABULARY * WIDTH / total) and "word_embeddings" in found.node
-    words = dominant_words(found).replace("\u2009", " ")
+    words = dominant_text(found).replace("\u2009", " ")
     assert words.startswith(f"embedding weights hold {math.floor(100 * found.share + 0.5)} % of the stored bits")
 
 

@@ -18,7 +18,7 @@ from espalier.passes.costs.base import COSTS
 from espalier.verilog import templates as template_package
 from espalier.verilog.design import template as templates
 from espalier.verilog.lowering.lower import RULES
-from tests.reference.markdown import default_words, kind_words, options_table, page, sentence, structures, table
+from tests.reference.markdown import default_words, kind_text, options_table, page, sentence, structures, table
 
 COMMON = ("seed", "json", "no_cache", "trust", "plugin", "help")
 
@@ -66,7 +66,7 @@ def _format(fmt: type[Format]) -> str:
         *([f"- Other names: {names}"] if names else []),
     ])]  # fmt: skip
     fields = [f for f in dataclasses.fields(fmt) if f.init]
-    rows = ((f"`{f.name}`", kind_words(_hint(fmt, f.name)), default_words(f), sentence(str(f.metadata.get("help", ""))))
+    rows = ((f"`{f.name}`", kind_text(_hint(fmt, f.name)), default_words(f), sentence(str(f.metadata.get("help", ""))))
             for f in fields)  # fmt: skip
     return "\n\n".join([*lines, table(("parameter", "type", "default", "meaning"), rows) if fields else ""]).strip()
 

@@ -30,18 +30,18 @@ def sentence(text: str) -> str:
     return text + ("" if text.endswith((".", "…")) or not text else ".")
 
 
-def kind_words(kind: Any) -> str:
+def kind_text(kind: Any) -> str:
     """An option's type as a person reads it."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         return ", ".join(f"`{v}`" for v in inner)
     if origin in (typing.Union, types.UnionType):
         some = [k for k in inner if k is not type(None)]
-        return " or ".join(map(kind_words, some)) + (" or none" if len(some) < len(inner) else "")
+        return " or ".join(map(kind_text, some)) + (" or none" if len(some) < len(inner) else "")
     if origin in (tuple, list):
-        return f"list of {kind_words(inner[0])}" if inner else "list"
+        return f"list of {kind_text(inner[0])}" if inner else "list"
     if origin is not None and inner and len(inner) == 2:
-        return f"{kind_words(inner[0])} → {kind_words(inner[1])}"
+        return f"{kind_text(inner[0])} → {kind_text(inner[1])}"
     plain = {bool: "yes or no", int: "whole number", float: "number", str: "text"}
     return plain.get(kind) or getattr(kind, "__name__", str(kind))
 
@@ -77,7 +77,7 @@ def options_table(options: type) -> str:
         low, high = known.get("min"), known.get("max")
         if low is not None or high is not None:
             text += f" Range: {'' if low is None else low} … {'' if high is None else high}."
-        rows.append([f"`{field.name}`", kind_words(kinds[field.name]), default_words(field), text])
+        rows.append([f"`{field.name}`", kind_text(kinds[field.name]), default_words(field), text])
     return table(("option", "type", "default", "meaning"), rows)
 
 

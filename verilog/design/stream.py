@@ -81,7 +81,7 @@ def to_text(lanes: Codes, width: int) -> str:
     return text.tobytes().decode()
 
 
-def from_words(words: list[str], lanes: int, width: int, signed: bool) -> Codes:
+def from_text(words: list[str], lanes: int, width: int, signed: bool) -> Codes:
     """The inverse of `to_text` for its lines; raises ValueError for a word with x or z."""
     digits = -(-lanes * width // 4)
     raw = np.frombuffer("".join(w.zfill(digits) for w in words).encode(), np.uint8).reshape(len(words), digits)

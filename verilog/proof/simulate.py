@@ -19,7 +19,7 @@ from espalier.model.errors import SimulateError
 from espalier.model.files import make_folder, replacing_folder
 from espalier.model.leftovers import scratch
 from espalier.verilog.design.netlist import Design, Wire
-from espalier.verilog.design.stream import from_words, to_text
+from espalier.verilog.design.stream import from_text, to_text
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.proof.bench import CLOCK, DRIVER, bench
 from espalier.verilog.proof.subprocesses import Tick, ignore, run_polled
@@ -203,7 +203,7 @@ def _compared(
     for wire in design.all_wires():
         stream = design.stream(wire)
         words = (folder / f"{design.label(wire)}.log").read_text().split()
-        got = from_words(words[::2], stream.lanes, stream.fixed.width, stream.fixed.signed)
+        got = from_text(words[::2], stream.lanes, stream.fixed.width, stream.fixed.signed)
         cycles[wire] = np.array(words[1::2], np.int64)
         want = stream.pack(expected[wire])
         if wire.source in free_running:

@@ -14,11 +14,11 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from espalier.app.figures.curves import figure_title, figure_words, is_log, ticks
+from espalier.app.figures.curves import figure_text, figure_title, is_log, ticks
+from espalier.app.number_text import figure as short
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import figure as short
 
 LEAST = 1e-9  # nats a sample; smaller values count as 0
 NEAR = 12.0  # pixels
@@ -115,7 +115,7 @@ class FrontChart(Chart):
         every = max(1, math.ceil((top - self._foot) / 5))
         rows = range(math.ceil(self._foot), top + 1, every)
         left.setTicks([[(float(y), _power(y)) for y in rows]])
-        bottom.setTicks([[(self._x(v), figure_words(self.figure, v)) for v in self._values()]])
+        bottom.setTicks([[(self._x(v), figure_text(self.figure, v)) for v in self._values()]])
 
     def _values(self) -> list[float]:
         """Tick values of the cost axis, about evenly spaced on either scale."""
@@ -190,7 +190,7 @@ class FrontChart(Chart):
     def tooltip_at(self, at: QPointF) -> str:
         """Tooltip of the nearest point; empty if none is within NEAR pixels."""
         named = [(m.at, m.kl if m.kl is not None else LEAST, m.text) for m in self.marks]
-        named += [(c, k, f"{figure_title(self.figure)} {figure_words(self.figure, c)}\nKL {short(k)} estimated")
+        named += [(c, k, f"{figure_title(self.figure)} {figure_text(self.figure, c)}\nKL {short(k)} estimated")
                   for c, k in self.points]  # fmt: skip
         best: tuple[float, str] | None = None
         for cost, kl, text in named:

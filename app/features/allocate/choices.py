@@ -8,11 +8,11 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.features.allocate.state.allocation import FIRST, title_of
+from espalier.app.number_text import percent
 from espalier.app.widgets.forms.axis_field import caption
 from espalier.app.widgets.forms.chips import Chips
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link, muted
-from espalier.app.words import percent
 from espalier.passes.allocation.decisions import Column, column
 from espalier.passes.costs.base import separable
 from espalier.passes.sensitivity.table import Candidate

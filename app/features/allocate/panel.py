@@ -18,9 +18,9 @@ from espalier.app.features.allocate.state.cost_inputs import CostInputs
 from espalier.app.features.allocate.state.measured import Measurement, MeasureRequest
 from espalier.app.features.allocate.summary import FIRST, counts, summary
 from espalier.app.features.allocate.widgets import ABOUT, STEPS, WORDS, AllocateWidgets
-from espalier.app.figures.curves import figure_words
+from espalier.app.figures.curves import figure_text
 from espalier.app.figures.facts import node_path
-from espalier.app.words import figure, percent
+from espalier.app.number_text import figure, percent
 from espalier.model.errors import EspalierError
 from espalier.passes.allocation.decisions import PortRef
 
@@ -129,7 +129,7 @@ class AllocatePanel(AllocateWidgets):
         points = state.current.points() if state.current else []
         marks: list[Mark] = []
         if present := state.present():
-            text, estimate = f"present: {figure_words(state.figure, present[0])}", state.estimate
+            text, estimate = f"present: {figure_text(state.figure, present[0])}", state.estimate
             divergence = (
                 "" if present[1] is None else f"\nKL {figure(present[1])} from {estimate.baseline}, {estimate.how}"
             )
@@ -137,7 +137,7 @@ class AllocatePanel(AllocateWidgets):
             marks.append(Mark(present[0], kl, "present", text + divergence))
         for point in self.measurement.along(state.figure):
             accuracy = "" if point.accuracy is None else f"\naccuracy {percent(point.accuracy)}"
-            cost = figure_words(state.figure, point.of.at)
+            cost = figure_text(state.figure, point.of.at)
             text = f"measured: {cost}\nKL {figure(point.kl)}, measured; estimated "
             marks.append(Mark(point.of.at, point.kl, "measured", f"{text}{figure(point.of.predicted)}{accuracy}"))
         self.chart.show_front(state.figure, points, marks)

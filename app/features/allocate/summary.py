@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from espalier.app.features.allocate.state.allocation import Allocations, title_of
 from espalier.app.features.allocate.state.measured import Measurement
-from espalier.app.figures.curves import figure_title, figure_words
-from espalier.app.words import figure, percent
+from espalier.app.figures.curves import figure_text, figure_title
+from espalier.app.number_text import figure, percent
 from espalier.model.document.recipe import Recipe
 from espalier.passes.allocation.decisions import PortRef
 from espalier.passes.sensitivity.table import Candidate
@@ -42,7 +42,7 @@ def summary(allocations: Allocations, measurement: Measurement) -> str:
 def _cost_text(name: str, value: float) -> str:
     """A cost with its unit: `2.81 weight bits`, `125.8 kBitOPs`."""
     title = figure_title(name)
-    text = figure_words(name, value)
+    text = figure_text(name, value)
     if text[-1].isalpha() and name == "bitops":
         return f"{text}{title}"
     return f"{text} {title}"

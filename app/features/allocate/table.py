@@ -9,8 +9,8 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
 from espalier.app.features.allocate.choices import PORTS
+from espalier.app.number_text import figure
 from espalier.app.theme import ROW
-from espalier.app.words import figure
 from espalier.passes.allocation.decisions import PortRef
 from espalier.passes.sensitivity.table import Candidate
 

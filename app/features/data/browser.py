@@ -9,9 +9,9 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.features.data.samples import Pictures, SampleTable
+from espalier.app.number_text import count, plural
 from espalier.app.widgets.forms.fields import Check, Choice
 from espalier.app.widgets.heading import empty_state, link
-from espalier.app.words import count, plural
 from espalier.model.data.summary import DataSummary
 from espalier.passes.analysis.data_rows import DataRowsOptions
 from espalier.passes.analysis.predictions import Predictions

@@ -13,10 +13,10 @@ from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QSplitter, QStackedWidge
 from espalier.app.features.data.browser import DataBrowser
 from espalier.app.features.data.charts.confusion import ConfusionView
 from espalier.app.features.data.charts.data_charts import ClassChart, LengthChart
+from espalier.app.number_text import count, percent, plural
 from espalier.app.session.analysis_requests import AnalysisRequests
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
-from espalier.app.words import count, percent, plural
 from espalier.model.data.summary import DataSummary, balance
 from espalier.model.errors import EspalierError
 from espalier.passes.analysis.data_rows import DataRowsOptions

@@ -10,9 +10,9 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
 from PySide6.QtGui import QColor, QGuiApplication, QImage, QKeySequence, QPixmap, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
+from espalier.app.number_text import column_title, shown
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.table import Index, Row, alignment, columns_of, to_text
-from espalier.app.words import column_title, shown
 
 TEXT_HEIGHT, PICTURE_HEIGHT = 38, 52  # of a row with two lines of text, of a row with a picture
 TIP_WIDTH = 100  # characters in a line of a tooltip

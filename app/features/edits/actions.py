@@ -10,7 +10,7 @@ from espalier.app.features.edits import clipboard, offers
 from espalier.app.features.edits.offers import Offer
 from espalier.app.features.edits.recipe_edits import with_graph_edit, without_mute
 from espalier.app.features.edits.titles import TitleField
-from espalier.app.words import plural
+from espalier.app.number_text import plural
 from espalier.model.errors import EspalierError
 from espalier.passes.choices.configuration import Configuration, with_configuration
 from espalier.passes.edits.annotate import Rename

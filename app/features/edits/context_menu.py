@@ -24,8 +24,8 @@ from PySide6.QtWidgets import (
 from espalier.app.features.edits import actions, offers
 from espalier.app.features.edits.offers import Offer
 from espalier.app.features.edits.titles import TitleField
+from espalier.app.number_text import plural
 from espalier.app.theme import TAGS
-from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.graph.annotation import LONGEST_NOTE
 from espalier.model.graph.graph import Graph, Node

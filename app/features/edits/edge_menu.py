@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu
 from espalier.app.canvas.wires import Edge
 from espalier.app.features.edits import actions, offers
 from espalier.app.figures.captions import shape_text
-from espalier.app.words import plural
+from espalier.app.number_text import plural
 from espalier.model.graph.graph import Graph, Ref, out_port
 from espalier.model.graph.ops import spec
 from espalier.passes.edits.insert_after import InsertAfter

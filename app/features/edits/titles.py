@@ -10,7 +10,7 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import QLineEdit
 
 from espalier.app.figures.facts import node_title
-from espalier.app.words import plural
+from espalier.app.number_text import plural
 from espalier.model.graph.annotation import LONGEST_TITLE
 from espalier.model.graph.graph import Node
 

@@ -10,7 +10,7 @@ from PySide6.QtGui import QDesktopServices
 
 from espalier.app.features.hardware.panel import HardwarePanel
 from espalier.app.features.hardware.views import MODULES
-from espalier.app.words import plural
+from espalier.app.number_text import plural
 
 if TYPE_CHECKING:
     from espalier.app.host import Host

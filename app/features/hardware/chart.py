@@ -11,10 +11,10 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from espalier.app.number_text import count, scaled
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import count, scaled
 
 Row = dict[str, Any]
 AREAS = {"lut": "LUT", "dsp": "DSP", "bram": "BRAM", "ff": "FF"}

@@ -8,8 +8,8 @@ from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QTableView, QTreeWidget
 
+from espalier.app.number_text import row_value, shown
 from espalier.app.widgets.table import Table, alignment
-from espalier.app.words import of_row, shown
 
 PAD = 8  # pixels added to the width of a cell's text
 MIN_TEXT, MAX_TEXT = 40, 320  # pixels of a text column
@@ -73,7 +73,7 @@ class ElidedTable(Table):
         name = self.rows.columns[column]
         looks: dict[str, int] = {}  # text with digits as 0 → first row with it: few to measure
         for at, row in enumerate(self.rows.shown):
-            looks.setdefault(shown(name, of_row(row, name)).translate(DIGITS), at)
+            looks.setdefault(shown(name, row_value(row, name)).translate(DIGITS), at)
         cells = (self.sizeHintForIndex(self.rows.index(at, column)).width() for at in looks.values())
         return max(max(cells, default=0) + PAD, least)
 

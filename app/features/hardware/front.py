@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QStackedWidget, QV
 
 from espalier.app.features.hardware.chart import AREAS, COLUMNS, AreaFront, within
 from espalier.app.features.hardware.elided_table import ElidedTable
+from espalier.app.number_text import plural
 from espalier.app.widgets.forms.fields import Choice, NumberField
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link, muted
-from espalier.app.words import plural
 from espalier.model.graph.graph import Graph
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from espalier.app.features.hardware.state.score_comparison import scored_accuracy, scored_verdict
+from espalier.app.number_text import count, percent, plural
 from espalier.app.theme import Palette
-from espalier.app.words import count, percent, plural
 
 if TYPE_CHECKING:
     from espalier.app.features.hardware.state.project_tables import RunResult

@@ -12,12 +12,12 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 from espalier.app.features.hardware.findings import Findings
 from espalier.app.features.hardware.state.edited_modules import EditedModules, built_in
 from espalier.app.jobs.previews import Previews
+from espalier.app.number_text import plural
 from espalier.app.widgets.forms.fields import Choice, tokens
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link
 from espalier.app.widgets.source.find_bar import FindBar
 from espalier.app.widgets.source.source_text import Mark, SourceText
-from espalier.app.words import plural
 from espalier.verilog.proof.lint import Finding
 from espalier.verilog.proof.lint_while_editing import can_check, check, uses
 from espalier.verilog.rtl.edited_modules import Edited

@@ -9,7 +9,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTreeWidgetItem
 
 from espalier.app.features.hardware.elided_table import ElidedColumns
-from espalier.app.words import count, shown
+from espalier.app.number_text import count, shown
 from espalier.verilog.rtl.hierarchy import TextInstance, instances_in
 
 Row = dict[str, Any]

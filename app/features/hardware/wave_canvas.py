@@ -16,10 +16,10 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame
 
 from espalier.app.figures.curves import ticks
+from espalier.app.number_text import count, percent
 from espalier.app.theme import Palette, rgb
 from espalier.app.widgets.charts.wave_rows import STATES, Rows, Span
 from espalier.app.widgets.forms.fields import tokens
-from espalier.app.words import count, percent
 from espalier.verilog.proof.waves import State
 
 ROW, BAR, HEAD = 22, 12, 24  # pixels: row height, band height, axis height

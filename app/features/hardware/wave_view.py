@@ -8,8 +8,8 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
 
 from espalier.app.features.hardware.wave_canvas import WaveCanvas
+from espalier.app.number_text import count, percent
 from espalier.app.widgets.charts.wave_rows import STATES, Rows, Span
-from espalier.app.words import count, percent
 from espalier.verilog.proof.waves import State
 
 ZOOM, PAN = 1.25, 0.12  # per wheel notch: zoom factor, share of the visible span

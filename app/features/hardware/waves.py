@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QLabel, QStackedWidget, QVBoxLayout, QWidget
 from espalier.app.features.hardware.wave_canvas import COLOURS
 from espalier.app.features.hardware.wave_view import WaveView
 from espalier.app.jobs.previews import Previews
+from espalier.app.number_text import plural
 from espalier.app.widgets.charts.wave_rows import STATES, Rows
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
-from espalier.app.words import plural
 from espalier.verilog.proof.waves import State, handshakes
 
 SLOT = "waves"

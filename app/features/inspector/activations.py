@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.inspector.terms import TERMS
 from espalier.app.features.inspector.widgets import ShareSlider
+from espalier.app.number_text import figure, percent
 from espalier.app.widgets.forms.fields import MIXED, Choice, NumberField
 from espalier.app.widgets.heading import heading
-from espalier.app.words import figure, percent
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Sparsity

@@ -9,9 +9,9 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.inspector.terms import TERMS
+from espalier.app.number_text import count, percent, plural
 from espalier.app.widgets.forms.fields import MIXED, Check, NumberField
 from espalier.app.widgets.heading import heading, link
-from espalier.app.words import count, percent, plural
 from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError
 from espalier.model.graph.adapters import PORT, adaptable, shapes

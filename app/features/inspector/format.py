@@ -14,12 +14,12 @@ from espalier.app.features.inspector.charts.staircase import Staircase
 from espalier.app.features.inspector.figures.formats import FormatFigures, format_figures
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
+from espalier.app.number_text import plural
 from espalier.app.widgets.bits import storage_text
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import heading, link
 from espalier.app.widgets.plain_text_style import rich_label
 from espalier.app.widgets.table import Table
-from espalier.app.words import plural
 from espalier.model.formats.base import Format
 
 ROWS = 6

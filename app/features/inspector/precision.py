@@ -16,13 +16,13 @@ from espalier.app.features.inspector.sensitivity import SensitivityLine
 from espalier.app.features.inspector.terms import TERMS, explain_formula
 from espalier.app.figures.captions import title
 from espalier.app.glossary import meaning
+from espalier.app.number_text import plural
 from espalier.app.widgets.bits import BitsBar, formula, legend
 from espalier.app.widgets.forms.delayed_edit import DelayedEdit
 from espalier.app.widgets.forms.format_editor import FormatEditor, short_name
 from espalier.app.widgets.forms.parameter_fields import CELL_WIDTH, CELLS
 from espalier.app.widgets.heading import heading
 from espalier.app.widgets.plain_text_style import rich_label
-from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph, Node

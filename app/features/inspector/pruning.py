@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from espalier.app.features.inspector.pruning_fields import PatternFields, share_of
 from espalier.app.features.inspector.terms import TERMS
 from espalier.app.features.inspector.widgets import ShareSlider
-from espalier.app.figures.facts import pruned_words
+from espalier.app.figures.facts import pruned_text
+from espalier.app.number_text import count
 from espalier.app.widgets.forms.fields import MIXED, Choice, NumberField
 from espalier.app.widgets.heading import heading, link
-from espalier.app.words import count
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
@@ -137,7 +137,7 @@ class PruningSection(QWidget):
         mixed = self._mixed = len(ratios) > 1
         self._set_slider(round(1000 * zeros / max(self._elements, 1)) if mixed else round(1000 * min(ratios)))
         self.share.put(MIXED if mixed else _rounded(100 * min(ratios)))
-        self.words.setText(pruned_words(zeros, self._elements))
+        self.words.setText(pruned_text(zeros, self._elements))
         self.remove.setVisible(bool(zeros))
         self.state.hide()
         self._fit()
@@ -239,7 +239,7 @@ class PruningSection(QWidget):
             self._timer.stop()
             self._show_message(f"{self.method.get()} {NO_DATA}")
             return
-        self.words.setText(pruned_words(round(ratio * self._elements), self._elements))
+        self.words.setText(pruned_text(round(ratio * self._elements), self._elements))
         self._show_message("pruning …")
         if slow or not self._timer.isActive():  # slow methods wait for the last move
             self._timer.start(REST if slow else EVERY)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QLabel
 
-from espalier.app.figures.heat_lines import bits_of, divergence_words, title_of
+from espalier.app.figures.heat_lines import bits_of, divergence_text, title_of
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import sensitivities_of
 from espalier.model.formats.base import Format
@@ -52,16 +52,16 @@ def sensitivity_text(row: Sensitivity, fmt: Format | None, cost: float | None) -
     parts: list[str] = []
     if fmt is not None and index is not None:
         how = "predicted" if row.measured[index] is None else "measured"
-        parts.append(f"KL {divergence_words(row.known[index])} {how}")
+        parts.append(f"KL {divergence_text(row.known[index])} {how}")
     elif fmt is not None and cost is not None:
-        parts.append(f"KL {divergence_words(cost)} estimated")
+        parts.append(f"KL {divergence_text(cost)} estimated")
     bits = bits_of(Candidate(fmt))
     others = [i for i, c in enumerate(row.candidates) if c.format and not c.sparsity]
     finer = [i for i in others if bits_of(row.candidates[i]) > bits]
     coarser = [i for i in others if bits_of(row.candidates[i]) < bits]
     near = [min(finer, key=lambda i: (bits_of(row.candidates[i]), row.known[i]))] if finer else []
     near += [min(coarser, key=lambda i: (-bits_of(row.candidates[i]), row.known[i]))] if coarser else []
-    neighbours = [f"{title_of(row.candidates[i])} {divergence_words(row.known[i])}" for i in near]
+    neighbours = [f"{title_of(row.candidates[i])} {divergence_text(row.known[i])}" for i in near]
     if neighbours and not parts:
         return f"KL under {' · '.join(neighbours)}"
     return " · ".join([*parts, *neighbours])

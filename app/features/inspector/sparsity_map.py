@@ -15,8 +15,8 @@ from espalier.app.features.inspector.figures.masks import Matrix, Picture, Regio
 from espalier.app.figures.facts import node_path
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
+from espalier.app.number_text import count, percent
 from espalier.app.widgets.heading import heading, link
-from espalier.app.words import count, percent
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
 from espalier.model.graph.views import view_at

@@ -10,8 +10,8 @@ from espalier.app.features.inspector.widgets import FactRows
 from espalier.app.figures.facts import Fact
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
+from espalier.app.number_text import count, figure, percent
 from espalier.app.widgets.forms.collapsible import Collapsible
-from espalier.app.words import count, figure, percent
 from espalier.model.store.weights import Tensor
 
 SLOT = "statistics"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from espalier.app.features.inspector.figures.activations import ActivationSamples, PortSample
 from espalier.app.figures.facts import weight_of
-from espalier.app.words import NOT_MEASURED, count
+from espalier.app.number_text import NOT_MEASURED, count
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
 from espalier.model.graph.ops import quantisable

@@ -23,9 +23,9 @@ from espalier.app.features.inspector.tensor import STORED, Values, ports_shown, 
 from espalier.app.figures.facts import node_path
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
+from espalier.app.number_text import count, figure, percent, plural
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import heading, link
-from espalier.app.words import count, figure, percent, plural
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.graph import Graph, Node

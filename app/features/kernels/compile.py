@@ -13,11 +13,11 @@ from PySide6.QtWidgets import QCompleter, QLabel, QScrollArea, QSplitter, QVBoxL
 from espalier.app.features.kernels.charts.compile_payback import EACH, SUMMED, Calls, PaybackChart
 from espalier.app.features.kernels.measurement_tab import OLD, MeasurementTab, Pages, disable_item, titled
 from espalier.app.features.kernels.state.measurement import MeasurementResult
+from espalier.app.number_text import count, figure, percent, plural, time_text
 from espalier.app.widgets.forms.fields import Choice, Line, tokens
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link, muted
 from espalier.app.widgets.table import Table
-from espalier.app.words import count, figure, percent, plural, time_words
 from espalier.model.borders import tried
 from espalier.model.errors import OptionsError
 from espalier.passes.analysis.compile import COMPILER, CompileOptions, has_compiler
@@ -191,7 +191,7 @@ class CompilePage(MeasurementTab):
         else:
             colour = palette.good if ratio > 1.02 else palette.bad if ratio < 0.98 else palette.muted
             sign = "✓ " if ratio > 1.02 else "✗ " if ratio < 0.98 else ""
-        paid = f"compiling {time_words(max(summary['compile_seconds'], 0.0))}, " + (
+        paid = f"compiling {time_text(max(summary['compile_seconds'], 0.0))}, " + (
             f"paid back after {plural(int(even), 'call')}" if even else "never paid back"
         )
         way = summary["backend"] + (f" {summary['mode']}" if summary["mode"] != "default" else "")

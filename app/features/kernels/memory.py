@@ -11,10 +11,10 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QSplitter, QVBox
 from espalier.app.features.kernels.charts.ledger import LedgerChart
 from espalier.app.features.kernels.measurement_tab import OLD, MeasurementTab, Pages
 from espalier.app.features.kernels.state.measurement import MeasurementResult
+from espalier.app.number_text import mebibytes, percent
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import link, muted
 from espalier.app.widgets.table import Table
-from espalier.app.words import mebibytes, percent
 from espalier.passes.analysis.memory import MemoryOptions
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from espalier.app.features.kernels.measurement_tab import OLD, MeasurementTab, P
 from espalier.app.features.kernels.profile_timeline import HELP, TimelineView
 from espalier.app.features.kernels.state.measurement import MeasurementResult
 from espalier.app.jobs.previews import Previews
+from espalier.app.number_text import count, mebibytes, percent, time_text
 from espalier.app.widgets.forms.fields import Choice, tokens
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Table
-from espalier.app.words import count, mebibytes, percent, time_words
 from espalier.kernels.bench.others import busy_words
 from espalier.passes.analysis.profile import ProfileOptions
 
@@ -153,10 +153,10 @@ class ProfilePage(MeasurementTab):
         pace = summary["batch"] / summary["plain"] if summary["plain"] else 0.0
         best = result.more.get("timeline", {}).get("seconds", 0.0)  # the run of the timeline
         parts = [
-            f"<b>{time_words(summary['plain'])}</b> a run of {count(summary['batch'])} on "
+            f"<b>{time_text(summary['plain'])}</b> a run of {count(summary['batch'])} on "
             f"{escape(str(summary['device']))}",
             f"{count(round(pace))} samples a second" if pace >= 10 else f"{pace:.2g} samples a second",
-            f"{time_words(summary['seconds'])} under the profiler" + (f", {time_words(best)} at best" if best else ""),
+            f"{time_text(summary['seconds'])} under the profiler" + (f", {time_text(best)} at best" if best else ""),
             f"rounding to formats {percent(rounding / total, 0)}" if rounding and total else "",
             f"at most {mebibytes(summary['peak_bytes'])} beside {mebibytes(summary['weights_bytes'])} of weights",
         ]

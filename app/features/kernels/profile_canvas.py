@@ -24,11 +24,11 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame
 
 from espalier.app.features.kernels.charts.run_lanes import COLOURS, Floats, Lane, Run, Span, rows_of, visible_lane
 from espalier.app.figures.curves import ticks
+from espalier.app.number_text import mebibytes, time_text
 from espalier.app.theme import CATEGORIES, Palette, rgb
 from espalier.app.widgets.charts.chart_export import Table, light_theme, write_chart
 from espalier.app.widgets.charts.wave_rows import Span as Stretch
 from espalier.app.widgets.forms.fields import tokens
-from espalier.app.words import mebibytes, time_words
 
 HEAD, GAP, MEMORY, NAMES = 24, 2, 44, 74  # pixels: axis, lane gap, memory curve, lane names
 HIGH = {"module": 18, "node": 22, "operation": 14, "device": 18}
@@ -244,7 +244,7 @@ class TimelineCanvas(QAbstractScrollArea):
             painter.setPen(QColor(look.line))
             painter.drawLine(QPointF(x, HEAD - 6), QPointF(x, HEAD - 1))
             painter.setPen(QColor(look.muted))
-            text = time_words(time / 1e6) if time else "0"
+            text = time_text(time / 1e6) if time else "0"
             if x + 3 + painter.fontMetrics().horizontalAdvance(text) < wide:
                 painter.drawText(QPointF(x + 3, HEAD - 8), text)
 

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QToolTip
 
 from espalier.app.features.kernels.charts.run_lanes import Lane, Run, Span
 from espalier.app.features.kernels.profile_canvas import NAMES, TimelineCanvas
+from espalier.app.number_text import mebibytes, percent, plural, time_text
 from espalier.app.widgets.charts.wave_rows import Span as Stretch
-from espalier.app.words import mebibytes, percent, plural, time_words
 
 ZOOM, PAN = 1.25, 0.12  # per wheel notch: zoom factor, share of the visible interval
 NEAR = 3.0  # pixels
@@ -68,8 +68,8 @@ class TimelineView(TimelineCanvas):
     def tooltip(self, lane: Lane, span: Span) -> str:
         """Tooltip of a span."""
         share = span.length / self.run.length if self.run else 0.0
-        lines = [span.name, f"{time_words(span.length / 1e6)} · {percent(share)} of the run · from "
-                            f"{time_words(span.begin / 1e6)}"]  # fmt: skip
+        lines = [span.name, f"{time_text(span.length / 1e6)} · {percent(share)} of the run · from "
+                            f"{time_text(span.begin / 1e6)}"]  # fmt: skip
         if span.rounds:
             lines[0] = f"{span.name}: rounding of an operand"
         if lane.kind in ("operation", "device") and span.nodes:
@@ -115,7 +115,7 @@ class TimelineView(TimelineCanvas):
             text = self.tooltip(*hit)
         elif event.position().x() >= NAMES and len(self.run.held) > 1:
             time = self.time_at(event.position().x())
-            text = f"{mebibytes(self.run.held_at(time))} allocated at {time_words(max(time, 0.0) / 1e6)}"
+            text = f"{mebibytes(self.run.held_at(time))} allocated at {time_text(max(time, 0.0) / 1e6)}"
         self.setCursor(Qt.CursorShape.PointingHandCursor if under else Qt.CursorShape.ArrowCursor)
         QToolTip.showText(event.globalPosition().toPoint(), text, self)
 

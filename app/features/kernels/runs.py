@@ -14,10 +14,10 @@ from espalier.app.features.kernels.setup import KernelSetup
 from espalier.app.features.kernels.state.row_text import busy_text, limits_text
 from espalier.app.features.kernels.state.runs import Run, kernel_runs_of
 from espalier.app.features.kernels.views import SOURCE, Views
+from espalier.app.number_text import plural
 from espalier.app.widgets.form_panel import FormArea
 from espalier.app.widgets.forms.fields import Choice, apply_field_style
 from espalier.app.widgets.heading import Elided, link, muted, row_of, warning
-from espalier.app.words import plural
 from espalier.kernels.bench.request import Request
 from espalier.model.errors import EspalierError
 

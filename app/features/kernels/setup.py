@@ -8,12 +8,12 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from espalier.app.number_text import duration, plural
 from espalier.app.theme import ROW
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField, set_tab_chain
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.start_stop import show_running
-from espalier.app.words import duration, plural
 from espalier.kernels.bench.request import Request
 from espalier.kernels.bench.spec import KernelInfo, Lab, VersionInfo, parse_shape, shape_text
 from espalier.model.errors import EspalierError, OptionsError

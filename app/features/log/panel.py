@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QFontDatabase, QTextCursor
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from espalier.app.number_text import duration
 from espalier.app.session.recovery import is_copy
 from espalier.app.widgets.lines import Lines
-from espalier.app.words import duration
 from espalier.model.document.document import Change
 from espalier.model.errors import EspalierError
 from espalier.model.private import redacted

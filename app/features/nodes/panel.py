@@ -9,10 +9,10 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.features.nodes.rows import Row, rows_of
+from espalier.app.number_text import column_title, plural
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import Elided, empty_state, link
 from espalier.app.widgets.table import Table
-from espalier.app.words import column_title, plural
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph
 from espalier.passes.query import find_nodes, selection_of

@@ -18,8 +18,8 @@ from PySide6.QtWidgets import (
 from espalier.app.figures.structure_cache import STRUCTURES, Same
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
+from espalier.app.number_text import count, plural
 from espalier.app.widgets.heading import heading
-from espalier.app.words import count, plural
 from espalier.model.errors import EspalierError
 from espalier.passes.structure.preview import Line, outlook
 

@@ -16,7 +16,7 @@ from espalier.app.canvas.hierarchy import Hierarchy
 from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.node_metrics import badge, choices, differ, sparsity, twins_of
 from espalier.app.figures.captions import title
-from espalier.app.words import plural
+from espalier.app.number_text import plural
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import spec
 

@@ -22,9 +22,9 @@ from espalier.app.features.outline.model import Contents, OutlineModel, contents
 from espalier.app.features.outline.selection import SharedSelection
 from espalier.app.features.outline.view import OutlineTree
 from espalier.app.jobs.latest_task import LatestTask
+from espalier.app.number_text import plural
 from espalier.app.widgets.forms.fields import Check
 from espalier.app.widgets.heading import empty_state
-from espalier.app.words import plural
 from espalier.model.document.document import Change
 
 if TYPE_CHECKING:

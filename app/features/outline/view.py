@@ -7,9 +7,9 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QMouseEvent, Q
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTreeView
 
 from espalier.app.features.outline.model import CHIPS, Chips
+from espalier.app.number_text import THIN
 from espalier.app.theme import ROW, SPARSITY, Palette
 from espalier.app.widgets.forms.fields import tokens
-from espalier.app.words import THIN
 
 Index = QModelIndex | QPersistentModelIndex
 INDENT, LEFT, RIGHT, GAP = 13, 5, 10, 6

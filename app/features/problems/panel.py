@@ -9,9 +9,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.errors import EDIT, cause
+from espalier.app.number_text import plural
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Row, Table
-from espalier.app.words import plural
 from espalier.model.errors import EspalierError, JobError
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent
 

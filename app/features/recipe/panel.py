@@ -10,9 +10,9 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QListView, QMenu, QVBoxLayout, QWidget
 
 from espalier.app.features.recipe.paint import LINE, Line, RecipePainter
-from espalier.app.step_words import origin, result, summary, title
+from espalier.app.number_text import plural
+from espalier.app.step_text import origin, result, summary, title
 from espalier.app.widgets.heading import empty_state
-from espalier.app.words import plural
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import Failed, JobEvent, ReplayJob, Started

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu, QPushButton
 
+from espalier.app.number_text import plural
 from espalier.app.session.measures import Baseline
-from espalier.app.words import plural
 from espalier.passes.figure import BASELINES, OPENED
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
 from espalier.app.features.score.baseline import BaselineChoice
-from espalier.app.figures.heat_lines import divergence_words
+from espalier.app.figures.heat_lines import divergence_text
 from espalier.app.measured.estimate import estimate_of
-from espalier.app.words import (
+from espalier.app.number_text import (
     NOT_MEASURED,
-    change_words,
-    dominant_words,
+    change_text,
+    dominant_text,
     duration,
     mebibytes,
-    noise_words,
+    noise_text,
     percent,
     scaled,
     signed,
@@ -75,7 +75,7 @@ ENTRIES: tuple[Entry, ...] = (
           measured=True, asks=True),
     Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
           measured=True),
-    Entry("kl", "KL", divergence_words, _absolute(3), -1,
+    Entry("kl", "KL", divergence_text, _absolute(3), -1,
           "KL divergence of the outputs from those of the named baseline, in nats per sample. Estimated: predicted "
           "from the sensitivities; measured: by running the model"),
     Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export"),
@@ -301,7 +301,7 @@ class ScorePanel(QWidget):
         if self._dominant[0] is not graph:
             self._dominant = graph, self._dominants.of(graph) if graph else None
         found = self._dominant[1]
-        return (dominant_words(found), f"{found.kind} {percent(found.share, 0)}") if found else ("", "")
+        return (dominant_text(found), f"{found.kind} {percent(found.share, 0)}") if found else ("", "")
 
     def _noise(self) -> tuple[str, bool]:
         """Text about the samples and the change of the accuracy, and whether the change is within noise."""
@@ -311,9 +311,9 @@ class ScorePanel(QWidget):
         base = session.compared
         before = session.measures.accuracy(base.recipe) if session.document.recipe.active else None
         if before is None:
-            return noise_words(now), False
+            return noise_text(now), False
         change = now.against(before, base.name)
-        return f"{noise_words(now)}\n{change_words(change)}", change.noise
+        return f"{noise_text(now)}\n{change_text(change)}", change.noise
 
     def refresh(self) -> None:
         """Read the score again."""

@@ -9,13 +9,13 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.features.search.state.study import ASKED
-from espalier.app.features.search.state.texts import best_words, pace_words
+from espalier.app.features.search.state.texts import best_text, pace_text
 from espalier.app.jobs.status import status_text
+from espalier.app.number_text import count, duration, left, plural
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import Elided, link, warning
 from espalier.app.widgets.progress import Bar
-from espalier.app.words import count, duration, left, plural
 
 if TYPE_CHECKING:
     from espalier.app.features.search.state.searches import Study
@@ -146,7 +146,7 @@ class SearchHead(QWidget):
             return
         missing = study.spec.trials - study.done
         self.links["on"].setText("Go on" if missing > 0 else f"{MORE} more trials")
-        self.status.show_text(progress_words(study, time.monotonic()))
+        self.status.show_text(progress_text(study, time.monotonic()))
         self.best.setText(_leads(study, leader) if leader else _none(study))
         kept = " The trials so far are kept." if study.done else ""
         self.wrong.setText(f"{study.error}{kept}" if study.error else "")
@@ -163,7 +163,7 @@ class SearchHead(QWidget):
 
 
 def _leads(study: Study, leader: Trial) -> str:
-    return best_words(study.spec, leader, study.baseline, len(study.best), study.against)
+    return best_text(study.spec, leader, study.baseline, len(study.best), study.against)
 
 
 def _none(study: Study) -> str:
@@ -176,7 +176,7 @@ def _none(study: Study) -> str:
     )
 
 
-def progress_words(study: Study, now: float) -> str:
+def progress_text(study: Study, now: float) -> str:
     """`37 of 50 trials · 2 failed · 42 trials a minute · 12 s left`."""
     trials = study.trials.values()
     failed = sum(t.state == "failed" and not t.lost for t in trials)
@@ -211,4 +211,4 @@ def _doing(study: Study, now: float) -> list[str]:
     eta = left(each * rest) if each and rest > 0 else "" if each else duration(job.worked(now))
     if study.spec.timeout and each:
         eta = left(min(each * rest, max(study.spec.timeout - job.worked(now), 0.0)))
-    return [*begun, pace_words(recent), eta]
+    return [*begun, pace_text(recent), eta]

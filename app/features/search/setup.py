@@ -17,7 +17,7 @@ from espalier.app.features.search.entry_forms import BEGINNINGS
 from espalier.app.features.search.goals import Goals
 from espalier.app.features.search.state.searches import check_source
 from espalier.app.features.search.state.templates import FOLDER, load, templates, to_toml
-from espalier.app.features.search.state.texts import entry_words, size_words, time_words
+from espalier.app.features.search.state.texts import entry_text, size_words, time_text
 from espalier.app.features.search.training import TrainingField
 from espalier.app.widgets.forms.axis_field import caption
 from espalier.app.widgets.forms.collapsible import Collapsible
@@ -259,7 +259,7 @@ class SearchSetup(DeferredWork):
                 card.tell("", _beside(_words(error)))
                 good = False
                 continue
-            card.tell(entry_words(choices))
+            card.tell(entry_text(choices))
             names += [vary.name] if vary.name else []
             names += [c.name for c in choices] if len(choices) <= FEW else []
         return good
@@ -302,7 +302,7 @@ class SearchSetup(DeferredWork):
             number, train = trials or int(editor.get()), self.training.get()[0]
         except EspalierError:
             number, train = 0, "none"
-        words = time_words(number, self.each.get(train), trains=train != "none")
+        words = time_text(number, self.each.get(train), trains=train != "none")
         self.time.setText(words if number and self.counted.text() else "")
 
 

@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.features.search.state.trial_rows import FILTERS, TrialRows
-from espalier.app.figures.study.labels import state_words
+from espalier.app.figures.study.labels import state_text
 from espalier.app.widgets.forms.fields import Choice, Line
 from espalier.app.widgets.heading import link, muted
 from espalier.app.widgets.table import RowsView, to_text
@@ -191,7 +191,7 @@ class SearchTrials(QWidget):
         self.use.setEnabled(trial is not None and trial.state == "complete")
         self.foot.setVisible(trial is not None)
         if trial is not None:
-            self.words.setText(f"Trial {trial.number} · {state_words(trial)}")
+            self.words.setText(f"Trial {trial.number} · {state_text(trial)}")
 
     def want(self) -> None:
         """Ask for the chosen trial to be applied."""

@@ -17,9 +17,9 @@ from espalier.app.features.sensitivity.charts.heat_picture import export_heat
 from espalier.app.features.sensitivity.views import Views
 from espalier.app.figures.heat_lines import LEAST, Heat, arrange, title_of
 from espalier.app.measured.sensitivities import NO_DATA, sensitivities_of
+from espalier.app.number_text import plural
 from espalier.app.session.job_strip import JobStrip
 from espalier.app.widgets.heading import empty_state, link, set_role
-from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
 from espalier.passes.choices.edits import with_format, with_sparsity

@@ -12,12 +12,12 @@ from espalier.app.features.sensitivity.charts.error_spread import ErrorSpread
 from espalier.app.features.sensitivity.charts.heat import HeatMap, HeatScale, Present
 from espalier.app.features.sensitivity.charts.heat_bars import LayerBars
 from espalier.app.figures.heat_lines import PORTS, Heat, Order
+from espalier.app.number_text import plural
 from espalier.app.widgets.charts.chart import Chart
 from espalier.app.widgets.forms.fields import Check, Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import Elided, empty_state, link, set_role
 from espalier.app.widgets.plain_text_style import rich_label
-from espalier.app.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

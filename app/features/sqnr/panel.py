@@ -11,13 +11,13 @@ from PySide6.QtGui import QCursor, QLinearGradient, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.figures.facts import node_path
+from espalier.app.number_text import THIN, plural
 from espalier.app.session.streamed_analysis import StreamedAnalysis
 from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import Elided, empty_state, link
 from espalier.app.widgets.sqnr_table import MAX_DB, SqnrTable
 from espalier.app.widgets.table import to_text
-from espalier.app.words import THIN, plural
 from espalier.model.document.recipe import Step
 from espalier.model.errors import ExportError
 from espalier.model.files import write_text

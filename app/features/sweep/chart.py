@@ -12,11 +12,11 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from espalier.app.figures.curves import figure_title, figure_words, is_log, line_style, positions
+from espalier.app.figures.curves import figure_text, figure_title, is_log, line_style, positions
+from espalier.app.number_text import change_text, count, noise_text
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import Chart, dashed, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import change_words, count, noise_words
 from espalier.passes.figure import accuracy_of, is_near
 from espalier.passes.sweep.results import (
     Mean,
@@ -107,25 +107,25 @@ class CurveChart(Chart):
                  for i, v in enumerate(self.sweep.variants) if v.label]  # fmt: skip
         words += [] if self.sweep.axis else [self._spread(m) for line in self.lines for _, m in line]
         if (level := self.baseline) is not None:
-            text = _unbroken(f"╌ {baseline_label(self.sweep)} {figure_words(self.figure, level)}")
+            text = _unbroken(f"╌ {baseline_label(self.sweep)} {figure_text(self.figure, level)}")
             words.append(f'<span style="color:{self.look.muted}">{text}</span>')
         known = sampled(self.outcomes) if self.figure == "accuracy" else None
         if known is not None:
             words.append(f'<span style="color:{self.look.muted}">{_unbroken(f"▒ 95 % of n = {count(known.n)}")}</span>')
         if known is not None and known.guessing is not None:
-            text = _unbroken(f"┈ guessing {figure_words(self.figure, known.guessing)}")
+            text = _unbroken(f"┈ guessing {figure_text(self.figure, known.guessing)}")
             words.append(f'<span style="color:{self.look.bad}">{text}</span>')
         return " &nbsp; ".join(words)
 
     def _spread(self, mean: Mean) -> str:
         """Of a recipe that is only repeated: its mean and spread."""
-        middle, std, low, high = (figure_words(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
+        middle, std, low, high = (figure_text(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
         return f"<b>{middle} ± {std}</b> over {mean.count} seeds, {low} to {high}"
 
     def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
         self.name_axes(axis_title(self.sweep) if self.sweep else "", figure_title(self.figure), 70)
-        left.tickStrings = lambda values, scale, spacing: [figure_words(self.figure, v) for v in values]
+        left.tickStrings = lambda values, scale, spacing: [figure_text(self.figure, v) for v in values]
         values = self.sweep.values if self.sweep else ()
         every = max(1, math.ceil(len(values) / MOST_TICKS))
         texts = [(p, "" if v is None else value_text(v)) for p, v in zip(self._places, values, strict=True)]
@@ -214,11 +214,11 @@ class CurveChart(Chart):
         value = self.sweep.values[x]
         head = " · ".join(t for t in (f"{axis_title(self.sweep)} {value_text(value)}" if self.sweep.axis else "",
                                       self.sweep.variants[variant].label) if t)  # fmt: skip
-        text = f"{figure_title(self.figure)} {figure_words(self.figure, found.mean)}"
+        text = f"{figure_title(self.figure)} {figure_text(self.figure, found.mean)}"
         text += self._noise_at(variant, x)
         if found.count > 1:
-            ends = f"{figure_words(self.figure, found.low)} to {figure_words(self.figure, found.high)}"
-            text += f" ± {figure_words(self.figure, found.std)}\n{ends} over {found.count} seeds"
+            ends = f"{figure_text(self.figure, found.low)} to {figure_text(self.figure, found.high)}"
+            text += f" ± {figure_text(self.figure, found.std)}\n{ends} over {found.count} seeds"
         return "\n".join(t for t in (head, text, "Click to choose it") if t)
 
     def _noise_at(self, variant: int, x: int) -> str:
@@ -229,7 +229,7 @@ class CurveChart(Chart):
         if point is None or now is None:
             return ""
         change = change_of(point, self.outcomes, self.sweep)
-        return "".join(f"\n{w}" for w in (noise_words(now), change_words(change) if change else "") if w)
+        return "".join(f"\n{w}" for w in (noise_text(now), change_text(change) if change else "") if w)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)

@@ -14,11 +14,11 @@ from espalier.app.features.sweep.points import SweepPoints
 from espalier.app.features.sweep.setup import SweepSetup
 from espalier.app.features.sweep.state import Run, Sweeps
 from espalier.app.figures.curves import draw, figure_title
+from espalier.app.number_text import plural
 from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import Elided, link, muted, warning
-from espalier.app.words import plural
 from espalier.model.errors import EspalierError
 from espalier.model.files import write_text
 from espalier.passes.sweep.example import example

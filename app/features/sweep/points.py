@@ -9,10 +9,10 @@ from typing import Any
 from PySide6.QtCore import QModelIndex, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from espalier.app.number_text import percent, signed
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.table import Table
-from espalier.app.words import percent, signed
-from espalier.passes.sweep.results import Outcome, point_words, rows
+from espalier.passes.sweep.results import Outcome, point_text, rows
 from espalier.passes.sweep.sweep import Sweep, axis_name
 
 LAST = ("seed", "n", "error", "seconds")  # columns that stand behind the figures
@@ -115,7 +115,7 @@ class SweepPoints(QWidget):
             self.words.setText("Click a point or a row." if self.outcomes else "")
         else:
             told = f": {outcome.error} {outcome.hint}".rstrip() if outcome.error else ""
-            self.words.setText(f"{point_words(self._sweep, outcome)}{told}")
+            self.words.setText(f"{point_text(self._sweep, outcome)}{told}")
 
     def want(self) -> None:
         """Ask for the chosen point's recipe."""

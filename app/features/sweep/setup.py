@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from espalier.app.number_text import count, duration, plural
 from espalier.app.widgets.forms.axis_field import AxisField, caption
 from espalier.app.widgets.forms.fields import Choice, NumberField, apply_field_style
 from espalier.app.widgets.forms.score_field import ScoreField
 from espalier.app.widgets.heading import link, muted
-from espalier.app.words import count, duration, plural
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
 from espalier.model.registry import PASSES
@@ -211,11 +211,11 @@ class SweepSetup(QWidget):
             self._words.setText(told if self._recipe.steps else "Add a step to the recipe to vary it.")
             self.run_button.setEnabled(False)
             return
-        self._words.setText(work_words(found.points, found.runs, found.seconds, found.untimed))
+        self._words.setText(work_text(found.points, found.runs, found.seconds, found.untimed))
         self.run_button.setEnabled(True)
 
 
-def work_words(number: int, runs: Mapping[str, int], seconds: float, untimed: tuple[str, ...]) -> str:
+def work_text(number: int, runs: Mapping[str, int], seconds: float, untimed: tuple[str, ...]) -> str:
     """`19 points · 9 × Fine-tune, 19 × Evaluate · about 2 min 10 s`."""
     slow = [f"{count(n)} × {_title(name)}" for name, n in runs.items() if not PASSES.get(name).instant]
     known = f"about {duration(seconds)}" if seconds >= 1 else "a moment" if not untimed else ""

@@ -28,7 +28,7 @@ from espalier.passes.jobs.kinds import (
 )
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
-from espalier.passes.sweep.results import Outcome, point_words
+from espalier.passes.sweep.results import Outcome, point_text
 from espalier.passes.sweep.sweep import Sweep, axis_title, points
 
 if TYPE_CHECKING:
@@ -191,4 +191,4 @@ class Sweeps(DocumentRuns):
         recipe = self.recipe_of(run, outcome)
         if outcome.score.get("accuracy") is not None:
             self._session.record_score(recipe, run.sweep.score, outcome.score)
-        self._session.set_recipe(recipe, f"Use {point_words(run.sweep, outcome)}")
+        self._session.set_recipe(recipe, f"Use {point_text(run.sweep, outcome)}")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
+from espalier.app.number_text import column_title, plural, shown
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import Elided, empty_state, link
 from espalier.app.widgets.table import Table
-from espalier.app.words import column_title, plural, shown
 from espalier.model.registry import PASSES
 from espalier.passes.base import NoOptions, PassSpec, Report
 from espalier.passes.jobs.kinds import AnalyseJob, Failed, JobEvent, JobInfo, Started, Stopped

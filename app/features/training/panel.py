@@ -16,12 +16,12 @@ from espalier.app.features.training.state.run_text import graph_text, result_tex
 from espalier.app.features.training.trainable_selection import TrainableSelection
 from espalier.app.jobs.previews import Previews
 from espalier.app.jobs.status import trains
+from espalier.app.number_text import count
 from espalier.app.widgets.forms.data_fields import DataField
 from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.grouped_form import GroupedForm
 from espalier.app.widgets.forms.training_groups import GROUPS
 from espalier.app.widgets.heading import link, muted, warning
-from espalier.app.words import count
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.passes.jobs.kinds import JobEvent, ReplayJob
 from espalier.passes.training.checkpoint_folders import InterruptedRun, discard, interrupted_run

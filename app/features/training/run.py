@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from espalier.app.number_text import count, duration, left, metric
 from espalier.app.widgets.heading import Elided
 from espalier.app.widgets.progress import Bar
-from espalier.app.words import count, duration, left, metric
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
+from espalier.app.number_text import plural
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.form import Rows
-from espalier.app.words import plural
 from espalier.model.errors import OptionsError
 from espalier.passes.select import Select
 

@@ -7,18 +7,18 @@ from functools import lru_cache
 from typing import Any
 
 from espalier.app.figures.curves import figure_title
-from espalier.app.words import (
+from espalier.app.number_text import (
     THIN,
     cell,
     duration,
     figure,
     mebibytes,
-    noise_words,
+    noise_text,
     percent,
     percents,
     scaled,
     shown,
-    training_words,
+    training_text,
 )
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
@@ -70,7 +70,7 @@ def value_words(name: str, value: float) -> str:
     return cell(float(f"{value:.4g}"))
 
 
-def tick_words(name: str, values: Sequence[float], spacing: float) -> list[str]:
+def tick_text(name: str, values: Sequence[float], spacing: float) -> list[str]:
     """Labels of an axis: as many digits as tell neighbours apart."""
     if name in SHARES:
         return percents(values, spacing)
@@ -107,20 +107,20 @@ def _bits(text: str) -> float | None:
         return None
 
 
-def limit_words(text: str) -> str:
+def limit_text(text: str) -> str:
     """`weight_bits<=4.5` as people read it: `weight bits ≤ 4.5`."""
     sign = next((s for s in SIGNS if s in text), "")
     figure, _, number = (p.strip() for p in text.partition(sign or "="))
     return f"{title(figure)} {SIGNS[sign]} {number}" if sign else text
 
 
-def state_words(trial: Trial, counted: str = "samples") -> str:
+def state_text(trial: Trial, counted: str = "samples") -> str:
     """A trial's state with its reason: `outside weight bits ≤ 4.5`, `failed: …`. `counted`: samples or steps."""
     if trial.state == "complete" and not trial.feasible:
-        return f"outside {', '.join(limit_words(k) for k, v in trial.violation.items() if v > 0)}"
+        return f"outside {', '.join(limit_text(k) for k, v in trial.violation.items() if v > 0)}"
     words, reason = LOST if trial.lost else STATES[trial.state], trial.error
     for limit in trial.violation:
-        reason = reason.replace(limit, limit_words(limit))
+        reason = reason.replace(limit, limit_text(limit))
     if trial.unmeasured:
         return reason or UNMEASURED
     if reason and trial.state in ("failed", "pruned"):
@@ -130,7 +130,7 @@ def state_words(trial: Trial, counted: str = "samples") -> str:
     return f"{words}, equal to an earlier one" if trial.reused else words
 
 
-def trial_words(
+def trial_text(
     trial: Trial, goals: Sequence[Goal], known: Mapping[str, float], counted: str = "samples", last: str = ""
 ) -> str:
     """A trial for a hover: number, origin, goals, how it stands."""
@@ -138,7 +138,7 @@ def trial_words(
     took = f" · {duration(trial.seconds)}" if trial.seconds is not None else ""
     names = list(dict.fromkeys([*(g.figure for g in goals), *known]))
     told = [f"{title(n)} {value_words(n, known[n])}" for n in names if n in known and known[n] == known[n]]
-    lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_words(trial, counted)]
-    lines += [noise_words(trial.accuracy)] if trial.accuracy else []
-    lines += [training_words(trial.figures)]
+    lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_text(trial, counted)]
+    lines += [noise_text(trial.accuracy)] if trial.accuracy else []
+    lines += [training_text(trial.figures)]
     return "\n".join(line for line in [*lines, last] if line)

@@ -13,9 +13,9 @@ from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip
 
 from espalier.app.figures.curves import line_style
+from espalier.app.number_text import THIN, figure
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import Chart, lighter, pen
-from espalier.app.words import THIN, figure
 
 NEAR = 14.0  # pixels within which the pointer selects a point
 STEPS = (1, 2, 5)

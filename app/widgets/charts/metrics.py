@@ -13,11 +13,11 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QResizeEvent, QTextDocument
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
+from espalier.app.number_text import cell, count, metric, noise_text, percents
 from espalier.app.theme import CATEGORIES, LIGHT, PLOT_WIDTH, SECONDARY, Palette
 from espalier.app.widgets.charts.chart import Chart, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.file_export import write_picture, write_rows
-from espalier.app.words import cell, count, metric, noise_words, percents
 from espalier.passes.figure import Figure, wilson
 
 Series = Sequence[tuple[int, float]]
@@ -217,7 +217,7 @@ class MetricChart(Chart):
                 other = min(self.others.get(name, ()), key=lambda p: abs(p[0] - step), default=None)
                 compared = f" · {self.beside}: {metric(name, other[1])}" if other else ""
                 lines.append(f"{name} {metric(name, value)} at step {count(step)}{compared}")
-                lines += [noise_words(Figure(value, self.samples))] if self.samples else []
+                lines += [noise_text(Figure(value, self.samples))] if self.samples else []
         return "\n".join(lines)
 
     def table(self) -> Table:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from espalier.app.step_words import title
+from espalier.app.number_text import plural
+from espalier.app.step_text import title
 from espalier.app.widgets.forms.fields import Choice, Line, set_tab_chain
 from espalier.app.widgets.heading import link, muted, set_role
-from espalier.app.words import plural
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.passes.sweep.sweep import Axis, Sweep, points

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from espalier.app.number_text import count
 from espalier.app.widgets.heading import link, muted
-from espalier.app.words import count
 from espalier.model.errors import EspalierError
 from espalier.passes.running.splits import EvaluateOptions
 

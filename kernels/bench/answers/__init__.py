@@ -1,1 +1,1 @@
-"""What the kernels' questions are answered with: bits, passes over memory, tiles, and figures measured here."""
+"""Answers to the kernels' questions: bits, passes over memory, tiles, and metrics measured on this machine."""

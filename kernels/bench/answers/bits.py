@@ -1,4 +1,4 @@
-"""One MXINT8 code back to a float, step by step: the bfloat16 that is put together, and what is taken off again.
+"""Decodes an MXINT8 code step by step: the assembled bfloat16 and its correction.
 
 Whole numbers alone, so that a window can do it at each keystroke. The kernel `bits` of mxint8_dequantize does the same.
 """

@@ -1,4 +1,4 @@
-"""What is known by measuring: rows of the bench, the machine's ceilings, single figures; the latest last."""
+"""Measured data: rows of the bench, the machine's ceilings, single metrics; the latest last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of each answer, from what has been measured; what has not says so by being None."""
+"""The metrics of each answer from measured data; None if they are not measured."""
 
 from __future__ import annotations
 

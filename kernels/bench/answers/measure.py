@@ -1,4 +1,4 @@
-"""The small measurements that answer the kernels' questions here: runs of the bench, and what it has no kernel for."""
+"""Measurements that answer the kernels' questions: runs of the bench, and others without a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What softmax and attention move through memory, op by op and fused, and how an online softmax goes along a row."""
+"""Memory traffic of softmax and attention, op by op and fused, and the steps of an online softmax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The questions, and what is said to each: text, formulas, where it comes from, and whose source to read."""
+"""The questions and their answers: text, formulas, sources."""
 
 from __future__ import annotations
 

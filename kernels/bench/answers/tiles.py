@@ -1,4 +1,4 @@
-"""How a tensor is cut into tiles, and which element each thread of a tile takes: cta_tiler and layout_sX of CuTe.
+"""Partition of a tensor into tiles and the elements of each thread: cta_tiler and layout_sX of CuTe.
 
 A tile belongs to a block of threads. Thread t starts at its place in the layout and goes on by the layout's sizes
 (local_partition), so neighbours in the layout read neighbours in memory, or they do not.

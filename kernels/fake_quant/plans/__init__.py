@@ -1,1 +1,1 @@
-"""One file a family of formats: how a format becomes the constants of a loop. Importing them needs no torch."""
+"""One module per family of formats: the constants of its loop. Importing them needs no torch."""

@@ -1,4 +1,4 @@
-"""`binary` by rule: one comparison. By chance it keeps the definition."""
+"""`binary` with deterministic rounding: a comparison. Stochastic rounding uses the definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that a plan knows beforehand: where a format's gradient ends, and limits as a tensor's dtype holds them."""
+"""Precomputed constants of plans: where a format's gradient ends, and limits in a tensor's dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats with a float scale: a loop finds a tensor's own; a given one becomes arrays of one number a stretch."""
+"""Formats with a float scale: a loop computes a tensor's own; a static one becomes an array per segment."""
 
 from __future__ import annotations
 

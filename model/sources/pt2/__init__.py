@@ -1,1 +1,1 @@
-"""Reads torch.export files as data: what is in one is checked before torch makes anything of it."""
+"""Reads torch.export files as data: their contents are checked before torch uses them."""

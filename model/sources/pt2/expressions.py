@@ -1,4 +1,4 @@
-"""The shape expressions of a torch.export file, by a grammar: torch hands them to sympify, which evaluates Python.
+"""Checks shape expressions of torch.export files by a grammar: torch passes them to sympify, which evaluates Python.
 
 They are written by sympy.srepr: `Mul(Integer(2), Symbol('s0', positive=True, integer=True))`.
 """
@@ -81,7 +81,7 @@ def _check_symbol(node: ast.Call) -> None:
 
 
 def _check_number(name: str, node: ast.Call) -> None:
-    """Integer(3); Float('0.5', precision=53), whose number is text."""
+    """Integer(3); Float('0.5', precision=53), with a number as text."""
     precise = name == "Float" and [k.arg for k in node.keywords] == ["precision"]
     if len(node.args) != 1 or (node.keywords and not precise):
         raise ValueError("a shape expression has a number of another form")
@@ -94,7 +94,7 @@ def _check_number(name: str, node: ast.Call) -> None:
 
 
 def _has_power(node: ast.expr) -> bool:
-    """Whether a power is within: powers of powers never end."""
+    """Whether it contains a power: nested powers may be too large to compute."""
     return any(isinstance(n, ast.Name) and n.id in _POWERS for n in ast.walk(node))
 
 
@@ -103,7 +103,7 @@ def _value(keyword: ast.keyword) -> object:
 
 
 def _small(node: ast.expr) -> bool:
-    """Whether an exponent is a small number: towers of powers never end."""
+    """Whether an exponent is a small number: nested powers may be too large to compute."""
     match node:
         case ast.Call(func=ast.Name(id="Integer" | "Float" | "Rational"), args=args):
             return all(_small(a) for a in args)

@@ -1,4 +1,4 @@
-"""Reads a torch.export file (.pt2) without running anything of it; torch.export.load unpickles and evaluates.
+"""Reads torch.export files (.pt2) without running their code; torch.export.load unpickles and evaluates.
 
 Every member comes through one reader of zip files, so that what was checked is what is used. Tensors are raw bytes;
 example inputs are unpickled with weights_only; the program is checked by `rules`.
@@ -25,7 +25,7 @@ LARGEST_TEXT = 1 << 30  # bytes of the program; a 70B Llama's has some megabytes
 
 
 class Unsafe(ValueError):
-    """The file holds what could run code; `args[0]` says what, as the end of a sentence."""
+    """The file could run code; `args[0]` describes it, as the end of a sentence."""
 
 
 def read_program(path: Path) -> ExportedProgram:
@@ -62,7 +62,7 @@ class _Members:
             _check_member(name)
 
     def read(self, name: str) -> bytes:
-        """All bytes of a member; raises KeyError where there is none."""
+        """The bytes of a member. Raises KeyError if it is missing."""
         return self._archive.read(f"{self.top}/{name}")
 
     def json(self, name: str) -> Any:
@@ -105,7 +105,7 @@ def _tensors(members: _Members, folder: str, prefix: str) -> dict[str, Tensor]:
 
 
 def _tensor(raw: bytearray, entry: Json) -> Tensor:
-    """A view of the payload's bytes; raises RuntimeError where it would reach beyond them."""
+    """A view of the payload's bytes. Raises RuntimeError if it exceeds them."""
     import torch
     from torch._export.serde.serialize import deserialize_scalar_type
 
@@ -133,7 +133,7 @@ def _whole(value: Mapping[str, Any]) -> int:
 
 
 def _inputs(members: _Members) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The example inputs, of tensors and plain values alone."""
+    """The example inputs; only tensors and plain values."""
     import pickle
 
     import torch

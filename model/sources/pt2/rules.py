@@ -1,4 +1,4 @@
-"""What the program of a torch.export file may say: each text in torch's schema has a rule, anything else is refused.
+"""Rules for programs of torch.export files: each text of torch's schema has a rule; anything else is refused.
 
 torch resolves functions by getattr along a text, imports what structures name, compiles guards, and runs source that
 names are written into (torch/_export/serde/serialize.py, torch/fx/graph.py).
@@ -48,7 +48,7 @@ _KEPT = ("stack_trace", "nn_module_stack")  # of a node's metadata: where it com
 
 
 def checked(program: Any) -> Json:
-    """A program that may be read: without guards and remarks; raises ValueError where it says more than data."""
+    """The checked program, without guards and comments. Raises ValueError if it is more than data."""
     if not isinstance(program, dict):
         raise ValueError("its program has another form than it should")
     # Guards are Python that torch compiles; what sizes a graph takes, it finds out by itself.
@@ -79,7 +79,7 @@ def _walk(value: Any, key: str, deep: int) -> None:
 
 
 def _check_dict(value: Json, key: str) -> None:
-    """Keys that are names of the program's own, and what a node may remark."""
+    """Rules of keys that are names of the program, and of metadata of nodes."""
     if key == "metadata":
         for name in [n for n in value if n not in _KEPT]:
             del value[name]
@@ -95,17 +95,17 @@ def _check_dict(value: Json, key: str) -> None:
 
 
 def _anything(_: str) -> None:
-    """A remark: nothing is made of it."""
+    """A comment, which is not used."""
 
 
 def _text(text: str) -> None:
-    """A constant argument: torch writes some of them between quotes into guards, without escaping what is in them."""
+    """A constant argument; torch writes some of them into guards in quotes, without escaping."""
     if len(text) > 1000 or not _TEXT.fullmatch(text):
         raise ValueError("its program has a constant text with other than plain characters")
 
 
 def _float(text: str) -> None:
-    """JSON has no inf and no nan."""
+    """A float; JSON has no inf and nan."""
     if text not in ("Infinity", "-Infinity", "NaN", "inf", "-inf", "nan"):
         raise ValueError("its program has a number that is none")
 
@@ -139,7 +139,7 @@ def check_operator(text: str) -> None:
 
 
 def _computes(space: str, name: str, overload: str | None) -> bool:
-    """Whether torch has this operator with kernels of its own, and none of its arguments is a file."""
+    """Whether torch has this operator with built-in kernels and no argument is a file."""
     import torch
 
     packet = getattr(getattr(torch.ops, space), name, None)

@@ -16,7 +16,7 @@ from espalier.app.features.edits.context_menu import NodeMenu
 from espalier.app.features.edits.recipe_edits import on_nodes
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.shell.window import Window
-from espalier.app.step_words import result
+from espalier.app.step_text import result
 from espalier.model.document.codec import encode
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.twins import twins

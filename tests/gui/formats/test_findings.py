@@ -12,9 +12,9 @@ from pytestqt.qtbot import QtBot
 from espalier.app.commands.console import table as console_table
 from espalier.app.features.options.panel import OptionsWindow
 from espalier.app.measured.findings import NO_DATA, NOTHING, RUNNING, STALE, values_of
+from espalier.app.number_text import column_title, shown
 from espalier.app.shell.window import Window
 from espalier.app.widgets.sqnr_table import sqnr_text
-from espalier.app.words import column_title, shown
 from espalier.model.formats.integer import Integer
 from espalier.passes.base import Report, StepResult
 from espalier.passes.choices.quantize import QuantizeOptions, Rule

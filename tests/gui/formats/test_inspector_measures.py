@@ -8,8 +8,8 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.figures.facts import weight_of
+from espalier.app.number_text import figure
 from espalier.app.session.session import Session
-from espalier.app.words import figure
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
 from espalier.passes.analysis.activations import ActivationSample

@@ -22,8 +22,8 @@ from espalier.app.features.hardware.views import FRONT, HOST, LINT, TABLE, WAVES
 from espalier.app.features.hardware.wave_canvas import HEAD, ROW
 from espalier.app.features.hardware.wave_view import WaveView
 from espalier.app.features.hardware.waves import GONE, NOT_RUN
+from espalier.app.number_text import percent
 from espalier.app.shell.window import Window
-from espalier.app.words import percent
 from espalier.model.document.project import load_project, save_project
 from espalier.model.formats.integer import Integer
 from espalier.model.store.weights import WeightStore

@@ -18,7 +18,7 @@ from espalier.app.features.search.panel import SearchPanel
 from espalier.app.features.search.state import files
 from espalier.app.features.search.state.searches import seconds_each
 from espalier.app.features.search.state.study import Study
-from espalier.app.features.search.state.texts import time_words
+from espalier.app.features.search.state.texts import time_text
 from espalier.app.shell.window import Window
 from espalier.model.document.document import Document
 from espalier.model.document.recipe import Recipe
@@ -208,8 +208,8 @@ def test_saving_amid_a_search_keeps_every_trial(
 def test_trials_that_train_are_not_timed_by_those_that_do_not() -> None:
     plain = Study("a", SearchSpec(), Recipe(), Space(()), {0: replace(trial(0, 0.9), seconds=0.1)})
     each = seconds_each([plain])
-    assert each == {"none": 0.1} and "about" in time_words(30, each.get("none"))
-    words = time_words(30, each.get("after"), trains=True)
+    assert each == {"none": 0.1} and "about" in time_text(30, each.get("none"))
+    words = time_text(30, each.get("after"), trains=True)
     assert "about" not in words and "first" in words
 
 

@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.features.options.panel import OptionsWindow
 from espalier.app.features.recipe.panel import RecipePanel
 from espalier.app.features.sweep.panel import SweepsPanel
-from espalier.app.features.sweep.setup import work_words
+from espalier.app.features.sweep.setup import work_text
 from espalier.app.shell.window import Window
 from espalier.app.widgets.forms.fields import option_of
 from espalier.app.widgets.forms.form import PortFormats
@@ -155,9 +155,9 @@ def test_the_form_offers_lines_and_counts_the_work(panel: SweepsPanel) -> None:
 
 def test_work_in_words() -> None:
     runs = {"quantize": 9, "finetune": 9, "evaluate": 19}
-    assert work_words(19, runs, 130.0, ()).replace("\u2009", " ") == (
+    assert work_text(19, runs, 130.0, ()).replace("\u2009", " ") == (
         "19 points · 9 × Fine-tune, 19 × Evaluate · about 2 min 10 s")  # fmt: skip
-    assert work_words(1, {"quantize": 1}, 0.0, ("quantize",)) == "1 point"
+    assert work_text(1, {"quantize": 1}, 0.0, ("quantize",)) == "1 point"
 
 
 def test_the_curve_grows_point_by_point(panel: SweepsPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from espalier.app.features.search.state.trial_rows import TrialRows, state_label
-from espalier.app.figures.study.labels import limit_words, state_words
+from espalier.app.figures.study.labels import limit_text, state_text
 from espalier.passes.figure import hits_of
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
@@ -45,7 +45,7 @@ def test_what_is_cut_off_is_lost_and_what_waits_is_paused() -> None:
     def words() -> list[object]:
         return [rows.data(rows.index(r, column)) for r in range(rows.rowCount())]
 
-    assert words() == ["complete", "lost", "failed", "running"] and state_words(cut) == "lost: It was cut off."
+    assert words() == ["complete", "lost", "failed", "running"] and state_text(cut) == "lost: It was cut off."
     changed: list[int] = []
     rows.dataChanged.connect(lambda first, last: changed.append(first.row()))
     rows.pause(True)
@@ -65,8 +65,8 @@ def test_limits_are_told_in_words_and_their_figures_stand_beside_the_goals() -> 
     twice = trial(2, 0.7, reused=True)
     rows.begin((Goal("accuracy"),), [trial(0, 0.9, 5.0), early, twice], within=("weight_bits<=4.5",))
     assert [c.key for c in rows.columns][:5] == ["number", "state", "accuracy", "weight_bits", "loss"]
-    assert state_words(rows.trials[0]) == "outside weight bits ≤ 4.5"
-    assert state_words(early) == "not measured: it misses weight bits ≤ 4.5" and state_label(early) == "not measured"
+    assert state_text(rows.trials[0]) == "outside weight bits ≤ 4.5"
+    assert state_text(early) == "not measured: it misses weight bits ≤ 4.5" and state_label(early) == "not measured"
     assert state_label(twice) == "duplicate" and state_label(rows.trials[0]) == "outside"
 
 
@@ -88,4 +88,4 @@ def test_an_accuracy_tells_its_samples_and_its_change() -> None:
     [("size_bytes >= 3", "size ≥ 3"), ("bitops<2e9", "BitOPs < 2e9"), ("lut≤900", "LUT ≤ 900"), ("odd", "odd")],
 )
 def test_a_limit_in_words(text: str, words: str) -> None:
-    assert limit_words(text) == words
+    assert limit_text(text) == words

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QApplication
 
 from espalier.app.features.search.charts.board import KINDS, StudyBoard
 from espalier.app.features.search.charts.comparison import Compared
+from espalier.app.number_text import percent
 from espalier.app.widgets.style import Appearance
-from espalier.app.words import percent
 from tests.gui.search.made_study import BASELINE, GOALS, trials
 from tests.gui.study_plots.shown import show
 

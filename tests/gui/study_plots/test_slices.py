@@ -75,8 +75,8 @@ def test_labels_of_the_map_tell_whole_names(board: StudyBoard) -> None:
     """What is drawn is cut to what tells layers apart."""
     chart = show(board, 100, "Choice map")
     box, axis = chart._box(), chart.axes[1]
-    assert axis.text != axis.name == chart.hover_words(QPointF(5, box.top() + 1.5 * box.height() / len(chart.axes)))
-    assert chart.hover_words(QPointF(5, 2)) == ""
+    assert axis.text != axis.name == chart.hover_text(QPointF(5, box.top() + 1.5 * box.height() / len(chart.axes)))
+    assert chart.hover_text(QPointF(5, 2)) == ""
 
 
 def test_the_timeline_has_a_lane_a_worker_and_bars_that_grow(
@@ -155,7 +155,7 @@ def test_the_map_shows_which_layer_took_which_format(board: StudyBoard, qtbot: Q
     )
     box = chart._box()
     at = QPointF(box.left() + 2, box.top() + 2)
-    assert rows[0][0] in chart.hover_words(at) and rows[0][1] in chart.hover_words(at)
+    assert rows[0][0] in chart.hover_text(at) and rows[0][1] in chart.hover_text(at)
     with qtbot.waitSignal(board.picked) as told:
         QTest.mouseClick(chart, LEFT, NONE, at.toPoint())
     assert told.args[0].number == feasible[0].number

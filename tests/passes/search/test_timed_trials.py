@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from espalier.app.cli import main
-from espalier.app.features.search.state.texts import best_words
+from espalier.app.features.search.state.texts import best_text
 from espalier.kernels.bench import others
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
@@ -57,6 +57,6 @@ def test_a_search_for_latency_tells_it(
 def test_the_best_of_a_busy_machine_is_told_as_such() -> None:
     spec = SearchSpec(goals=(Goal("latency"),))
     busy = Trial(3, "complete", values=(0.01,), figures={"latency": 0.01, OTHERS: 0.4})
-    assert best_words(spec, busy, {}, 1).endswith("timed while other programs took 40\u2009% of the processors")
+    assert best_text(spec, busy, {}, 1).endswith("timed while other programs took 40\u2009% of the processors")
     quiet = Trial(3, "complete", values=(0.01,), figures={"latency": 0.01, OTHERS: 0.01})
-    assert best_words(spec, quiet, {}, 1).endswith("trial 3")
+    assert best_text(spec, quiet, {}, 1).endswith("trial 3")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from espalier.model.formats.base import Format, parse_format
-from espalier.model.formats.together import rows_together
+from espalier.model.formats.independent_rows import independent_rows
 from espalier.passes.analysis.format_sqnr import usual_formats
 from espalier.passes.sensitivity.full_table import fast_rounded, make_projected_effect
 from espalier.passes.sensitivity.gradient_statistics import PASSES, LowRank
@@ -89,13 +89,13 @@ def test_a_weight_without_gradients_is_felt_by_nobody() -> None:
     assert quick.kl == 0 and not quick.along.any() and lost == 300 * 200
 
 
-@pytest.mark.parametrize("fmt", [f for f in usual_formats() if rows_together(f)], ids=str)
+@pytest.mark.parametrize("fmt", [f for f in usual_formats() if independent_rows(f)], ids=str)
 def test_rows_that_are_rounded_apart_are_those_of_the_whole(fmt: Format) -> None:
     x = torch.randn(96, 80, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(fmt.forward(x), torch.cat([fmt.forward(c) for c in x.split(16 * rows_together(fmt))]))
+    assert torch.equal(fmt.forward(x), torch.cat([fmt.forward(c) for c in x.split(16 * independent_rows(fmt))]))
 
 
 def test_what_hangs_on_all_rows_is_rounded_at_once() -> None:
     names = ("nvfp4", "scaled_integer(width=4, granularity=tensor)", "binary(stochastic=true)")
-    assert [rows_together(parse_format(n)) for n in names] == [0, 0, 0]
-    assert rows_together(parse_format("mxint(width=4, rows=16)")) == 16
+    assert [independent_rows(parse_format(n)) for n in names] == [0, 0, 0]
+    assert independent_rows(parse_format("mxint(width=4, rows=16)")) == 16

@@ -21,7 +21,7 @@ from espalier.passes.recipes.replay import Memo, replay
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
-from espalier.passes.sweep.results import Outcome, curves, mean_of, mean_rows, point_words, rows
+from espalier.passes.sweep.results import Outcome, curves, mean_of, mean_rows, point_text, rows
 from espalier.passes.sweep.run import estimate, run
 from espalier.passes.sweep.sweep import Axis, Setting, Sweep, Variant, points
 from tests.model.zoo import case
@@ -234,9 +234,9 @@ def test_means_and_spreads() -> None:
 
 def test_points_in_words() -> None:
     wish = sweep((1.0, 2.0), (0, 1))
-    assert point_words(wish, outcome(0, 1, 1, None)) == "level 2 · True · seed 1"
-    assert point_words(Sweep(Recipe()), outcome(0, 0, 3, None)) == "seed 3"
-    assert point_words(wish, outcome(-1, 0, 0, None)) == "baseline (opened)"
+    assert point_text(wish, outcome(0, 1, 1, None)) == "level 2 · True · seed 1"
+    assert point_text(Sweep(Recipe()), outcome(0, 0, 3, None)) == "seed 3"
+    assert point_text(wish, outcome(-1, 0, 0, None)) == "baseline (opened)"
 
 
 def test_the_estimate_counts_shared_steps_once(early: Counting, late: Counting) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from espalier.app.features.compare.state.pins import pins_of
-from espalier.app.step_words import title as step_title
-from espalier.app.words import percent, plural
+from espalier.app.number_text import percent, plural
+from espalier.app.step_text import title as step_title
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
 from espalier.passes.figure import OPENED

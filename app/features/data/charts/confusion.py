@@ -7,9 +7,9 @@ from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from espalier.app.number_text import count, percent
 from espalier.app.theme import SMALL, Palette
 from espalier.app.widgets.forms.fields import tokens
-from espalier.app.words import count, percent
 from espalier.model.data.base import Array
 
 HEADER_HEIGHT, TITLE_HEIGHT = 20, 18

@@ -10,11 +10,11 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from espalier.app.number_text import count, percent
 from espalier.app.theme import SECONDARY, Palette
 from espalier.app.widgets.charts.chart import Chart, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import COLOURS, TITLE_HEIGHT, step_labels
-from espalier.app.words import count, percent
 from espalier.model.data.summary import DataSummary
 
 MAX_CLASSES = 24  # classes drawn, the most frequent ones

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from espalier.app.words import count, percent
+from espalier.app.number_text import count, percent
 
 NAMES = (("rtl", "RTL"), ("scored", "scored model"), ("float", "float"))
 ADVICE = "Pass hardware_functions scores softmax, norms and tables with the design's own arithmetic."

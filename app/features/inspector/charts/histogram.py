@@ -13,10 +13,10 @@ from PySide6.QtGui import QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.features.inspector.figures.weights import Histogram, Loss
+from espalier.app.number_text import count, percent
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import Chart, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import count, percent
 
 ROOM, MAX_TICKS = 0.08, 4  # share of the range at each end for labels; maximum of ticks
 LEAST_GAP = 5.0  # minimum pixels between grid lines

@@ -8,9 +8,9 @@ from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPai
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.features.inspector.figures.masks import Picture, Region
+from espalier.app.number_text import count, figure, percent
 from espalier.app.theme import SPARSITY, Palette, rgb
 from espalier.app.widgets.forms.fields import tokens
-from espalier.app.words import count, figure, percent
 
 STRIP, GAP = 10, 3  # pixels of the edge bars and their gap
 LEAST = 4  # minimum visible elements

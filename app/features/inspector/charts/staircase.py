@@ -9,10 +9,10 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.features.inspector.figures.formats import Stairs
+from espalier.app.number_text import figure
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import figure
 
 LEFT = 54  # pixels of the vertical axis: a number with sign and exponent
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.app.words import count
+from espalier.app.number_text import count
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Encoded, Format
 from espalier.model.formats.blocks import BlockFormat

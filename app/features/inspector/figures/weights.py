@@ -20,10 +20,10 @@ from espalier.app.figures.tensor_chunks import (
     Part,
     Stop,
     chunks,
+    independent_rows,
     never,
     row_chunks,
     row_sample,
-    rows_together,
     sample,
 )
 from espalier.model.errors import EspalierError
@@ -127,7 +127,7 @@ def quick_loss(fmt: Format, tensor: Tensor, mask: Bits | None, stop: Stop = neve
     """As `loss`, but of a sample if the tensor is large."""
     if tensor.array.size <= FEW:
         return loss(fmt, tensor, mask, stop, view)
-    goes_on = not fmt.rowwise or rows_together(fmt) > 0 or tensor.array.size <= MANY
+    goes_on = not fmt.rowwise or independent_rows(fmt) > 0 or tensor.array.size <= MANY
     return _guarded(fmt, lambda: replace(_sampled(fmt, tensor, mask, view), sampled=True, goes_on=goes_on))
 
 

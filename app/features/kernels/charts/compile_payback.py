@@ -14,11 +14,11 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from espalier.app.number_text import count, plural, time_text
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import spacing
-from espalier.app.words import count, plural, time_words
 
 COLOURS = {"eager": CATEGORIES["linear"], "captured": CATEGORIES["shape"], "compiled": CATEGORIES["activation"]}
 SUMMED, EACH = "summed", "each"
@@ -138,10 +138,10 @@ class PaybackChart(Chart):
         bottom.tickStrings = lambda values, scale, gap: [count(round(v)) for v in values]
         if summed:
             left.tickSpacing = lambda low, high, size: [(spacing(high - low, size / 34), 0)]
-            left.tickStrings = lambda values, scale, gap: [time_words(v) if v > 0 else "0" for v in values]
+            left.tickStrings = lambda values, scale, gap: [time_text(v) if v > 0 else "0" for v in values]
         else:
             left.tickSpacing = lambda low, high, size: [(max(round((high - low) / max(size / 34, 1)), 1), 0)]
-            left.tickStrings = lambda values, scale, gap: [time_words(10.0**v) for v in values]
+            left.tickStrings = lambda values, scale, gap: [time_text(10.0**v) for v in values]
 
     def legend(self) -> str:
         """Legend in the lines' colours, with the break-even."""
@@ -162,10 +162,10 @@ class PaybackChart(Chart):
         if not self.calls or not 1 <= call <= self.reach:
             return ""
         if self.kind == SUMMED:
-            lines = [f"{n}: {time_words(c.summed(call))}" for n, c in self.calls.items() if n != "captured"]
+            lines = [f"{n}: {time_text(c.summed(call))}" for n, c in self.calls.items() if n != "captured"]
             return "\n".join([f"after {plural(call, 'call')}", *lines])
         times_of = {n: (c.first, *c.later) for n, c in self.calls.items()}
-        lines = [f"{n}: {time_words(times[call - 1])}" for n, times in times_of.items() if call <= len(times)]
+        lines = [f"{n}: {time_text(times[call - 1])}" for n, times in times_of.items() if call <= len(times)]
         return "\n".join([f"call {count(call)}" + (", the first" if call == 1 else ""), *lines])
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:

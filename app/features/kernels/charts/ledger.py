@@ -10,11 +10,11 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from espalier.app.number_text import count, mebibytes, percent, plural
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.widgets.charts.chart import Chart, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import spacing
-from espalier.app.words import count, mebibytes, percent, plural
 
 Row = dict[str, Any]
 TALL, WIDE, VALUE = 0.62, 190, 68  # bar height; pixels: maximum of the names, of a value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from espalier.app.words import NOT_MEASURED, THIN, count, figure, mebibytes, percent, time_words
+from espalier.app.number_text import NOT_MEASURED, THIN, count, figure, mebibytes, percent, time_text
 from espalier.kernels.bench.answers.lines import Line
 
 
@@ -12,7 +12,7 @@ def value_text(line: Line) -> str:
         return line.note or NOT_MEASURED
     match line.unit:
         case "s":
-            return time_words(line.value)
+            return time_text(line.value)
         case "bytes":
             return mebibytes(line.value)
         case "TFLOP/s" if line.value < 1:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from espalier.app.words import THIN, count, figure, mebibytes, percent, plural, time_words
+from espalier.app.number_text import THIN, count, figure, mebibytes, percent, plural, time_text
 from espalier.kernels.bench import others
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.results import Results, Row, compared, disturbed
@@ -64,8 +64,8 @@ def row_tooltip(row: Row) -> str:
     """Tooltip of a chart point."""
     lines = [f"{row.kernel} · {row.version} · {type_word(row.dtype)}", size_text(row.shape)]
     if row.seconds:
-        lines.append(f"{time_words(row.seconds)} ±{THIN}{percent(row.spread or 0, 0)}"
-                     + (f", warm {time_words(row.warm)}" if row.warm else ""))  # fmt: skip
+        lines.append(f"{time_text(row.seconds)} ±{THIN}{percent(row.spread or 0, 0)}"
+                     + (f", warm {time_text(row.warm)}" if row.warm else ""))  # fmt: skip
         unit, factor = rate_of(row.device)
         lines.append(f"{amount(row.gb_s or 0)} GB/s · {amount((row.tflop_s or 0) * factor)} {unit}"
                      f" · {amount(row.intensity)} FLOP/byte")  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.jobs.queue import Rest
-from espalier.app.words import plural
+from espalier.app.number_text import plural
 from espalier.kernels.bench import results as files
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.request import Request

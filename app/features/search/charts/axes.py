@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from espalier.app.figures.study.data import COMPLETE, Scale, Study
-from espalier.app.figures.study.labels import tick_words, title, value_words
+from espalier.app.figures.study.labels import tick_text, title, value_words
 from espalier.app.figures.study.short_names import short_names
 from espalier.app.widgets.charts.metrics import spacing
 from espalier.model.data.base import Array
@@ -79,7 +79,7 @@ class Axis:
         parts = self.part(found)
         inside = (parts > -1e-9) & (parts < 1 + 1e-9)
         gap = 0.0 if self.log or len(found) < 2 else float(found[1] - found[0])
-        return list(zip(parts[inside].tolist(), tick_words(self.name, found[inside].tolist(), gap), strict=True))
+        return list(zip(parts[inside].tolist(), tick_text(self.name, found[inside].tolist(), gap), strict=True))
 
     def inside(self, study: Study) -> Array:
         """Which trials a brush holds; all where there is none."""

@@ -15,7 +15,7 @@ from typing_extensions import override
 from espalier.app.features.search.charts.axes import step_of
 from espalier.app.features.search.charts.study_view import StudyView
 from espalier.app.figures.study.data import Study
-from espalier.app.figures.study.labels import tick_words, title
+from espalier.app.figures.study.labels import tick_text, title
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import EDGE, Chart, pen, tint
 from espalier.model.data.base import Array
@@ -224,5 +224,5 @@ def _spacing(name: str, between: int) -> Callable[[float, float, float], list[tu
 
 def _ticks(name: str, values: Sequence[float], gap: float, log: bool) -> list[str]:
     if log:
-        return tick_words(name, [float(f"{10.0**v:.3g}") for v in values], 0.0)
-    return tick_words(name, values, gap)
+        return tick_text(name, [float(f"{10.0**v:.3g}") for v in values], 0.0)
+    return tick_text(name, values, gap)

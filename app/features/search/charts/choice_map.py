@@ -15,9 +15,9 @@ from espalier.app.features.search.charts.painted_chart import PaintedChart, elid
 from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, Scale, Study
 from espalier.app.figures.study.labels import bits_of, plain, title, value_words
+from espalier.app.number_text import figure, plural
 from espalier.app.widgets.charts.chart import tint
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import figure, plural
 from espalier.model.data.base import Array
 
 TOP, FOOT, STRIP = 20, 20, 34  # the figure's strip above the map
@@ -258,7 +258,7 @@ class ChoiceMap(PaintedChart):
         return int(self.places[found[1]]) if found else None
 
     @override
-    def hover_words(self, at: QPointF) -> str:
+    def hover_text(self, at: QPointF) -> str:
         found = self.cell_at(at)
         if found is None:
             return self._name_at(at)

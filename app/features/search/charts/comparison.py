@@ -17,10 +17,10 @@ from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.curves import line_style
 from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.labels import title, value_words
+from espalier.app.number_text import plural
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import dashed, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import plural
 from espalier.model.data.base import Array
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
@@ -159,7 +159,7 @@ class ComparisonChart(StudyChart):
         return None  # a line is made of many trials
 
     @override
-    def hover_words(self, at: QPointF) -> str:
+    def hover_text(self, at: QPointF) -> str:
         return self.words_of(round(self.plot.vb.mapSceneToView(self.mapToScene(at.toPoint())).x()))
 
     def table(self) -> Table:

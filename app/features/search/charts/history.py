@@ -15,9 +15,9 @@ from espalier.app.features.search.charts.marks import Dots, dot_look
 from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, FAILED, PRUNED, RUNNING
 from espalier.app.figures.study.labels import value_words
+from espalier.app.number_text import count
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import dashed, pen, tint
-from espalier.app.words import count
 from espalier.model.data.base import Array
 from espalier.passes.figure import Figure as Accuracy
 from espalier.passes.figure import is_near, wilson

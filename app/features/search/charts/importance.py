@@ -22,9 +22,9 @@ from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.importance_process import MIN_TRIALS
 from espalier.app.figures.study.labels import title
 from espalier.app.figures.study.short_names import short_names
+from espalier.app.number_text import count, percent
 from espalier.app.widgets.charts.chart import lighter
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import count, percent
 
 ROOT = Path(__file__).parents[5]  # of our imports
 ROW, BAR, TOP = 26, 9, 6
@@ -239,7 +239,7 @@ class ImportanceChart(PaintedChart):
         return names[row] if at.y() >= TOP and row < len(names) else ""
 
     @override
-    def hover_words(self, at: QPointF) -> str:
+    def hover_text(self, at: QPointF) -> str:
         name = self.row_at(at)
         told = [f"{title(g)} {percent(self.found[g].get(name, 0.0))}" for g in self._shown()]
         return "\n".join([name, *told]) if name else ""

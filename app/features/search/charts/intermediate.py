@@ -17,9 +17,9 @@ from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.study.data import COMPLETE, PRUNED, RUNNING
 from espalier.app.figures.study.intermediate_values import STEP_TITLES, core_of, figure_of, leading
 from espalier.app.figures.study.labels import title, value_words
+from espalier.app.number_text import count
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
-from espalier.app.words import count
 from espalier.model.data.base import Array
 
 SHADES = 16  # colours of what trials came to; behind them the grey of those that ended early

@@ -19,7 +19,7 @@ from espalier.app.features.search.charts.parallel_pointing import LINE, SIDE, TO
 from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.labels import title, value_words
-from espalier.app.words import count
+from espalier.app.number_text import count
 from espalier.model.data.base import Array
 
 NARROW = 28  # pixels for a label under which nothing of it could be read

@@ -111,10 +111,10 @@ class AxesOfTrials(PaintedChart):
         return super().cursor_at(at)
 
     @override
-    def hover_words(self, at: QPointF) -> str:
+    def hover_text(self, at: QPointF) -> str:
         grip = self._grip(at)
         if grip is None:
-            return super().hover_words(at)
+            return super().hover_text(at)
         kind, axis = grip
         return (
             axis.name if kind == "move" else f"{axis.name}\n{axis.words_at(self._part(at.y()))}\nDrag to choose trials"

@@ -11,7 +11,7 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.figures.study.data import COMPLETE, Study
-from espalier.app.figures.study.labels import title, trial_words
+from espalier.app.figures.study.labels import title, trial_text
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart_export import Table
 
@@ -120,9 +120,9 @@ class StudyView(Base):
         """A trial in words, for the hover."""
         names = (n for n in dict.fromkeys(self.told()) if n in self.study.figures)
         figures = {n: float(self.study.figures[n][place]) for n in names}
-        return trial_words(self.study.trials[place], self.study.goals, figures, self.study.counted)
+        return trial_text(self.study.trials[place], self.study.goals, figures, self.study.counted)
 
-    def hover_words(self, at: QPointF) -> str:
+    def hover_text(self, at: QPointF) -> str:
         """What the place under the pointer tells."""
         return "" if self.under is None else self.words_at(self.under)
 
@@ -148,7 +148,7 @@ class StudyView(Base):
         if event.buttons() == Qt.MouseButton.NoButton:
             self.point(self.near(event.position()))
             self.setCursor(self.cursor_at(event.position()))
-            QToolTip.showText(event.globalPosition().toPoint(), self.hover_words(event.position()), self)
+            QToolTip.showText(event.globalPosition().toPoint(), self.hover_text(event.position()), self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)

@@ -15,10 +15,10 @@ from typing_extensions import override
 from espalier.app.features.search.charts.chart import BETWEEN, StudyChart
 from espalier.app.features.search.charts.marks import Segments
 from espalier.app.figures.study.data import COMPLETE, FAILED, PRUNED, RUNNING
+from espalier.app.number_text import count, duration
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.widgets.charts.chart import pen
 from espalier.app.widgets.charts.metrics import spacing
-from espalier.app.words import count, duration
 from espalier.model.data.base import Array
 
 TALL = 0.76  # of a lane

@@ -19,14 +19,14 @@ from espalier.app.features.search.commands.search_charts import Picture, add_cha
 from espalier.app.features.search.commands.search_files import KINDS, Output, spec_path, storage_for, templates
 from espalier.app.features.search.commands.search_workers import add_workers, check_workers, trials_of_all
 from espalier.app.features.search.commands.storages import look_into
-from espalier.app.words import THIN, change_words, left, noise_words, plural, time_words, training_words
+from espalier.app.number_text import THIN, change_text, left, noise_text, plural, time_text, training_text
 from espalier.model.document.recipe import Recipe
 from espalier.model.private import redacted
 from espalier.passes.costs.base import COSTS, timed_beside
 from espalier.passes.figure import OPENED, accuracy_of, change_of
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.set_up import texts_of
-from espalier.passes.running.data_fit import text_words
+from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.search.goals import Wanted, best, front, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
@@ -210,7 +210,7 @@ def _told(done: _Done, trial: Trial) -> str:
     notes += ["duplicate"] if trial.reused else []
     notes += [trial.error] if trial.state == "pruned" else []
     notes += ["not feasible"] if trial.state == "complete" and not trial.feasible else []
-    notes += [training_words(trial.figures)]
+    notes += [training_text(trial.figures)]
     notes += ["the best so far"] if done.best is trial else []
     notes += [_left(done, ended)]
     notes += [busy] if not trial.reused and (busy := timed_beside(trial.figures)) else []
@@ -233,7 +233,7 @@ def _figure(name: str, value: float) -> str:
 
 def _cell(name: str, value: float | None) -> float | str | None:
     """A figure in a table."""
-    return value if value is None or name not in COSTS or COSTS.get(name).unit != "s" else time_words(value)
+    return value if value is None or name not in COSTS or COSTS.get(name).unit != "s" else time_text(value)
 
 
 # -- the answer
@@ -301,13 +301,13 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     yield from bit_lines(lead.bits, " of the best") if lead else []
     if lead is not None and lead.accuracy:
         told = _noise(done, lead).get("change", {}).get("accuracy")
-        yield f"accuracy of the best: {noise_words(lead.accuracy)}"
-        yield from [f"accuracy of the best: {change_words(change_of(told))}"] if told else []
+        yield f"accuracy of the best: {noise_text(lead.accuracy)}"
+        yield from [f"accuracy of the best: {change_text(change_of(told))}"] if told else []
     outside = f"{data['unmeasured']} not measured, " if data["unmeasured"] else ""
     early = sum(t.state == "pruned" and t.counts for t in done.all)
     twice = sum(t.reused and not t.unmeasured for t in done.all)
     complete = sum(t.state == "complete" and not t.reused for t in done.all)
-    yield from [f"texts: {words}"] if (words := text_words(data)) else []
+    yield from [f"texts: {words}"] if (words := truncation_note(data)) else []
     outside += f"{plural(twice, 'duplicate')}, " if twice else ""
     counts = f"{complete} complete, {outside}{early} ended early, {data['failed']} failed"
     counts += f", {data['lost']} lost" if data["lost"] else ""

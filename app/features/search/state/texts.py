@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from espalier.app.figures.study.labels import SIGNS, title, value_words
-from espalier.app.words import (
+from espalier.app.number_text import (
     THIN,
-    change_words,
+    change_text,
     count,
     duration,
-    guess_words,
-    noise_words,
+    guess_text,
+    noise_text,
     plural,
     signed,
-    training_words,
+    training_text,
 )
 from espalier.passes.costs.base import timed_beside
 from espalier.passes.figure import accuracy_of
@@ -75,7 +75,7 @@ def size_words(space: Space) -> str:
     return f"{text} and {plural(free, 'number')} of a range" if free else text
 
 
-def entry_words(choices: Iterable[Choice]) -> str:
+def entry_text(choices: Iterable[Choice]) -> str:
     """`14 layers · 6 formats`: what one entry of a space expands to."""
     found = list(choices)
     nodes = {n for c in found for n in c.nodes}
@@ -93,7 +93,7 @@ def entry_words(choices: Iterable[Choice]) -> str:
     return " · ".join(w for w in words if w)
 
 
-def pace_words(trials: Iterable[Trial]) -> str:
+def pace_text(trials: Iterable[Trial]) -> str:
     """`42 a minute`, of the trials that ran."""
     seconds = [t.seconds for t in trials if t.seconds and not t.reused]
     if not seconds:
@@ -102,13 +102,13 @@ def pace_words(trials: Iterable[Trial]) -> str:
     return f"{rate:.0f} trials a minute" if rate >= 10 else f"{rate:.1f} trials a minute"
 
 
-def time_words(trials: int, each: float | None, *, trains: bool = False) -> str:
+def time_text(trials: int, each: float | None, *, trains: bool = False) -> str:
     """`50 trials · about 25 s`; of trials that train nothing is said before one has."""
     unknown = " · how long one trains is told by the first" if trains else ""
     return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else unknown)
 
 
-def best_words(
+def best_text(
     spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], front: int, against: Mapping[str, Any] | None = None
 ) -> str:
     """`Best: accuracy 91.2 % (−0.8 points, within noise), weight bits 4.1 (−87 %) · from opened · trial 37`."""
@@ -124,7 +124,7 @@ def best_words(
         f"trial {trial.number}",
         f"{front} on the front" if front > 1 else "",
         timed_beside(trial.figures),
-        training_words(trial.figures),
+        training_text(trial.figures),
     ]
     return " · ".join(w for w in (f"Best: {', '.join(parts)}", *where) if w)
 
@@ -135,17 +135,17 @@ def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[
     if now is None:
         return ""
     if now.guesses:
-        return guess_words(now)
+        return guess_text(now)
     return "within noise" if before and now.against(before).noise else ""
 
 
-def accuracy_words(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
+def accuracy_text(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
     """Samples and interval of a trial's accuracy, its change from the baseline, what its training lost: a line each."""
     now, before = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
     if now is None:
         return ""
-    change = change_words(now.against(before, str(against.get("name", "")))) if before else ""
-    return "\n".join(w for w in (noise_words(now), change, training_words(trial.figures)) if w)
+    change = change_text(now.against(before, str(against.get("name", "")))) if before else ""
+    return "\n".join(w for w in (noise_text(now), change, training_text(trial.figures)) if w)
 
 
 def _told(figure: str, value: float, before: float | None, note: str = "") -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
-from espalier.app.features.search.state.texts import PAUSED, accuracy_words, limited
-from espalier.app.figures.study.labels import LOST, STATES, UNMEASURED, state_words, title, value_words
+from espalier.app.features.search.state.texts import PAUSED, accuracy_text, limited
+from espalier.app.figures.study.labels import LOST, STATES, UNMEASURED, state_text, title, value_words
+from espalier.app.number_text import cell, duration, shown
 from espalier.app.widgets.table import alignment, plain
-from espalier.app.words import cell, duration, shown
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 
@@ -274,8 +274,8 @@ class TrialRows(QAbstractTableModel):
 
     def _tip(self, trial: Trial, column: Column) -> str:
         if column.key == "state":
-            return state_words(trial)
-        noise = accuracy_words(trial, *self.baseline) if column.key == "accuracy" else ""
+            return state_text(trial)
+        noise = accuracy_text(trial, *self.baseline) if column.key == "accuracy" else ""
         return noise or plain(column.of(trial))
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:

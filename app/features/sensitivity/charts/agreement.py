@@ -10,10 +10,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.features.sensitivity.charts.dots import Dot, DotChart, dots_of
-from espalier.app.figures.heat_lines import divergence_words
+from espalier.app.figures.heat_lines import divergence_text
+from espalier.app.number_text import percent, plural
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
-from espalier.app.words import percent, plural
 from espalier.passes.sensitivity.table import Sensitivity
 
 WIDEST = 760
@@ -96,10 +96,10 @@ class AgreementChart(DotChart):
         self.name_axes("predicted KL (nats)", "measured KL (nats)")
         for name in ("left", "bottom"):
             axis = self.plot.getAxis(name)
-            axis.tickStrings = power_words
+            axis.tickStrings = power_text
             axis.tickSpacing = lambda low, high, size: [(max(1.0, math.ceil((high - low) / 6)), 0)]
 
 
-def power_words(values: Sequence[float], scale: float, spacing: float) -> list[str]:
+def power_text(values: Sequence[float], scale: float, spacing: float) -> list[str]:
     """Tick labels of a logarithmic axis: 0.001, 1e−5."""
-    return [divergence_words(10.0**v).replace("1.0e", "1e") for v in values]
+    return [divergence_text(10.0**v).replace("1.0e", "1e") for v in values]

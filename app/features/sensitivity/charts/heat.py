@@ -36,11 +36,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from espalier.app.figures.heat_lines import Heat, Line, divergence_words
+from espalier.app.figures.heat_lines import Heat, Line, divergence_text
+from espalier.app.number_text import THIN, count
 from espalier.app.theme import ROW, Palette
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.sqnr_table import text_colour
-from espalier.app.words import THIN, count
 from espalier.model.formats.base import Format
 from espalier.passes.sensitivity.table import Candidate
 
@@ -127,7 +127,7 @@ class HeatModel(QAbstractTableModel):
             return None
         if role == Qt.ItemDataRole.ToolTipRole:
             return self.cell_text(index)
-        return divergence_words(value) if role == Display else value
+        return divergence_text(value) if role == Display else value
 
     def cell_text(self, index: Index) -> str:
         """Text of a cell: layer, port, candidate, predicted and measured divergence."""
@@ -138,8 +138,8 @@ class HeatModel(QAbstractTableModel):
         row = line.row
         candidate, measured = row.candidates[place], row.measured[place]
         margin = f" (± a factor of {self.error:.1f})" if self.error > 1 and row.predicted[place] > 0 else ""
-        measured_text = f"measured {divergence_words(measured)}" if measured is not None else "not measured"
-        predicted = f"KL predicted {divergence_words(row.predicted[place])}{margin}"
+        measured_text = f"measured {divergence_text(measured)}" if measured is not None else "not measured"
+        predicted = f"KL predicted {divergence_text(row.predicted[place])}{margin}"
         return f"{row.node} · {row.port} · {candidate.label} · {predicted}, {measured_text}"
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Display) -> object:
@@ -192,7 +192,7 @@ def paints(heat: Heat, line: Line, look: Palette) -> tuple[Paint | None, ...]:
             cells.append(None)
             continue
         colour = look.sequential(round(heat.position(value) * SHADES) / SHADES)
-        cells.append(Paint(divergence_words(value), *_inks(colour), line.measured(column)))
+        cells.append(Paint(divergence_text(value), *_inks(colour), line.measured(column)))
     return tuple(cells)
 
 
@@ -362,7 +362,7 @@ class HeatScale(QWidget):
 
     def show_heat(self, heat: Heat) -> None:
         """Set the ends of the scale."""
-        self._ends = divergence_words(heat.low), divergence_words(heat.high)
+        self._ends = divergence_text(heat.low), divergence_text(heat.high)
         self.setAccessibleName(f"Colours from {self._ends[0]} to {self._ends[1]}{THIN}nats")
         self.updateGeometry()
         self.update()

@@ -13,8 +13,8 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from espalier.app.features.sensitivity.charts.agreement import power_words
-from espalier.app.figures.heat_lines import LEAST, Heat, Line, divergence_words
+from espalier.app.features.sensitivity.charts.agreement import power_text
+from espalier.app.figures.heat_lines import LEAST, Heat, Line, divergence_text
 from espalier.app.theme import SPARSITY, Palette
 from espalier.app.widgets.charts.chart import Chart, tint
 from espalier.app.widgets.charts.chart_export import Table
@@ -38,7 +38,7 @@ class Bar:
         row = self.line.row
         assert row is not None
         return (
-            f"{row.node} · {row.port}\nKL {divergence_words(self.value)} {'measured' if self.measured else 'predicted'}"
+            f"{row.node} · {row.port}\nKL {divergence_text(self.value)} {'measured' if self.measured else 'predicted'}"
         )
 
 
@@ -94,7 +94,7 @@ class LayerBars(Chart):
     def _axes(self) -> None:
         left, ports = self.plot.getAxis("left"), any(b.line.port for b in self.bars)
         self.name_axes(f"layers under {self._title}" if self._title else "", "KL (nats)", bottom=50 if ports else 36)
-        left.tickStrings = power_words
+        left.tickStrings = power_text
         left.tickSpacing = lambda low, high, size: [(max(1.0, math.ceil((high - low) / 6)), 0)]
 
     def _names(self) -> None:

@@ -11,7 +11,7 @@ from espalier.app.commands.console import Console, cell, facts, seconds, table
 from espalier.app.commands.opening import opened
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.commands.report import write_report, writer
-from espalier.app.words import plural
+from espalier.app.number_text import plural
 from espalier.model.document.codec import encode
 from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError, OptionsError

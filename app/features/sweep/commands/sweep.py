@@ -15,12 +15,12 @@ from espalier.app.commands.opening import Target, opened, save
 from espalier.app.commands.option_flags import over
 from espalier.app.commands.scoring import add_data, plain
 from espalier.app.features.sweep.commands.sweep_files import KINDS, Record, keeper, write_result
-from espalier.app.words import noise_words
+from espalier.app.number_text import noise_text
 from espalier.model.document.recipe import Recipe
 from espalier.passes.figure import OPENED, accuracy_of
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.set_up import texts_of
-from espalier.passes.running.data_fit import text_words
+from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
@@ -33,7 +33,7 @@ from espalier.passes.sweep.results import (
     change_of,
     curves,
     mean_rows,
-    point_words,
+    point_text,
     rows,
 )
 from espalier.passes.sweep.run import run
@@ -137,12 +137,12 @@ def _refuse_nothing(done: _Done, record: Record) -> None:
     if made_points and all(o.error for o in made_points):
         record.finish()  # there is nothing to go on from
         first = made_points[0]
-        raise UsageError(f"All {len(made_points)} points failed; {point_words(done.sweep, first)}: {first.error}",
+        raise UsageError(f"All {len(made_points)} points failed; {point_text(done.sweep, first)}: {first.error}",
                          first.hint or "Correct the recipe.")  # fmt: skip
 
 
 def _told(sweep: Sweep, outcome: Outcome) -> str:
-    words = point_words(sweep, outcome)
+    words = point_text(sweep, outcome)
     if outcome.error:
         return f"{words}: {outcome.error} {outcome.hint}".rstrip()
     figure = f"accuracy {outcome.score['accuracy']:.4f}" if outcome.score.get("accuracy") is not None else (
@@ -201,7 +201,7 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     if base := data["baseline_score"]:
         yield f"{baseline_label(sweep)} {cell(base.get(figure))}"
     yield from _noise_lines(done, data, bool(marks)) if figure == "accuracy" else ()
-    yield from [f"texts: {words}"] if (words := text_words(data)) else []
+    yield from [f"texts: {words}"] if (words := truncation_note(data)) else []
     yield from _failures(sweep, done.outcomes)
     yield from _unhelped(sweep, done.outcomes)
     counts = f"{data['ran']} points run, {data['reused']} known already, {data['failed']} failed"
@@ -222,7 +222,7 @@ def _within_noise(done: _Done) -> dict[tuple[int, int], str]:
 def _noise_lines(done: _Done, data: dict[str, Any], marked: bool) -> Iterable[str]:
     """On how many samples, how wide the baseline's noise is, and what the marks mean."""
     if known := accuracy_of(data["baseline_score"]):
-        yield noise_words(known)
+        yield noise_text(known)
     if marked:
         changes = (change_of(o, done.outcomes, done.sweep) for o in done.outcomes)
         tests = dict.fromkeys(TESTS[c.test] for c in changes if c and c.noise)
@@ -238,12 +238,12 @@ def _mean(mean: Any) -> str:
 def _failures(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
     for outcome in outcomes:
         if outcome.error:
-            yield f"failed: {point_words(sweep, outcome)}: {outcome.error}"
+            yield f"failed: {point_text(sweep, outcome)}: {outcome.error}"
 
 
 def _unhelped(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
     """Where training did not help: the score is that of the weights before it."""
-    found = [point_words(sweep, o) for o in outcomes if o.variant >= 0 and o.score.get(KEPT_STEP) == 0]
+    found = [point_text(sweep, o) for o in outcomes if o.variant >= 0 and o.score.get(KEPT_STEP) == 0]
     if found:
         yield f"training did not help; the weights from before are kept: {'; '.join(found)}"
 

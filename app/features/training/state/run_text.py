@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from espalier.app.words import count, duration, percent, plural, scaled, signed
+from espalier.app.number_text import count, duration, percent, plural, scaled, signed
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import category
 from espalier.passes.base import Report

@@ -6,10 +6,10 @@ from PySide6.QtCore import QPointF, QRectF
 
 from espalier.app.features.kernels.charts.answers.curves import Curve, binary, binary_ticks, draw_curves
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
+from espalier.app.number_text import figure, time_text
 from espalier.app.theme import CATEGORIES
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.log_chart import short
-from espalier.app.words import figure, time_words
 from espalier.kernels.bench.answers.lines import SIZES, plain_attention
 from espalier.kernels.bench.answers.passes import online, score_bytes
 
@@ -38,7 +38,7 @@ class AttentionPicture(Picture):
         """Draw time, memory and the online softmax."""
         third = (sheet.width - 48) / 3
         boxes = [QRectF(8 + i * (third + 16), 6, third, sheet.height - 12) for i in range(3)]
-        draw_curves(sheet, boxes[0], "Time over tokens", self._times(), short, time_words)
+        draw_curves(sheet, boxes[0], "Time over tokens", self._times(), short, time_text)
         draw_curves(sheet, boxes[1], "Memory besides the inputs", self._memory(), short, binary, ticks=binary_ticks)
         self._online(sheet, boxes[2])
 

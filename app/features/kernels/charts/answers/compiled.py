@@ -8,10 +8,10 @@ from PySide6.QtCore import QRectF
 
 from espalier.app.features.kernels.charts.answers.curves import Curve, draw_curves
 from espalier.app.features.kernels.charts.answers.picture import Picture, Sheet
+from espalier.app.number_text import count, time_text
 from espalier.app.theme import CATEGORIES
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.log_chart import short
-from espalier.app.words import count, time_words
 from espalier.kernels.bench.answers.lines import Compiled, compiled
 
 PARTS = (("small layer", "A small layer"), ("large chain", "A large chain of operations"))
@@ -32,7 +32,7 @@ class CompiledPicture(Picture):
             timing = compiled(name, self.known)
             eager, later, mark = curves_of(timing)
             drawn = (Curve("eager", EAGER, eager, dots=False), Curve("compiled", COMPILED, later, dots=False))
-            draw_curves(sheet, box, f"{title}: time of n calls", drawn, short, time_words, mark)
+            draw_curves(sheet, box, f"{title}: time of n calls", drawn, short, time_text, mark)
 
     def table(self) -> Table:
         """Total seconds after n calls."""

@@ -10,9 +10,9 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPen, QPolygonF
 
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, LEFT, RIGHT, Sheet
+from espalier.app.number_text import NOT_MEASURED, THIN
 from espalier.app.theme import PLOT_WIDTH
 from espalier.app.widgets.charts.log_chart import every_nth, round_numbers
-from espalier.app.words import NOT_MEASURED, THIN
 
 AXIS, FOOT, HEAD = 54.0, 20.0, 40.0  # pixels of the y axis, the x axis, and of title and legend
 

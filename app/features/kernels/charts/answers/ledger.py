@@ -6,9 +6,9 @@ from PySide6.QtCore import QRectF
 
 from espalier.app.features.kernels.charts.answers.picture import RIGHT, Picture, Sheet
 from espalier.app.features.kernels.state.answer_text import value_text
+from espalier.app.number_text import NOT_MEASURED, mebibytes, percent
 from espalier.app.theme import CATEGORIES
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import NOT_MEASURED, mebibytes, percent
 from espalier.kernels.bench.answers.lines import Line, lines_of, saving
 
 ROW, NAME, VALUE = 22.0, 150.0, 76.0

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import QRectF
 
 from espalier.app.features.kernels.charts.answers.picture import READS, RIGHT, WRITES, Picture, Sheet
+from espalier.app.number_text import NOT_MEASURED, THIN, figure, mebibytes, time_text
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.app.words import NOT_MEASURED, THIN, figure, mebibytes, time_words
 from espalier.kernels.bench.answers.passes import FUSED, NAIVE, SIZES, WHOLE, Pass, reads, writes
 from espalier.kernels.bench.results import Row
 
@@ -64,7 +64,7 @@ class MemoryPassesPicture(Picture):
             sheet.text(foot.translated(0, 2), f"Time and bandwidth: {NOT_MEASURED}", sheet.look.muted)
             return
         shape = f"{row.shape['m']} × {row.shape['n']}, {row.dtype}"
-        text = f"{mebibytes(row.bytes)} in {time_words(row.seconds)}"
+        text = f"{mebibytes(row.bytes)} in {time_text(row.seconds)}"
         sheet.text(foot.translated(0, 2), text, bold=True, size=12)
         sheet.text(foot.translated(0, 2), f"{figure(row.gb_s or 0)}{THIN}GB/s", bold=True, size=12, align=RIGHT)
         sheet.text(foot.translated(0, 18), shape, sheet.look.muted)

@@ -1,6 +1,7 @@
-"""The ends of a range as 16-bit numbers that give a scale once more: of few candidates nearly all miss it.
+"""Searches 16-bit range ends that reproduce a given scale.
 
-A weight in 16 bits had such ends, so they are found: all numbers within half a step of the larger one's code are tried.
+A quantised 16-bit weight had such ends, so they exist; all numbers within half a step of the larger end's code are
+tried, as few candidates would rarely include them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from espalier.model.formats.base import Array
 
 Holds = Callable[[Array, Array, Array], Array]
 _LARGEST = {"float16": 0x7BFF, "bfloat16": 0x7F7F}
-_HALF = 0.501  # of a step: ties count, after rounding too
-_MOST = 1 << 12  # candidates on a side: half a step of 2 bits has 2048 float16 numbers
+_HALF = 0.501  # of a step, with a margin for ties after rounding
+_MAX_CANDIDATES = 1 << 12  # per side: half a step of 2 bits has 2048 float16 numbers
 
 
 def rounded(x: Array, dtype: str, away: int = 0) -> Array:
-    """The nearest numbers of a 16-bit float, or those so many further up; float32, saturated."""
+    """The nearest numbers of a 16-bit float, moved up by `away` numbers; saturated, as float32."""
     x = np.clip(np.asarray(x, np.float64), -3e38, 3e38).astype(np.float32)
     if dtype == "float16":
         with np.errstate(over="ignore"):
@@ -35,14 +36,13 @@ def rounded(x: Array, dtype: str, away: int = 0) -> Array:
 
 
 def ends(low: Array, high: Array, s: Array, top: int, dtype: str, below: Array, holds: Holds) -> tuple[Array, Array]:
-    """(least, most) value of each group, numbers of `dtype`, of which (most − least)/top gives s; where none are found
-    the steps' own.
+    """(least, most) value of each group in `dtype` with (most − least)/top = s; the decoded values if none exist.
 
-    `low`, `high`: the steps of these values (groups, 1). `below`: the next scale under s that can be stored.
-    `holds(rows, least, most)`: whether these groups have their scale, zero point and steps of them.
+    `low`, `high`: the steps of these values (groups, 1). `below`: the next smaller scale that can be stored.
+    `holds(rows, least, most)`: whether the values reproduce scale, zero point and steps of these groups.
     """
     search = _Search(low, high, s, top, dtype, below, holds)
-    for away in range(_MOST + 1):
+    for away in range(_MAX_CANDIDATES + 1):
         if not search.left.size:
             break
         search.further(away)
@@ -50,30 +50,30 @@ def ends(low: Array, high: Array, s: Array, top: int, dtype: str, below: Array, 
 
 
 class _Search:
-    """The groups without ends yet, and how far from the larger end's code it was looked for them."""
+    """Searches ends at increasing distance from the larger end's code; `left`: groups without ends so far."""
 
     def __init__(self, low: Array, high: Array, s: Array, top: int, dtype: str, below: Array, holds: Holds) -> None:
         self.low, self.high, self.s = low, high, s.astype(np.float64)
         self.top, self.dtype, self.holds = top, dtype, holds
-        self.room = self.s - below  # of scales that are rounded up to s; hardly any where it is stored in 32 bits
+        self.room = self.s - below  # range of scales that are rounded up to s; tiny for 32-bit scales
         self.least, self.most = rounded(low * self.s, dtype), rounded(high * self.s, dtype)
         self.upper = np.abs(high) >= np.abs(low)
         self.left = np.flatnonzero(~holds(np.arange(len(s)), self.least, self.most))
 
     def further(self, away: int) -> None:
-        """Try the numbers so far from the larger end's code; drops groups in which both are beyond half a step."""
+        """Try the numbers at distance `away` from the larger end's code; drops groups where both exceed half a step."""
         rows = self.left
-        found, close = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+        matched, close = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
         code = np.where(self.upper[rows], self.high[rows], self.low[rows]) * self.s[rows]
-        for place in dict.fromkeys((away, -away)):
-            first = rounded(code, self.dtype, place)
+        for offset in dict.fromkeys((away, -away)):
+            first = rounded(code, self.dtype, offset)
             near = (np.abs(first - code) <= _HALF * self.s[rows])[:, 0]
-            found |= self._found(rows, first, near & ~found)
+            matched |= self._match(rows, first, near & ~matched)
             close |= near
-        self.left = rows[close & ~found]
+        self.left = rows[close & ~matched]
 
-    def _found(self, rows: Array, first: Array, wanted: Array) -> Array:
-        """Where `first` has an end on the other side; takes both."""
+    def _match(self, rows: Array, first: Array, wanted: Array) -> Array:
+        """Where `first` has a matching opposite end; stores both."""
         up, low, high, s = self.upper[rows], self.low[rows], self.high[rows], self.s[rows]
         code, sign = np.where(up, low, high) * s, np.where(up, -1, 1)
         far, close = first + sign * s * self.top, first + sign * (s - self.room[rows]) * self.top

@@ -1,4 +1,4 @@
-"""How many rows of a tensor a format rounds without looking at the others."""
+"""Number of rows of a tensor that a format quantises independently of the others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from espalier.model.formats.nvfp4 import NVFP4
 from espalier.model.formats.scaled import TENSOR, ScaledFormat, per_of
 
 
-def rows_together(fmt: Format) -> int:
-    """So many rows, and multiples of it, can be rounded without the others; 0: only all at once."""
+def independent_rows(fmt: Format) -> int:
+    """The smallest number of rows that can be quantised independently; 0 if the whole tensor is needed."""
     if fmt.stochastic:
         return 0
     if isinstance(fmt, BlockFormat):

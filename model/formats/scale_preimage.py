@@ -1,6 +1,6 @@
-"""Values that give a scaled integer's scale once more: decoded ones alone may miss it by a last bit, or by rounding up.
+"""Values that reproduce the scale of a scaled integer; the decoded values may miss it by rounding.
 
-Only what sets the scale is moved, within what rounds to its code; where nothing does, the decoded values stay.
+Only the range ends are moved, within the values of the same code; if no such values exist, the decoded ones are used.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.formats.base import Array
-from espalier.model.formats.kept_half import ends, rounded
+from espalier.model.formats.half_range_ends import ends, rounded
 from espalier.model.formats.stored_scale import ScaleType, array_scale
 
 Rows = NDArray[np.int64] | slice
 
 _ODD = range(-15, 16, 2)
-_STEPS = (0, -1, 1, -2, 2, -3, 3)  # float32 numbers away from where the end of the range is looked for
+_STEPS = (0, -1, 1, -2, 2, -3, 3)  # offsets of candidates for a range end, in float32 numbers
 
 
 def symmetric_source(codes: Array, s: Array, top: int, dtype: ScaleType, own: str = "float32") -> Array:
-    """Values (groups, elements) of codes in ±top under scales s (groups, 1), of which max|x|/top is s again; as numbers
-    of the float `own`."""
+    """Values (groups, elements) in the dtype `own` of codes in ±top with scales s (groups, 1), such that
+    max|x|/top = s."""
     size = np.abs(codes).max(-1, keepdims=True)
 
     def holds(value: Array, rows: Rows = slice(None)) -> Array:
@@ -43,30 +43,30 @@ def symmetric_source(codes: Array, s: Array, top: int, dtype: ScaleType, own: st
 
 
 def affine_source(codes: Array, s: Array, zero: Array, top: int, dtype: ScaleType, own: str = "float32") -> Array:
-    """As `symmetric_source`, of codes 0…top with zero points (groups, 1): (max − min)/top is s again."""
+    """As `symmetric_source`, for codes 0…top with zero points (groups, 1), such that (max − min)/top = s."""
     steps = codes.astype(np.int64) - zero.astype(np.int64)
     low, high = steps.min(-1, keepdims=True), steps.max(-1, keepdims=True)
-    given = Affine(s, zero, low, high, top, dtype)
+    affine = Affine(s, zero, low, high, top, dtype)
     values = steps.astype(np.float32) * s
     if own != "float32":
         next_low = rounded(np.where(steps > low, steps, high).min(-1, keepdims=True) * np.float64(s), own)
         next_high = rounded(np.where(steps < high, steps, low).max(-1, keepdims=True) * np.float64(s), own)
 
         def same_scale(rows: Rows, least: Array, most: Array) -> Array:
-            """Where values between these ends give the scale again."""
+            """Where values between these ends reproduce the scale."""
             outside = (least <= next_low[rows]) & (most >= next_high[rows])
-            return outside & given.holds_in(rows, least, most)
+            return outside & affine.holds_in(rows, least, most)
 
         least, most = ends(low, high, s, top, own, _below(s, dtype), same_scale)
         values = np.where((steps == high) & (high >= 0), most, values)
         return np.asarray(np.where((steps == low) & (low <= 0), least, values), np.float32)
     least, most = low.astype(np.float32) * s, high.astype(np.float32) * s
-    first, last, left = least, most, ~given.holds(least, most)
+    first, last, left = least, most, ~affine.holds(least, most)
     for start in (*_near(first), *_about(low, s)) if left.any() else ():
         start = np.where(low < 0, start, first)
         for end in (*_ends(np.minimum(start, 0) + s * np.float64(top), None, s, dtype, top), *_about(high, s)):
             end = np.where(high > 0, end, last)
-            good = left & given.holds(start, end)
+            good = left & affine.holds(start, end)
             least, most, left = np.where(good, start, least), np.where(good, end, most), left & ~good
     values = np.where((steps == high) & (high > 0), most, values)
     return np.asarray(np.where((steps == low) & (low < 0), least, values), np.float32)
@@ -74,7 +74,7 @@ def affine_source(codes: Array, s: Array, zero: Array, top: int, dtype: ScaleTyp
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """Groups of scales and zero points, with the smallest and the largest of code − zero in each."""
+    """Scales and zero points of groups, with the smallest and largest code − zero of each."""
 
     s: Array
     zero: Array
@@ -84,14 +84,14 @@ class Affine:
     dtype: ScaleType
 
     def holds(self, least: Array, most: Array) -> Array:
-        """Where a smallest and a largest value give the scale, the zero point and their own codes again."""
+        """Where the least and most value reproduce the scale, the zero point and their codes."""
         start, end = np.minimum(least, np.float32(0)), np.maximum(most, np.float32(0))
         again = array_scale(((end.astype(np.float64) - start) / self.top).astype(np.float32), self.dtype) == self.s
         point = np.clip(np.rint(-start / self.s), 0, self.top) == self.zero
         return again & point & self._code(least, self.low) & self._code(most, self.high)
 
     def holds_in(self, rows: Rows, least: Array, most: Array) -> Array:
-        """As `holds`, of some of the groups."""
+        """`holds` for some of the groups."""
         part = Affine(self.s[rows], self.zero[rows], self.low[rows], self.high[rows], self.top, self.dtype)
         return part.holds(least, most)
 
@@ -100,38 +100,38 @@ class Affine:
 
 
 def _below(s: Array, dtype: ScaleType) -> Array:
-    """The next smaller scale that can be stored, float64: all between it and s are rounded up to s."""
+    """The next smaller storable scale, float64; values between it and s are rounded up to s."""
     if dtype == "float32":
         return np.nextafter(s, np.float32(0)).astype(np.float64)
     return rounded(s, dtype, -1).astype(np.float64)
 
 
 def _about(step: Array, s: Array) -> list[Array]:
-    """Values that round to a step, close to where they would round to another as well."""
+    """Values that round to a step, including ones close to its boundaries."""
     edges = [sign * (0.5 - 2.0**-k) for k in range(6, 20, 2) for sign in (-1, 1)]
     return [np.asarray((step + share) * np.float64(s), np.float32) for share in (*(i / 32 for i in _ODD), *edges)]
 
 
 def _near(values: Array) -> list[Array]:
-    """float32 numbers about `values`, the nearest first."""
-    found = []
+    """float32 numbers around `values`, the nearest first."""
+    candidates = []
     for step in _STEPS:
         moved = np.asarray(values, np.float32)
         for _ in range(abs(step)):
             moved = np.nextafter(moved, np.float32(np.inf if step > 0 else -np.inf))
-        found.append(moved)
-    return found
+        candidates.append(moved)
+    return candidates
 
 
 def _ends(exact: Array, own: Array | None, s: Array, dtype: ScaleType, top: int) -> list[Array]:
-    """Candidates for the end of a range: about the exact one, and between the scale below s and s, which rounds up.
+    """Candidates for a range end: around the exact one, and for scales between the next smaller one and s.
 
-    `own`: the value of the end's code, of which it must stay within half a step.
+    `own`: the value of the end's code; candidates stay within half a step of it.
     """
-    found = _near(exact)
+    candidates = _near(exact)
     if dtype == "float32":
-        return found
+        return candidates
     room = s * np.float64(top) * (2.0**-8 if dtype == "bfloat16" else 2.0**-11)
     between = [exact - room * share for share in (0.25, 0.5, 0.75)]
     inside = [] if own is None else [np.clip(v, own - 0.49 * s, own + 0.49 * s) for v in (exact, between[1])]
-    return [*found, *(np.asarray(v, np.float32) for v in (*between, *inside))]
+    return [*candidates, *(np.asarray(v, np.float32) for v in (*between, *inside))]

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from espalier.app.words import cell, percent, plural
+from espalier.app.number_text import cell, percent, plural
 from espalier.model.document.recipe import Raw, Step
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from espalier.app.commands import console
-from espalier.app.words import cell, of_row, percents
+from espalier.app.number_text import cell, percents, row_value
 from espalier.model.formats.integer import Integer
 from espalier.passes.observed.difference import compare
 
@@ -18,17 +18,19 @@ from espalier.passes.observed.difference import compare
 )
 def test_a_tensor_without_finite_values_is_not_called_exact(value: float, told: str) -> None:
     row = compare(Integer(8, 4), torch.full((4, 4), float(value))).row()
-    assert (row["sqnr_db"], row["max_error"]) == (None, 0.0) and of_row(row, "sqnr_db") == told
+    assert (row["sqnr_db"], row["max_error"]) == (None, 0.0) and row_value(row, "sqnr_db") == told
 
 
 def test_a_row_of_before_and_after_says_of_both_why_they_have_no_ratio() -> None:
     row = {"sqnr_before_db": None, "sqnr_db": None, "max_error_before": 0.5, "max_error": 0.0, "elements": 4}
-    assert (of_row(row, "sqnr_before_db"), of_row(row, "sqnr_db")) == ("no signal", "exact")
-    assert of_row({**row, "elements": 0}, "sqnr_db") == "no signal"
+    assert (row_value(row, "sqnr_before_db"), row_value(row, "sqnr_db")) == ("no signal", "exact")
+    assert row_value({**row, "elements": 0}, "sqnr_db") == "no signal"
 
 
 def test_a_row_whose_last_column_has_no_name_keeps_its_gaps() -> None:
-    assert of_row({"ratio": None, "": "a note"}, "ratio") is None  # what has no ratio to tell is not without a signal
+    assert (
+        row_value({"ratio": None, "": "a note"}, "ratio") is None
+    )  # what has no ratio to tell is not without a signal
 
 
 def test_thousands_stand_apart_also_in_fractions() -> None:

@@ -89,26 +89,26 @@ def percents(values: Iterable[float], spacing: float) -> list[str]:
     return [percent(v, digits) for v in values]
 
 
-def noise_words(accuracy: Figure) -> str:
-    """`n = 1 000, 95 % interval 91.4–94.5 %`, and `guess_words` for one that is not above guessing."""
+def noise_text(accuracy: Figure) -> str:
+    """`n = 1 000, 95 % interval 91.4–94.5 %`, and `guess_text` for one that is not above guessing."""
     low, high = (percent(e) for e in accuracy.interval)
     text = f"n = {count(accuracy.n)}, 95{THIN}% interval {low.removesuffix(THIN + '%')}–{high}"
-    return f"{text}, {guess_words(accuracy)}" if accuracy.guesses else text
+    return f"{text}, {guess_text(accuracy)}" if accuracy.guesses else text
 
 
-def guess_words(accuracy: Figure) -> str:
+def guess_text(accuracy: Figure) -> str:
     """`not above guessing (50.0 %)`, with the share of the most frequent class."""
     return f"not above guessing ({percent(accuracy.guessing or 0.0)})"
 
 
-def dominant_words(dominant: Dominant) -> str:
+def dominant_text(dominant: Dominant) -> str:
     """`embedding weights hold 90 % of the stored bits (32.0 bits an element); word_embeddings alone 87 %`."""
     share = f"over 99{THIN}%" if dominant.share >= 0.995 else percent(dominant.share, 0)
     text = f"{dominant.kind} weights hold {share} of the stored bits ({dominant.bits:.1f} bits an element)"
     return f"{text}; {dominant.node} alone {percent(dominant.node_share, 0)}" if dominant.node else text
 
 
-def training_words(figures: Mapping[str, float]) -> str:
+def training_text(figures: Mapping[str, float]) -> str:
     """`training after compression lost 1.2 points`, if a trial's accuracy fell by it; else empty."""
     before, now = figures.get("accuracy_compressed"), figures.get("accuracy")
     if before is None or now is None or now >= before:
@@ -116,7 +116,7 @@ def training_words(figures: Mapping[str, float]) -> str:
     return f"training after compression lost {100 * (before - now):.1f} points"
 
 
-def change_words(change: Change) -> str:
+def change_text(change: Change) -> str:
     """`−0.4 points from opened, within noise (McNemar, p = 0.62)`."""
     test = f"{change.test}, p = {figure(change.p)}" if change.p is not None else f"{change.test}'s interval"
     verdict = "within noise" if change.noise else "beyond noise"
@@ -164,7 +164,7 @@ def left(seconds: float) -> str:
 
 
 def cell(value: object) -> str:
-    """A value of a report's row, of any type."""
+    """Text of a value of any type in a report."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -187,7 +187,7 @@ def shown(key: str, value: object) -> str:
     return _label(value) if key == "format" and isinstance(value, str) else cell(value)
 
 
-def of_row(row: Mapping[str, object], key: str) -> object:
+def row_value(row: Mapping[str, object], key: str) -> object:
     """A value of a report's row; for a missing SQNR `exact` or `no signal`, if the row has the error."""
     value = row.get(key)
     error = _ERRORS.get(key, "")
@@ -221,7 +221,7 @@ def _float(value: float) -> str:
     return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e").replace("-", "−")
 
 
-def time_words(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """`830 ns`, `12.4 µs`, `1.83 ms`, `2.1 s`."""
     for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= size * 0.9995:
