@@ -92,6 +92,7 @@ class Hierarchy:
     index: dict[str, int] = field(default_factory=dict)
     edges: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     chains: dict[int, Chain] = field(default_factory=dict)  # by group
+    chain_rows: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # cached by fold_metrics
     show_shapes: bool = True
     through: dict[int, int] = field(default_factory=dict)  # hidden operation on shapes → the node it takes from
 

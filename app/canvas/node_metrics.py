@@ -33,7 +33,8 @@ class NodeMetrics:
     parameters: NDArray[np.float64]
     adapters: list[str]
     trains: NDArray[np.float64]
-    choices: list[int]
+    choices: NDArray[np.int64]
+    muted: NDArray[np.int64]
     _groups: dict[int, GroupMetrics] = field(default_factory=dict)
     _weights: dict[str, Weight] = field(default_factory=dict)
     _differ: dict[int, bool] = field(default_factory=dict)
@@ -43,7 +44,8 @@ class NodeMetrics:
         """The metrics of all nodes."""
         size = len(graph)
         bits, pruned, parameters, trains = (np.full(size, np.nan) for _ in range(4))
-        figures = cls([""] * size, bits, pruned, parameters, [""] * size, trains, [0] * size, _weights=graph.weights)
+        figures = cls([""] * size, bits, pruned, parameters, [""] * size, trains, np.zeros(size, np.int64),
+                      np.zeros(size, np.int64), _weights=graph.weights)  # fmt: skip
         for i, node in enumerate(graph):
             figures._set(i, node, graph)
         return figures
@@ -67,6 +69,7 @@ class NodeMetrics:
         self.adapters[i] = adapter(node)
         self.trains[i] = trains(node, graph)
         self.choices[i] = choices(node)
+        self.muted[i] = node.annotation.muted
 
     def twins(self, tree: Hierarchy, number: int) -> tuple[int, bool]:
         """(number of siblings of a group with its structure, itself included; whether their choices differ)."""
