@@ -15,11 +15,12 @@ from espalier.app.canvas.hierarchy import Hierarchy
 from espalier.app.figures.captions import MULTIPLIES
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import BITS, Weight
-from espalier.model.graph.ops import category, quantisable
+from espalier.model.graph.ops import base_port, category, quantisable
 
 FLOATS: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 _FIRST = ("weight", "data_in", "data_out", "bias")
 _SHORT = {"data_in": "in", "data_out": "out"}
+_ORDER = {"data_in": 0, "weight": 2, "bias": 3, "data_out": 4}  # of the rows of ports; others come after the inputs
 BARS = 8
 
 
@@ -122,6 +123,18 @@ def badge(node: Node) -> str:
     ports = quantisable(node) if category(node) in MULTIPLIES else ()
     meta = next((node.ports[p] for p in _FIRST if p in ports), None)
     return FLOATS.get(meta.dtype, "") if meta else ""
+
+
+def port_formats(node: Node) -> tuple[tuple[str, str], ...]:
+    """(label, format or float type) of each port of a node that can have a format or has one, inputs first."""
+    ports = sorted({*quantisable(node), *node.precision}, key=lambda p: (_ORDER.get(base_port(p), 1), p))
+    rows = [(p, node.precision[p].label if p in node.precision else _float(node, p)) for p in ports]
+    return tuple((_SHORT.get(p, p.replace("data_in_", "in ").replace("data_out_", "out ")), text) for p, text in rows)
+
+
+def _float(node: Node, port: str) -> str:
+    meta = node.ports.get(port)
+    return FLOATS.get(meta.dtype, meta.dtype) if meta else ""
 
 
 def choices(node: Node) -> int:
