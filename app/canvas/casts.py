@@ -130,7 +130,9 @@ class _ChipPlacer:
         rect: list[float] = self.layout.node_rects[place].tolist()
         alone = len(set(pairs.values())) == 1
         tree = self.layout.tree
-        drawn = {tree.through.get(i, i): pair for name, pair in reversed(pairs.items()) for i in (tree.index[name],)}
+        drawn = {
+            tree.through.get(i, i): pair for name, pair in reversed(list(pairs.items())) for i in (tree.index[name],)
+        }
         for edge in self._edges(rect):
             pair = drawn.get(int(self.layout.tensors[edge, 0]))
             if pair is not None:

@@ -89,6 +89,15 @@ class Colouring:
             return None
         return int(known.max()) if self.named else int(_bins(np.array([known.mean()]), self.low, self.high)[0])
 
+    def codes_of(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The code of the mean of each row of values [groups, nodes], of the highest if named; the last without any."""
+        known = ~np.isnan(values)
+        some = known.any(axis=1)
+        if self.named:
+            return np.where(some, np.where(known, values, -1).max(axis=1), len(self.colours) - 1).astype(np.int64)
+        means = np.nansum(values, axis=1) / np.maximum(known.sum(axis=1), 1)
+        return _bins(np.where(some, means, np.nan), self.low, self.high)
+
 
 def by_kind(tree: Hierarchy) -> Colouring:
     """Colour by category; the legend lists the categories that occur."""

@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from espalier.app.canvas.colouring import Colouring
 from espalier.app.canvas.fold_card import BEHIND, FOLD, OPEN_ALL, card_size, link_rect
 from espalier.app.canvas.folding import Fold
-from espalier.app.canvas.hierarchy import Hierarchy
+from espalier.app.canvas.hierarchy import Chain, Hierarchy
 from espalier.app.canvas.node_metrics import NodeMetrics, adapter, amount
 from espalier.model.graph.graph import Graph
 
@@ -35,12 +36,13 @@ class FoldMetrics:
     @classmethod
     def of(cls, tree: Hierarchy, fold: Fold, figures: NodeMetrics, graph: Graph) -> FoldMetrics:
         """The metrics of `fold`."""
-        rows = {member: sorted(tree.members(member)) for member in fold.chain.members}
+        rows = chain_rows(tree, fold.chain)
         unlike = _differing(tree, rows, figures, graph)
-        bits = tuple(_mean(figures.bits[rows[member]]) for member in fold.members)
-        parameters = sum(figures.group(tree, member).parameters for member in fold.members)
-        own = tuple((k, unlike[member]) for k, member in enumerate(fold.members) if member in unlike)
-        return cls(fold.chain.numbers[fold.first : fold.last], bits, parameters, own, bool(unlike))
+        own = rows[fold.first : fold.last]
+        parameters = int(np.nansum(figures.parameters[own]))
+        differing = tuple((k - fold.first, unlike[k]) for k in sorted(unlike) if fold.first <= k < fold.last)
+        numbers = fold.chain.numbers[fold.first : fold.last]
+        return cls(numbers, tuple(_means(figures.bits[own]).tolist()), parameters, differing, bool(unlike))
 
     def counts(self) -> tuple[str, ...]:
         """`85.1 M parameters · same structure`, and a shorter form; `identical` if no group of the chain differs."""
@@ -71,12 +73,27 @@ def links_of(fold: Fold) -> dict[str, tuple[float, float, float, float]]:
     return {name: link_rect(name, width, height) for name in names}
 
 
+def chain_rows(tree: Hierarchy, chain: Chain) -> NDArray[np.int64]:
+    """The nodes of each group of a chain [groups, nodes], in graph order, so that equal columns do the same."""
+    rows = tree.chain_rows.get(chain.members[0])
+    if rows is None:
+        rows = np.array([sorted(tree.members(member)) for member in chain.members], np.int64)
+        tree.chain_rows[chain.members[0]] = rows
+    return rows
+
+
 def bar_colours(tree: Hierarchy, fold: Fold, figures: NodeMetrics, colours: Colouring) -> tuple[str, ...]:
     """The colour of each bar: of the mean value of its nodes, else of the operation with most parameters."""
-    return tuple(main_colour(figures.group(tree, member).rows, figures, colours) for member in fold.members)
+    rows = chain_rows(tree, fold.chain)[fold.first : fold.last]
+    if colours.values is None:
+        most = np.nan_to_num(figures.parameters[rows]).argmax(axis=1)
+        codes = colours.codes[rows[np.arange(len(rows)), most]]
+    else:
+        codes = colours.codes_of(colours.values[rows])
+    return tuple(colours.colours[code] for code in codes.tolist())
 
 
-def main_colour(rows: np.ndarray, figures: NodeMetrics, colours: Colouring) -> str:
+def main_colour(rows: NDArray[np.int64], figures: NodeMetrics, colours: Colouring) -> str:
     """The colour of the mean value of some nodes, else of the operation with most parameters."""
     code = colours.code_of(rows)
     if code is None and colours.values is None and len(rows):
@@ -84,28 +101,30 @@ def main_colour(rows: np.ndarray, figures: NodeMetrics, colours: Colouring) -> s
     return colours.colours[code if code is not None else -1]
 
 
-def _mean(bits: np.ndarray) -> float:
-    known = bits[~np.isnan(bits)]
-    return float(known.mean()) if len(known) else float("nan")
+def _means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean of the known values of each row; NaN where there are none."""
+    known = ~np.isnan(values)
+    counts = known.sum(axis=1)
+    return np.where(counts > 0, np.nansum(values, axis=1) / np.maximum(counts, 1), np.nan)
 
 
 def _differing(
-    tree: Hierarchy, rows: dict[int, list[int]], figures: NodeMetrics, graph: Graph
+    tree: Hierarchy, rows: NDArray[np.int64], figures: NodeMetrics, graph: Graph
 ) -> dict[int, tuple[str, ...]]:
-    """Group → the kinds of choices in which it differs from most groups of its chain."""
-    muted = {g: tuple(graph.nodes[tree.ids[i]].annotation.muted for i in numbers) for g, numbers in rows.items()}
-    if len({(tuple(figures.choices[i] for i in numbers), muted[g]) for g, numbers in rows.items()}) == 1:
+    """Place in the chain → the kinds of choices in which a group differs from most of them."""
+    marks = np.hstack([figures.choices[rows], figures.muted[rows]])
+    if (marks == marks[:1]).all():
         return {}
-    found: dict[int, list[str]] = {}
-    choices = {g: _choices(tree, numbers, graph) for g, numbers in rows.items()}
-    for k, kind in enumerate(KINDS):
-        counts = Counter(c[k] for c in choices.values())
-        if len(counts) > 1:
-            most = counts.most_common(1)[0][0]
-            for g, chosen in choices.items():
-                if chosen[k] != most:
-                    found.setdefault(g, []).append(kind)
-    return {g: tuple(kinds) for g, kinds in found.items()}
+    _, first, kind_of, times = np.unique(marks, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    kinds = [_choices(tree, rows[k].tolist(), graph) for k in first.tolist()]
+    usual = []
+    for k in range(len(KINDS)):
+        counts: Counter[object] = Counter()
+        for chosen, count in zip(kinds, times.tolist(), strict=True):
+            counts[chosen[k]] += count
+        usual.append(counts.most_common(1)[0][0])
+    unlike = [tuple(n for n, c, u in zip(KINDS, chosen, usual, strict=True) if c != u) for chosen in kinds]
+    return {k: unlike[kind] for k, kind in enumerate(kind_of.reshape(-1).tolist()) if unlike[kind]}
 
 
 def _choices(tree: Hierarchy, numbers: list[int], graph: Graph) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
@@ -17,14 +18,15 @@ from espalier.app.canvas.fold_card import (
     slots,
     title_width,
 )
-from espalier.app.canvas.fold_metrics import FoldMetrics, bar_colours, links_of
+from espalier.app.canvas.fold_metrics import FoldMetrics, links_of
 from espalier.app.canvas.folding import Fold
-from espalier.app.canvas.primitives import font, pen
+from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.sprites import DETAILS_FROM, write
 from espalier.app.theme import GROUP_RADIUS, NODE_LABEL, SECONDARY, SPARSITY, Palette, rgb
 
 DOT = 4.0
+ROUNDED = 96  # bars up to which each is rounded
 _CENTRE = Qt.AlignmentFlag.AlignCenter
 _RIGHT = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
 
@@ -42,7 +44,7 @@ def paint_fold(painter: QPainter, scene: Scene, place: int, scale: float, palett
         painter.drawRoundedRect(QRectF(x + shift, y + shift, w - BEHIND, h - BEHIND), GROUP_RADIUS, GROUP_RADIUS)
     painter.save()
     painter.translate(x, y)
-    colours = bar_colours(layout.tree, fold, scene.figures, scene.colours)
+    colours = scene.fold_colours(place)
     _bars(painter, fold, metrics, colours)
     if scale >= DETAILS_FROM:
         _bits(painter, fold, metrics, colours)
@@ -54,11 +56,23 @@ def paint_fold(painter: QPainter, scene: Scene, place: int, scale: float, palett
 
 
 def _bars(painter: QPainter, fold: Fold, metrics: FoldMetrics, colours: tuple[str, ...]) -> None:
+    """The bars, in one call per colour where there are many."""
     painter.setPen(Qt.PenStyle.NoPen)
-    for (x, y, w, h), bits, colour in zip(slots(len(fold.members)).tolist(), metrics.bits, colours, strict=True):
-        tall = bar_height(bits)
+    bars = slots(len(fold.members)).copy()
+    tall = np.array([bar_height(bits) for bits in metrics.bits])
+    bars[:, 1] += bars[:, 3] - tall
+    bars[:, 3] = tall
+    if len(bars) <= ROUNDED:
+        for row, colour in zip(bars.tolist(), colours, strict=True):
+            painter.setBrush(QColor(colour))
+            painter.drawRoundedRect(QRectF(*row), 2, 2)
+        return
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+    names = np.array(colours)
+    for colour in dict.fromkeys(colours):
         painter.setBrush(QColor(colour))
-        painter.drawRoundedRect(QRectF(x, y + h - tall, w, tall), 2, 2)
+        draw_rects(painter, bars[names == colour])
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
 
 
 def _dots(painter: QPainter, count: int, metrics: FoldMetrics, scale: float, palette: Palette) -> None:

@@ -92,6 +92,7 @@ class Hierarchy:
     index: dict[str, int] = field(default_factory=dict)
     edges: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     chains: dict[int, Chain] = field(default_factory=dict)  # by group
+    chain_rows: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # cached by fold_metrics
     show_shapes: bool = True
     through: dict[int, int] = field(default_factory=dict)  # hidden operation on shapes → the node it takes from
 
@@ -155,12 +156,13 @@ def open_all(tree: Hierarchy) -> frozenset[str]:
     return frozenset(g.path for g in tree.groups[1:])
 
 
-def default_open(tree: Hierarchy, limit: int = 60, folding: bool = False, root: int = 0) -> frozenset[str]:
+def default_open(tree: Hierarchy, limit: int = 0, folding: bool = False, root: int = 0) -> frozenset[str]:
     """The groups inside `root` to expand at first, for about `limit` visible items: those with layers, one of
     identical siblings.
 
-    `folding`: chains are drawn as one box, and none of their groups is expanded.
+    `folding`: chains are drawn as one box, and none of their groups is expanded; fewer items, so that all is legible.
     """
+    limit = limit or (FOLDED_ITEMS if folding and not root else ITEMS)
     if not root and tree.groups[0].size <= SMALL:
         return open_all(tree)
     chosen: set[str] = set()
@@ -194,6 +196,7 @@ def _added_items(tree: Hierarchy, group: Group, folding: bool) -> float:
     return chains + len(set(keys)) + 0.2 * (len(keys) - len(set(keys))) - 1
 
 
+ITEMS, FOLDED_ITEMS = 60, 24  # visible at first, without and with folds
 LAYERS = {"linear", "matmul"}  # categories of layers
 SMALL = 24  # nodes up to which all groups are expanded
 

@@ -50,7 +50,10 @@ class LayoutRequest:
             figures, finder = (
                 (before.figures, before.finder) if before else (NodeMetrics.of(self.graph), NodeSearch(self.graph))
             )
-            return Scene(self.graph, new_layout, figures, by_kind(tree), finder)
+            scene = Scene(self.graph, new_layout, figures, by_kind(tree), finder)
+            for place in range(len(new_layout.folds)):  # here, not in the first frame
+                scene.fold_metrics(place)
+            return scene
 
 
 class LayoutWorker(QObject):

@@ -15,11 +15,12 @@ from espalier.app.canvas.hierarchy import Hierarchy
 from espalier.app.figures.captions import MULTIPLIES
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import BITS, Weight
-from espalier.model.graph.ops import category, quantisable
+from espalier.model.graph.ops import base_port, category, quantisable
 
 FLOATS: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 _FIRST = ("weight", "data_in", "data_out", "bias")
 _SHORT = {"data_in": "in", "data_out": "out"}
+_ORDER = {"data_in": 0, "weight": 2, "bias": 3, "data_out": 4}  # of the rows of ports; others come after the inputs
 BARS = 8
 
 
@@ -33,7 +34,8 @@ class NodeMetrics:
     parameters: NDArray[np.float64]
     adapters: list[str]
     trains: NDArray[np.float64]
-    choices: list[int]
+    choices: NDArray[np.int64]
+    muted: NDArray[np.int64]
     _groups: dict[int, GroupMetrics] = field(default_factory=dict)
     _weights: dict[str, Weight] = field(default_factory=dict)
     _differ: dict[int, bool] = field(default_factory=dict)
@@ -43,7 +45,8 @@ class NodeMetrics:
         """The metrics of all nodes."""
         size = len(graph)
         bits, pruned, parameters, trains = (np.full(size, np.nan) for _ in range(4))
-        figures = cls([""] * size, bits, pruned, parameters, [""] * size, trains, [0] * size, _weights=graph.weights)
+        figures = cls([""] * size, bits, pruned, parameters, [""] * size, trains, np.zeros(size, np.int64),
+                      np.zeros(size, np.int64), _weights=graph.weights)  # fmt: skip
         for i, node in enumerate(graph):
             figures._set(i, node, graph)
         return figures
@@ -67,6 +70,7 @@ class NodeMetrics:
         self.adapters[i] = adapter(node)
         self.trains[i] = trains(node, graph)
         self.choices[i] = choices(node)
+        self.muted[i] = node.annotation.muted
 
     def twins(self, tree: Hierarchy, number: int) -> tuple[int, bool]:
         """(number of siblings of a group with its structure, itself included; whether their choices differ)."""
@@ -119,6 +123,18 @@ def badge(node: Node) -> str:
     ports = quantisable(node) if category(node) in MULTIPLIES else ()
     meta = next((node.ports[p] for p in _FIRST if p in ports), None)
     return FLOATS.get(meta.dtype, "") if meta else ""
+
+
+def port_formats(node: Node) -> tuple[tuple[str, str], ...]:
+    """(label, format or float type) of each port of a node that can have a format or has one, inputs first."""
+    ports = sorted({*quantisable(node), *node.precision}, key=lambda p: (_ORDER.get(base_port(p), 1), p))
+    rows = [(p, node.precision[p].label if p in node.precision else _float(node, p)) for p in ports]
+    return tuple((_SHORT.get(p, p.replace("data_in_", "in ").replace("data_out_", "out ")), text) for p, text in rows)
+
+
+def _float(node: Node, port: str) -> str:
+    meta = node.ports.get(port)
+    return FLOATS.get(meta.dtype, meta.dtype) if meta else ""
 
 
 def choices(node: Node) -> int:

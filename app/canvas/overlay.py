@@ -11,6 +11,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from espalier.app.canvas.camera import Area, Camera
 from espalier.app.canvas.fold_card import slots
+from espalier.app.canvas.fold_metrics import chain_rows
 from espalier.app.canvas.layout import STUB_HEIGHT
 from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
@@ -83,10 +84,10 @@ def mark_selection(scene: Scene, chosen_numbers: np.ndarray) -> Marks:
 def _bars(scene: Scene, chosen: np.ndarray, folds: np.ndarray) -> np.ndarray:
     """The bars of the groups in these folds that hide chosen nodes; none if it is every one of a fold."""
     found: list[np.ndarray] = []
-    tree, figures = scene.layout.tree, scene.figures
     for place in folds[folds >= 0].tolist():
-        members = scene.layout.folds[place].members
-        hit = np.array([bool(chosen[figures.group(tree, member).rows].any()) for member in members])
+        fold = scene.layout.folds[place]
+        members = fold.members
+        hit = chosen[chain_rows(scene.layout.tree, fold.chain)[fold.first : fold.last]].any(axis=1)
         if not hit.all():
             corner = np.append(scene.layout.fold_rects[place, :2], (0.0, 0.0))
             found.append(slots(len(members))[hit] + corner + (-4.0, -4.0, 8.0, 20.0))

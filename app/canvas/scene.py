@@ -17,7 +17,7 @@ from espalier.app.canvas.camera import Area
 from espalier.app.canvas.casts import MAX_LABEL_WIDTH, CastLayer, Chip
 from espalier.app.canvas.colouring import Colouring
 from espalier.app.canvas.fold_card import bar_at, slots
-from espalier.app.canvas.fold_metrics import FoldMetrics, links_of
+from espalier.app.canvas.fold_metrics import FoldMetrics, bar_colours, links_of
 from espalier.app.canvas.hierarchy import Stub
 from espalier.app.canvas.layout import HEAD, Layout
 from espalier.app.canvas.node_metrics import NodeMetrics
@@ -58,6 +58,7 @@ class Scene:
     ends: dict[int, list[int]] = field(init=False)  # node number → places of the stubs of its tensors
     _casts: CastLayer | None = field(init=False, default=None)
     _fold_metrics: dict[int, FoldMetrics] = field(init=False, default_factory=dict)
+    _fold_colours: dict[int, tuple[Colouring, tuple[str, ...]]] = field(init=False, default_factory=dict)
     _nodes: BoxIndex = field(init=False)
     _groups: BoxIndex = field(init=False)
     _stubs: BoxIndex = field(init=False)
@@ -159,6 +160,15 @@ class Scene:
             fold = self.layout.folds[place]
             metrics = self._fold_metrics[place] = FoldMetrics.of(self.layout.tree, fold, self.figures, self.graph)
         return metrics
+
+    def fold_colours(self, place: int) -> tuple[str, ...]:
+        """The colours of the bars of a fold, kept until the colouring changes."""
+        known = self._fold_colours.get(place)
+        if known is None or known[0] is not self.colours:
+            fold = self.layout.folds[place]
+            known = self.colours, bar_colours(self.layout.tree, fold, self.figures, self.colours)
+            self._fold_colours[place] = known
+        return known[1]
 
     def place_of_group(self, number: int) -> tuple[str, int] | None:
         """Where a group is drawn: ("group", index), ("fold", index of the fold that hides it), or None."""

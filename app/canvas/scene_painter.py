@@ -14,6 +14,8 @@ from espalier.app.canvas.casts import MAX_LABEL_WIDTH
 from espalier.app.canvas.fold_painter import paint_fold
 from espalier.app.canvas.headings import paint_closed, paint_far_closed, paint_far_heads, paint_head
 from espalier.app.canvas.layout import HEAD
+from espalier.app.canvas.node_metrics import port_formats
+from espalier.app.canvas.port_rows import PORTS_FROM
 from espalier.app.canvas.primitives import draw_arrowheads, draw_lines, draw_rects, font, pen, route_path
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
@@ -166,7 +168,7 @@ class ScenePainter:
         offset = (transform.dx() - 2 * scale, transform.dy() - 2 * scale)
         spots = (np.rint((rects[:, :2] * scale + offset) * ratio) / ratio).tolist()
         for i, (x, y) in zip(scene.layout.nodes[nodes].tolist(), spots, strict=True):
-            painter.drawPixmap(QPointF(x, y), self.sprites.node(face_of(scene, i)))
+            painter.drawPixmap(QPointF(x, y), self.sprites.node(face_of(scene, i, scale >= PORTS_FROM)))
         painter.restore()
 
     def _stubs(self, painter: QPainter, scene: Scene, area: Area, scale: float) -> None:
@@ -216,15 +218,18 @@ def large_enough(scene: Scene, groups: Indices, scale: float) -> Indices:
     return groups[np.minimum(rects[:, 2], rects[:, 3]) * scale >= MIN_GROUP]
 
 
-def face_of(scene: Scene, i: int) -> Face:
-    """The appearance of node i."""
+def face_of(scene: Scene, i: int, with_ports: bool = False) -> Face:
+    """The appearance of node i; `with_ports`: with the format of each port."""
     caption = scene.layout.tree.captions[i]
     assert caption is not None
     code = int(scene.colours.codes[i])
-    written = scene.graph.nodes[scene.layout.tree.ids[i]].annotation
+    node = scene.graph.nodes[scene.layout.tree.ids[i]]
+    written = node.annotation
+    ports = port_formats(node) if with_ports else ()
+    adapter = scene.figures.adapters[i]
     return Face(
         caption.name,
-        caption.detail,
+        f"{adapter} · {caption.detail}" if ports and adapter else caption.detail,
         scene.figures.badges[i],
         float(scene.figures.sparsity[i]) if scene.figures.sparsity[i] == scene.figures.sparsity[i] else -1.0,
         scene.colours.colours[code],
@@ -232,8 +237,9 @@ def face_of(scene: Scene, i: int) -> Face:
         i in scene.problems,
         scene.colours.values is not None and scene.colours.values[i] == scene.colours.values[i],
         caption.category == "shape",
-        scene.figures.adapters[i],
+        adapter,
         written.colour,
         bool(written.note),
         written.muted,
+        ports,
     )

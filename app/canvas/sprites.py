@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPixmap
 
+from espalier.app.canvas.port_rows import paint_ports
 from espalier.app.canvas.primitives import font, pen
 from espalier.app.figures.captions import BADGES_FROM, NODE_HEIGHT, adapter_text, leaves_name
 from espalier.app.theme import NODE_LABEL, RADIUS, SECONDARY, SPARSITY, TAGS, Palette, mix
@@ -35,6 +36,7 @@ class Face:
     tag: str = ""  # a colour of TAGS
     noted: bool = False
     muted: bool = False
+    ports: tuple[tuple[str, str], ...] = ()  # label and format of each, at near zoom
 
 
 class Sprites:
@@ -94,6 +96,10 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
         size = min(10.0 / scale, 22.0)
         write(painter, face.name, font(size), palette.text, QRectF(12, 0, face.width - 16, NODE_HEIGHT))
         return
+    ink = palette.muted if face.quiet or face.muted else palette.text
+    if face.ports and paint_ports(painter, face.name, face.detail, face.ports, face.width, scale, palette, ink):
+        _marks(painter, face, palette)
+        return
     left = low = right = face.width - 8
     if face.badge and face.sparsity >= 0:
         paint_sparsity(painter, face.sparsity, right, palette)
@@ -103,7 +109,6 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
         left = paint_badge(painter, face.badge, right, palette)
     elif face.badge:  # below the name
         low = paint_badge(painter, face.badge, low, palette, 22) - 4
-    ink = palette.muted if face.quiet or face.muted else palette.text
     write(painter, face.name, font(NODE_LABEL), ink, QRectF(13, 4, left - 17, 18))
     if face.adapter:
         full = (
@@ -112,6 +117,18 @@ def paint_node(painter: QPainter, face: Face, palette: Palette, scale: float) ->
         low = paint_adapter(painter, face.adapter.removeprefix("LoRA ") if full else face.adapter, low, palette)
     if low - 13 >= SECONDARY:  # more than an ellipsis fits
         write(painter, face.detail, font(SECONDARY), palette.muted, QRectF(13, 20, low - 13, 16))
+    if face.problem:
+        paint_mark(painter, face.width, palette)
+
+
+def _marks(painter: QPainter, face: Face, palette: Palette) -> None:
+    """On a card with rows of ports: the pruned share along the lower edge, a problem; the adapter is in the detail."""
+    if face.sparsity >= 0:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(palette.chip))
+        painter.drawRect(QRectF(6, NODE_HEIGHT - 2.5, face.width - 12, 1.5))
+        painter.setBrush(QColor(SPARSITY))
+        painter.drawRect(QRectF(6, NODE_HEIGHT - 2.5, max((face.width - 12) * min(face.sparsity, 1.0), 2.0), 1.5))
     if face.problem:
         paint_mark(painter, face.width, palette)
 

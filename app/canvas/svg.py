@@ -10,7 +10,7 @@ from espalier.app.canvas.casts import CastLayer
 from espalier.app.canvas.hierarchy import default_open
 from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
-from espalier.app.canvas.node_metrics import NodeMetrics, counts
+from espalier.app.canvas.node_metrics import NodeMetrics, counts, port_formats
 from espalier.app.canvas.svg_folds import svg_folds
 from espalier.app.canvas.svg_marks import clean, fitting, route_data, svg_box, svg_text
 from espalier.app.figures.captions import (
@@ -192,6 +192,9 @@ class _Writer:
         drawn = self.drawn
         for number, rect in zip(drawn.nodes.tolist(), drawn.node_rects.tolist(), strict=True):
             yield f'<g id="{clean(drawn.tree.ids[number])}">'
+            ports = port_formats(self.graph.nodes[drawn.tree.ids[number]])
+            if ports:
+                yield f"<desc>{clean(' · '.join(' '.join(row) for row in ports))}</desc>"
             yield from self._node(number, rect)
             if colour := self.outlines.get(drawn.tree.ids[number]):
                 x, y, w, h = rect

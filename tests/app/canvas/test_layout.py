@@ -59,8 +59,12 @@ def boxes_by_parent(found: Layout) -> dict[int, list[tuple[float, float, float, 
         by.setdefault(tree.home[i], []).append(tuple(rect))
     for g, rect in zip(found.groups.tolist(), found.group_rects.tolist(), strict=True):
         by.setdefault(tree.groups[g].parent, []).append(tuple(rect))
+    covers = {m: fold.members[0] for fold in found.folds for m in fold.members}
+    for fold, rect in zip(found.folds, found.fold_rects.tolist(), strict=True):
+        by.setdefault(tree.groups[fold.members[0]].parent, []).append(tuple(rect))
     for s, rect in zip(found.stubs.tolist(), found.stub_rects.tolist(), strict=True):
-        by.setdefault(tree.stubs[s].group, []).append(tuple(rect))
+        group = tree.stubs[s].group
+        by.setdefault(covers.get(group, group), []).append(tuple(rect))
     return by
 
 
@@ -68,6 +72,7 @@ def check(found: Layout) -> None:
     """No siblings overlap, children lie inside their group, below its head; everything is inside the whole."""
     rect_of = dict(zip(found.groups.tolist(), found.group_rects.tolist(), strict=True))
     rect_of[0] = [0.0, 0.0, found.width, found.height]
+    rect_of |= {f.members[0]: rect for f, rect in zip(found.folds, found.fold_rects.tolist(), strict=True)}
     for group, boxes in boxes_by_parent(found).items():
         gx, gy, gw, gh = rect_of[group]
         head = HEAD if group else 0.0
@@ -189,7 +194,7 @@ def test_edges_keep_clear_of_boxes(graph: Graph, horizontal: bool) -> None:
 
 def through_boxes(found: Layout) -> int:
     """How many edges pass inside a box."""
-    boxes = np.vstack([found.node_rects, found.group_rects[~found.group_open], found.stub_rects])
+    boxes = np.vstack([found.node_rects, found.group_rects[~found.group_open], found.stub_rects, found.fold_rects])
     low, high = boxes[:, :2] + 1, boxes[:, :2] + boxes[:, 2:] - 1
     count = 0
     for a, b in pairwise(found.starts.tolist()):

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from pytestqt.qtbot import QtBot
 
 from espalier.app.canvas.fold_metrics import links_of
+from espalier.app.canvas.sprites import NAMES_FROM
 from espalier.app.canvas.view import GraphCanvas
 from espalier.app.theme import CATEGORIES, SPARSITY
 from espalier.model.formats.integer import Integer
@@ -151,6 +152,21 @@ def test_a_layer_that_differs_has_a_dot_and_the_right_click_a_menu(folded: Graph
         QApplication.sendEvent(folded, event)
     assert told.args[1] == 2 and all("layers_2" in i or "layers.2" in folded.graph[i].module_path
                                      for i in folded.selection())  # fmt: skip
+
+
+def test_all_of_a_deep_net_is_legible(qtbot: QtBot) -> None:
+    """At 1440 × 900 the window leaves the graph 837 × 500 pixels; names are painted, whatever the depth."""
+    canvas = GraphCanvas()
+    qtbot.addWidget(canvas)
+    canvas.resize(837, 500)
+    canvas.show()
+    for size in (300, 5000):
+        canvas.set_graph(None)
+        canvas.set_graph(transformer(size, mask=True))
+        settle(qtbot, canvas)
+        canvas.fit()
+        assert canvas.scene and canvas.seen().contains(QRectF(*canvas.scene.area))
+        assert canvas.camera.scale >= NAMES_FROM and len(canvas.scene.layout.folds) == 1
 
 
 @pytest.mark.parametrize("scale", [0.05, 0.2, 0.38, 0.5, 0.8])
