@@ -15,6 +15,7 @@ from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.features.plots.panel import PlotsPanel
 from espalier.app.jobs.status import can_keep, status_text
 from espalier.app.shell.window import Window
+from espalier.app.theme import DARK, LIGHT
 from espalier.app.widgets.charts.chart import Chart
 from espalier.app.widgets.charts.metrics import MetricChart, precisely, quantities, spacing
 from espalier.model.document.recipe import Recipe, Step
@@ -223,6 +224,18 @@ def test_labels_of_values_that_are_close_differ() -> None:
     values = [1e-4 - i * 5e-8 for i in range(4)]
     words = [precisely(v, 5e-8) for v in values]
     assert words == ["0.0001", "9.995e−5", "9.99e−5", "9.985e−5"] and precisely(0.0, 0.1) == "0"
+
+
+def test_the_name_of_an_axis_follows_its_words_and_the_theme(qtbot: QtBot) -> None:
+    chart = Chart()
+    qtbot.addWidget(chart)
+    label = chart.plot.getAxis("left").label
+    for name in ("loss", "KL (nats)", "KL (nats)"):
+        chart.name_axes("step", name)
+        assert label.toPlainText().strip() == name
+    for look in (DARK, LIGHT):
+        chart.set_theme(look)
+        assert look.muted.lower() in label.toHtml()
 
 
 @pytest.mark.usefixtures("qapp")

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QApplication, QLineEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.inspector.panel import InspectorPanel
@@ -83,6 +83,17 @@ def test_a_real_wheel_over_a_closed_list_leaves_it(qtbot: PatientBot) -> None:
     QTest.wheelEvent(ground.windowHandle(), at, QPoint(0, -120))
     QApplication.processEvents()
     assert made.get() == "b"
+
+
+def test_an_open_list_scrolls_by_pixels_and_is_as_wide_as_its_words(qtbot: QtBot) -> None:
+    made = Choice(tuple(f"a choice of many words, number {n}" for n in range(60)))
+    qtbot.addWidget(made)
+    made.show()
+    made.showPopup()
+    view = made.view()
+    assert view.isVisible() and view.verticalScrollMode() == QAbstractItemView.ScrollMode.ScrollPerPixel
+    assert view.width() >= view.fontMetrics().horizontalAdvance(made.itemText(59))
+    made.hidePopup()
 
 
 def test_no_heading_of_a_format_is_cut(panel: InspectorPanel) -> None:

@@ -311,7 +311,6 @@ class Choice(QComboBox):
         self.setPlaceholderText(MIXED)
         self.setFixedHeight(HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # not by the wheel, which would edit it
-        self.view().setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.offer(values, texts)
         self.activated.connect(lambda _: self.edited.emit())
 
@@ -363,7 +362,8 @@ class Choice(QComboBox):
         painter.drawPolyline([QPointF(x - 3, y - 1.5), QPointF(x, y + 1.5), QPointF(x + 3, y - 1.5)])
 
     def showPopup(self) -> None:
-        view = self.view()
+        view = self.view()  # made now: a list for each choice took long to build, and few are ever opened
+        view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         view.setMinimumWidth(max(view.sizeHintForColumn(0) + 24, self.width()))
         super().showPopup()
 
