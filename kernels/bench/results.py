@@ -81,7 +81,7 @@ class Row:
         """What to know of the row: what is wrong, its note, and that it lies above the roof."""
         return "; ".join(t for t in (self.problem or self.note, ABOVE if self.above_roof else "") if t)
 
-    def file_error(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, Any]:
         """As a row of a table or of JSON: the names of the command line first."""
         head = {"name": self.kernel, "version": self.version, "device": self.device, "dtype": self.dtype,
                 "shape": shape_text(self.shape)}  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from espalier.model.document.project import Project
@@ -26,12 +27,13 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One undoable step, as the values before and after it."""
+    """One undoable step, as the values before and after it. `when`: seconds since 1970."""
 
     label: str
     before: State
     after: State
     merge_key: object = None
+    when: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +105,9 @@ class Document:
             return None
         last = self._undo[-1] if self._undo else None
         if last and merge_key is not None and last.merge_key == merge_key and not self._redo and before != self._saved:
-            self._undo[-1] = Edit(label, last.before, after, merge_key)
+            self._undo[-1] = Edit(label, last.before, after, merge_key, time.time())
         else:
-            self._undo.append(Edit(label, before, after, merge_key))
+            self._undo.append(Edit(label, before, after, merge_key, time.time()))
             del self._undo[:-LIMIT]
         self._redo.clear()
         return self._move(label, after)
@@ -125,6 +127,27 @@ class Document:
         edit = self._redo.pop()
         self._undo.append(edit)
         return self._move(edit.label, edit.after)
+
+    @property
+    def history(self) -> tuple[tuple[Edit, ...], int]:
+        """All edits, the oldest first, and how many of them are done; the others were undone."""
+        return (*self._undo, *reversed(self._redo)), len(self._undo)
+
+    def go_to(self, count: int) -> Change | None:
+        """Undo or redo in one change until `count` edits of the history are done; None if that is so already."""
+        count = min(max(count, 0), len(self._undo) + len(self._redo))
+        if count == len(self._undo):
+            return None
+        after, label = self._state, ""
+        while len(self._undo) > count:
+            edit = self._undo.pop()
+            self._redo.append(edit)
+            after, label = edit.before, edit.label
+        while len(self._undo) < count:
+            edit = self._redo.pop()
+            self._undo.append(edit)
+            after, label = edit.after, edit.label
+        return self._move(label, after)
 
     def saved(
         self,

@@ -44,7 +44,7 @@ def connect(host: Host, panel: ComparePanel) -> None:
     panel.save_wanted.connect(lambda: save(host, panel))
     panel.pinned.connect(host.mark_changed)
     panel.comparing.changed.connect(host.refresh_actions)
-    panel.selectors.close.clicked.connect(lambda: hide(host))
+    panel.selectors.leave.clicked.connect(lambda: hide(host))
     host.session.opened.connect(lambda: hide(host))
     escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
     escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)

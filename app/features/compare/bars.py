@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
@@ -36,19 +37,18 @@ class SelectorBar(QWidget):
         self.swap.setAccessibleName("Exchange A and B")
         self.swap.setFixedWidth(34)
         self.copy, self.pin, self.use = QPushButton("Copy diff as…"), QPushButton("Pin…"), QPushButton("Use B")
-        self.copy.setMenu(None)
         self.pin.setToolTip("Keep the present state under a name, in the project")
         self.use.setProperty("primary", True)
-        self.close = QPushButton("×")
-        self.close.setToolTip("Back to the graph (Esc)")
-        self.close.setAccessibleName("Close the comparison")
-        self.close.setFixedWidth(34)
+        self.leave = QPushButton("×")
+        self.leave.setToolTip("Back to the graph (Esc)")
+        self.leave.setAccessibleName("Close the comparison")
+        self.leave.setFixedWidth(34)
         self.mode = MODES[0]
         self._modes = QButtonGroup(self)
         self.buttons = {mode: self._mode_button(mode) for mode in MODES}
         self._lay_out()
         for place, box in self.boxes.items():
-            box.chosen.connect(lambda choice, p=place: comparing.choose(p, choice))
+            box.chosen.connect(partial(comparing.choose, place))
             box.file_wanted.connect(lambda p=place: self.file_wanted.emit(p))
         self.swap.clicked.connect(comparing.swap)
 
@@ -77,7 +77,7 @@ class SelectorBar(QWidget):
         for button in self.buttons.values():
             row.addWidget(button)
         row.addStretch(1)
-        for button in (self.copy, self.pin, self.use, self.close):
+        for button in (self.copy, self.pin, self.use, self.leave):
             row.addWidget(button)
 
     def show_mode(self, mode: str) -> None:

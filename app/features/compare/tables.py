@@ -102,6 +102,7 @@ class DifferenceTable(Table):
         """A label is no id of a node, so that the signals of a table of nodes stay silent."""
 
     def want_node(self) -> None:
+        """Select the nodes of the current row again."""
         self._chosen(self.currentIndex())
 
 

@@ -24,7 +24,7 @@ from espalier.model.graph.meta import Precision
 from espalier.model.trust import Origin
 from espalier.passes.base import NoOptions
 from espalier.passes.choices.prune import PruneOptions
-from espalier.passes.jobs.kinds import Failed, OpenJob, OpenResult, ReplayJob, ReplayResult
+from espalier.passes.jobs.kinds import Done, Failed, JobInfo, OpenJob, OpenResult, ReplayJob, ReplayResult, Started
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import static_score
 from espalier.passes.search.record import Record, dump, member_of
@@ -63,6 +63,19 @@ def shown(window: Window, qtbot: QtBot) -> ComparePanel:
 def choice(window: Window, kind: str, name: str = "") -> StateChoice:
     """A choice of the open document."""
     return next(c for g in choices_of(window.session) for c in g if (c.kind, c.name) == (kind, name))
+
+
+def job_of(runner: list[FakeRunner], kind: type) -> JobInfo:
+    """The only job of a kind; copies for recovery come when they come."""
+    (info,) = (i for i in runner[-1].waiting if isinstance(i.job, kind))
+    return info
+
+
+def finish(runner: list[FakeRunner], kind: type, result: object) -> None:
+    """Let the only job of a kind end."""
+    info = job_of(runner, kind)
+    for event in (Started(), Done(result)):
+        runner[-1].tell(info, event)
 
 
 def laid_out(panel: ComparePanel, qtbot: QtBot) -> CanvasPair:
@@ -212,14 +225,14 @@ def test_another_file_is_opened_in_the_worker_as_the_user_named_it(
 ) -> None:
     panel = shown(edited, qtbot)
     panel.choose_file("a", tmp_path / "other.espalier")
-    job = runner[-1].waiting[0].job
-    assert isinstance(job, OpenJob) and job.origin is Origin.TYPED and job.spec == str(tmp_path / "other.espalier")
+    job = job_of(runner, OpenJob).job
+    assert job.origin is Origin.TYPED and job.spec == str(tmp_path / "other.espalier")
     edited.session.score_changed.emit()
-    assert len(runner[-1].waiting) == 1, "it is not opened twice"
+    assert job_of(runner, OpenJob).job is job, "it is not opened twice"
     base = small_project()
     node = replace(base.graph["fc2"], precision={"weight": Precision(INT4)})
     other = replace(base, graph=base.graph.replace(node))
-    runner[-1].finish(OpenResult(other, {}, (), {}))
+    finish(runner, OpenJob, OpenResult(other, {}, (), {}))
     qtbot.waitUntil(lambda: panel.comparing.result is not None)
     rows = {(r["node"], r["what"]): (r["A"], r["B"]) for r in panel.table.rows.shown}
     assert rows["fc2", "weight format"] == ("int4 channel", "float")
@@ -233,8 +246,7 @@ def test_a_file_that_does_not_open_says_so(
 ) -> None:
     panel = shown(edited, qtbot)
     panel.choose_file("b", tmp_path / "broken.espalier")
-    info = runner[-1].waiting[0]
-    runner[-1].tell(info, Failed("broken.espalier is not a project.", "Choose another.", None, ""))
+    runner[-1].tell(job_of(runner, OpenJob), Failed("broken.espalier is not a project.", "Choose another.", None, ""))
     assert panel.message.text() == "broken.espalier is not a project. Choose another."
     assert not edited.banner.isVisible(), "said in the panel alone"
 
@@ -248,12 +260,12 @@ def test_a_state_that_needs_the_worker_is_computed_beside_the_document(
     pin(session.open_document, "half", recipe)
     before = session.recipe
     panel.comparing.choose("a", choice(edited, "pin", "half"))
-    info = runner[-1].waiting[0]
-    assert isinstance(info.job, ReplayJob) and info.job.beside and info.job.recipe == recipe
+    job = job_of(runner, ReplayJob).job
+    assert job.beside and job.recipe == recipe
     session.set_format(["fc2"], "weight", INT4)
     assert session.recipe != before and not session.pending_edits, "edits do not wait for it"
     base = session.open_document.project.base
-    runner[-1].finish(ReplayResult(base, (None,), {}))
+    finish(runner, ReplayJob, ReplayResult(base, (None,), {}))
     qtbot.waitUntil(lambda: panel.comparing.result is not None)
     assert session.recipe != recipe and panel.comparing.result.a is base
 
@@ -263,7 +275,7 @@ def test_trials_of_a_study_are_states(edited: Window, qtbot: QtBot) -> None:
     space = Space((Choice("bits", "format", (str(INT8), str(INT4)), nodes=("fc2",), ports=("weight",)),))
     spec = SearchSpec(study="mixed", score=EvaluateOptions(data="demo:reviews"))
     worse, best = (
-        Trial(i, {"bits": str(f)}, (value,), "complete", 1.0, figures={"accuracy": value, "loss": 1.0, "kl": 0.25})
+        Trial(i, "complete", {"bits": str(f)}, (value,), figures={"accuracy": value, "loss": 1.0, "kl": 0.25})
         for i, f, value in ((0, INT8, 0.5), (1, INT4, 0.75))
     )
     document.keep(member_of("mixed"), dump(Record(spec, Recipe(), space, (worse, best), "k")))
@@ -304,7 +316,8 @@ def test_the_theme_reaches_both_canvases(edited: Window, qtbot: QtBot) -> None:
 
 def test_another_document_ends_the_comparison(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
     panel = shown(edited, qtbot)
-    open_small(edited, runner, small_project())
+    edited.begin_opening("demo:small")
+    finish(runner, OpenJob, OpenResult(small_project(), {}, (), {}))
     assert not is_shown(edited.host) and edited.pages.currentWidget() is edited.canvas
     panel = shown(edited, qtbot)
     assert panel.headline.toolTip().startswith("Nothing differs") and panel.table.rows.shown == []

@@ -90,7 +90,7 @@ def _measured(args: Arguments, console: Console) -> Answer:
             console.note(f"Stopped; what was measured until then is in {args.output}.")
         raise
     console.clear()
-    data = dumped(results) | {"rows": [r.told() for r in results.rows]}
+    data = dumped(results) | {"rows": [r.as_row() for r in results.rows]}
     if args.output:
         save(results, Path(args.output))
         data["output"] = args.output
@@ -199,7 +199,7 @@ def _machine(results: Results) -> dict[str, str]:
 def _row(row: Row) -> dict[str, Any]:
     from espalier.app.features.kernels.state.row_text import rate_of
 
-    cells = row.told()
+    cells = row.as_row()
     text = {k: cells[k] for k in ("name", "version", "dtype", "shape")}
     unit, factor = rate_of(row.device)
     figures = {"ms": row.seconds and row.seconds * 1e3, "± %": row.spread and row.spread * 100, "GB/s": row.gb_s,

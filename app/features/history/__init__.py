@@ -1,0 +1,1 @@
+"""The history of edits as a list that jumps."""
