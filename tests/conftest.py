@@ -33,6 +33,10 @@ HOME = tempfile.mkdtemp(prefix="espalier-tests-")
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+# As under make: tests are rewritten and compiled once a checkout, and what they start as processes finds our modules
+# compiled. Where that is switched off, each process of a run would compile all of them again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.update({f"XDG_{kind}_HOME": f"{HOME}/{kind.lower()}" for kind in ("CONFIG", "DATA", "STATE")})
 os.environ["ESPALIER_NO_CACHE"] = "1"  # tests capture and measure; those of the cache switch it on
 for offline in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
