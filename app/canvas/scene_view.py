@@ -88,7 +88,7 @@ class SceneView(InteractiveViewport):
         self.scene, self.open_groups, self._signalled_open, self.waiting = None, None, None, False
         self.card_overlay.show(False)
         self.tiles.clear()
-        self.kit.sprites.clear()
+        self.kit.forget()
         self.select(())
         self.update()
 
