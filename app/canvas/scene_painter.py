@@ -76,6 +76,12 @@ class ScenePainter:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
             paint_far_heads(painter, scene, opened.tolist(), scale, self.palette)
 
+    def forget(self) -> None:
+        """Let go of the last scene, whose graph may be large, with its paths and sprites."""
+        self._scene = None
+        self._paths.clear()
+        self.sprites.clear()
+
     def skeleton(self, painter: QPainter, scene: Scene, area: Area, scale: float) -> None:
         """Paint only the frames of large groups, as a placeholder."""
         groups = large_enough(scene, scene.groups_in(area), scale / 2)

@@ -91,7 +91,7 @@ class SceneView(InteractiveViewport):
         self.scene, self.open_groups, self._signalled_open, self.waiting = None, None, None, False
         self.bars.show(False)
         self.tiles.clear()
-        self.kit.sprites.clear()
+        self.kit.forget()
         self.select(())
         self.update()
 

@@ -112,7 +112,7 @@ class Findings(QObject):
 
     def _clear(self) -> None:
         self._reports.clear()
-        self._running = None
+        self._running = self._quantised_of = None
         self._update_canvas()
 
     def _update_canvas(self, _: object = None) -> None:

@@ -37,7 +37,7 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
         for c, n in zip(described.classes, s.counts, strict=True)
     )
     summary = {"kind": described.kind, "samples": sum(described.counts), "classes": len(described.classes),
-               "baseline_accuracy": described.judged.majority,
+               "baseline_accuracy": described.evaluated.majority,
                "balance": balance(described.counts, described.classes)}  # fmt: skip
     texts = (
         {"median_length": described.median, "longest": described.longest, "cut": described.cut}

@@ -97,7 +97,10 @@ class SearchPanel(FormPanel):
     def _opened(self) -> None:
         document = self._session.document
         self.setup.recipe = None
-        self.setup.defer(self._begin_form)
+        if document is None:
+            self.setup.clear()  # at once: hidden panels, too, let go of the closed document
+        else:
+            self.setup.defer(self._begin_form)
         self._invite()
         self.example_link.setVisible(document is not None)
         self.compose_link.setVisible(document is not None)
@@ -110,10 +113,7 @@ class SearchPanel(FormPanel):
 
     def _begin_form(self) -> None:
         """The form of another document."""
-        if document := self._session.document:
-            self.setup.put(beginning(document.graph, self._session.measured_on))
-        else:
-            self.setup.tell()
+        self.setup.put(beginning(self._session.open_document.graph, self._session.measured_on))
 
     def _edited(self) -> None:
         """The graph is another: nothing is previewed, and the space is counted again."""

@@ -116,7 +116,7 @@ class Allocations(SearchSpace):
     # -- base
 
     def _opened(self) -> None:
-        self._applied, self._base, self.columns, self.ports, self._key = None, None, None, (), None
+        self._applied, self._base, self.columns, self.ports, self._key, self._on = None, None, None, (), None, None
         self.reset()
         self.refresh()
 
