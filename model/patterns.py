@@ -1,8 +1,7 @@
 """Regular expressions of users and files, in the syntax of `re`, with limits of time and memory.
 
-`re` may backtrack exponentially ("^(\\w+)+!$" on thirty letters) and cannot be stopped. The package `regex` has a time
-limit, but accepts more than `re` and unrolls counted repeats, so that `re` checks patterns first, and their size is
-limited here.
+`re` may backtrack exponentially and cannot be stopped. The package `regex` has a time limit, but accepts more and
+unrolls counted repeats: `re` checks patterns first, and their size is limited here.
 """
 
 from __future__ import annotations

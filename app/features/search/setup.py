@@ -53,6 +53,31 @@ PAUSE = 60  # milliseconds after the last key before the space is counted
 FEW = 8  # choices of an entry up to which each can be named by a condition
 
 
+class SearchFoot(QWidget):
+    """Below the form: the size of the space, what is wrong, the time it takes, and the button."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted, self.wrong, self.time = QLabel(wordWrap=True), QLabel(wordWrap=True), muted("")
+        self.counted.setProperty("role", "strong")
+        self.wrong.setProperty("role", "wrong")
+        self.run_button = QPushButton("Search")
+        self.run_button.setProperty("primary", True)
+        apply_field_style(self)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(12, 6, 12, 10)
+        box.setSpacing(4)
+        for part in (self.counted, self.wrong, self.time, self.run_button):
+            box.addWidget(part)
+
+    def show_state(self, wrong: str, is_open: bool) -> None:
+        """Show what is wrong; a search can run on an open model, with something to vary and nothing wrong."""
+        self.wrong.setText(wrong)
+        self.wrong.setVisible(bool(wrong))
+        self.counted.setVisible(bool(self.counted.text()))
+        self.run_button.setEnabled(is_open and bool(self.counted.text()) and not wrong)
+
+
 class SearchSetup(DeferredWork):
     """`run_wanted` tells the spec that the button asks for; `foot` stays below the fields."""
 
@@ -76,13 +101,9 @@ class SearchSetup(DeferredWork):
         self.how = GroupedForm(SearchSpec, GROUPS, without=WITHOUT)
         self.training = TrainingField()
         self.score = ScoreField(lambda: session.measured_on, "No data are named: only costs can be goals")
-        self.counted, self.time = QLabel(wordWrap=True), muted("")
-        self.wrong = QLabel(wordWrap=True)
-        self.wrong.setProperty("role", "wrong")
-        self.foot = QWidget()
-        apply_field_style(self.foot)
-        self.run_button = QPushButton("Search")
-        self.run_button.setProperty("primary", True)
+        self.foot = SearchFoot()
+        self.counted, self.time, self.wrong = self.foot.counted, self.foot.time, self.foot.wrong
+        self.run_button = self.foot.run_button
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._arrange()
         self._connect()
@@ -108,12 +129,6 @@ class SearchSetup(DeferredWork):
         for part in parts:
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)
-        foot = QVBoxLayout(self.foot)
-        foot.setContentsMargins(12, 6, 12, 10)
-        foot.setSpacing(4)
-        self.counted.setProperty("role", "strong")
-        for part in (self.counted, self.wrong, self.time, self.run_button):
-            foot.addWidget(part)
 
     def _connect(self) -> None:
         self._wait.timeout.connect(self.tell)
@@ -296,10 +311,7 @@ class SearchSetup(DeferredWork):
         self._own.setText(f"On the template's own recipe: {steps}." if steps else "")
         for part in (self._own, self._own_link):
             part.setVisible(bool(steps))
-        self.wrong.setText(wrong)
-        self.wrong.setVisible(bool(wrong))
-        self.counted.setVisible(bool(self.counted.text()))
-        self.run_button.setEnabled(document is not None and bool(self.counted.text()) and not wrong)
+        self.foot.show_state(wrong, document is not None)
 
     def tell_time(self, trials: int = 0) -> None:
         """How long it will take, by the trials that ran before."""
