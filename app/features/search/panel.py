@@ -98,7 +98,7 @@ class SearchPanel(FormPanel):
         document = self._session.document
         self.setup.recipe = None
         if document is None:
-            self.setup.clear()  # at once: hidden panels, too, let go of the closed document
+            self.setup.put(SearchSpec())  # at once: its entries hold the graph of the closed document
         else:
             self.setup.defer(self._begin_form)
         self._invite()

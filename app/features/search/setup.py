@@ -212,12 +212,6 @@ class SearchSetup(DeferredWork):
         self.score.put(spec.score)
         self.tell()
 
-    def clear(self) -> None:
-        """Drop the entries, which hold the graph of a document that was closed."""
-        self.forget()
-        self._fill(())
-        self.tell()
-
     def refresh(self) -> None:
         """The graph or the recipe is another: count again, with the same entries."""
         document = self._session.document
