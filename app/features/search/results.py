@@ -1,18 +1,19 @@
-"""What came of a study: its head, its charts and its trials side by side, and one of them on the graph."""
+"""What came of a study: its head, its charts and its trials, and one of them on the graph."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.features.search.charts.board import StudyBoard
 from espalier.app.features.search.charts.comparison import Compared, ComparisonChart
 from espalier.app.features.search.head import SearchHead
 from espalier.app.features.search.state.searches import Study
 from espalier.app.features.search.trials import SearchTrials
+from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
 from espalier.passes.figure import OPENED
 from espalier.passes.search.spec import trains
 from espalier.passes.search.trial import Trial
@@ -20,7 +21,7 @@ from espalier.passes.search.trial import Trial
 if TYPE_CHECKING:
     from espalier.app.features.search.state.trial_preview import TrialPreview
 
-CHARTS, TABLE = 700, 430
+WIDE = 1000  # pixels from which charts and trials are side by side
 AS_PROJECT = "As a project…"  # what is done with a trial of another architecture
 COMPARISON = ComparisonChart.name
 
@@ -39,15 +40,10 @@ class SearchResults(QWidget):
         box = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
-        split = QSplitter(Qt.Orientation.Horizontal)
+        self.split = AdaptiveSplitter(WIDE, (3, 2))
         box.addWidget(self.head)
-        box.addWidget(split, 1)
-        split.setHandleWidth(1)
-        for part in (self.board, self.trials):
-            split.addWidget(part)
-        split.setStretchFactor(0, 3)
-        split.setStretchFactor(1, 2)
-        split.setSizes([CHARTS, TABLE])
+        box.addWidget(self.split, 1)
+        self.split.add(self.board, self.trials)
         self.trials.chosen.connect(self._chosen)
         self.trials.used.connect(self.used)
         self.trials.left.connect(self.leave)
