@@ -40,7 +40,7 @@ class SearchResults(QWidget):
         box = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
-        self.split = AdaptiveSplitter(WIDE, (3, 2))
+        self.split = AdaptiveSplitter(WIDE, (2, 1))
         box.addWidget(self.head)
         box.addWidget(self.split, 1)
         self.split.add(self.board, self.trials)
