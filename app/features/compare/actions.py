@@ -45,7 +45,7 @@ def connect(host: Host, panel: ComparePanel) -> None:
     panel.pinned.connect(host.mark_changed)
     panel.comparing.changed.connect(host.refresh_actions)
     panel.selectors.leave.clicked.connect(lambda: hide(host))
-    host.session.opened.connect(lambda: hide(host))
+    host.session.opened.connect(lambda: leave(host, panel))
     escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
     escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
     escape.activated.connect(lambda: hide(host))
@@ -77,6 +77,12 @@ def hide(host: Host) -> None:
         panel.comparing.look_on(False)
         host.cover(None)
         host.canvas.setFocus()
+
+
+def leave(host: Host, panel: ComparePanel) -> None:
+    """Another document is open, or none: show its graph. The panel may be in front but hidden by the welcome page."""
+    panel.comparing.look_on(False)
+    host.cover(None)
 
 
 def pin(host: Host) -> None:
