@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.features.compare.state.choices import StateChoice, choices_of, default_pair
 from espalier.app.figures.difference import StateComparison, compared
 from espalier.app.jobs.previews import Previews
-from espalier.app.session.measures import Baseline, Measures
+from espalier.app.session.measures import Baseline, Measures, samples_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, JobError
 from espalier.model.graph.graph import Graph
@@ -239,11 +239,12 @@ class Comparing(QObject):
 
     def _measured(self, side: StateChoice, graph: Graph) -> Measured:
         """Costs, and what was measured of a state: by the session, by its search, or as its file stores it."""
-        measures, recipe = self._session.measures, side.recipe
+        measures, recipe, data = self._session.measures, side.recipe, self._session.measured_on
         if side.kind == "file":
             project = self._others[side.name].result.project
             measures, recipe = Measures(), project.recipe
             measures.restore(project)
+            data = measures.options
         recipe = recipe or Recipe()
         found, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
         base = self._session.open_document.project.base
@@ -256,7 +257,7 @@ class Comparing(QObject):
         if side.recipe is not None and not recipe.active:
             kl = 0.0  # from itself
         static = self._scorer.score(graph) if side.kind != "file" else static_score(graph)
-        return Measured(static.measured(*found) if found else static, accuracy, kl)
+        return Measured(static.measured(*found) if found else static, accuracy, kl, data=samples_of(data))
 
     def _is_of(self, side: StateChoice) -> bool:
         """Whether a trial was measured on the data in use."""
