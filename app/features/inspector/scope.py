@@ -31,7 +31,7 @@ class ScopeSection(QWidget):
         self._graph: Graph | None = None
         group = QButtonGroup(self)
         row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
+        row.setContentsMargins(1, 0, 0, 0)  # the border of the first button
         row.setSpacing(0)
         self.buttons = {name: QPushButton(self) for name in (THIS, TWINS, ALIKE)}
         for name, button in self.buttons.items():
