@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -303,3 +305,24 @@ def test_the_window_fits_a_small_screen(opened: Window) -> None:
     opened.resize(1600, 1000)
     opened.resize(1100, 700)
     assert inspector.geometry().right() < 1100 and inspector.width() >= inspector.minimumSizeHint().width()
+
+
+def test_a_size_is_used_from_the_next_start(window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Qt's own scale of the screen shows what the next process draws at."""
+    window.actions_table.run("size_150")
+    assert window.settings.size == 150 and "150 %" in window.banner.text
+    assert window.actions_table.actions["size_150"].isChecked()
+    window.settings.sync()
+    code = (
+        "from PySide6.QtCore import QSettings; import espalier.app.shell.application as a\n"
+        "from espalier.app.settings import Settings\n"
+        f"store = QSettings({str(window.settings._store.fileName())!r}, QSettings.Format.IniFormat)\n"
+        "a.Settings = lambda: Settings(store)\n"
+        "def made(app, settings, mode): print(app.primaryScreen().devicePixelRatio()); raise SystemExit\n"
+        "a.make_window = made; a.open_window(None)"
+    )
+    monkeypatch.delenv("QT_SCALE_FACTOR", raising=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "1.5", done.stderr
+    window.settings.size = 300  # none that is offered
+    assert window.settings.size == 100
