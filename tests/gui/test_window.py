@@ -74,7 +74,7 @@ def test_a_panel_that_cannot_be_made_is_tried_once(
     tries: list[int] = []
     monkeypatch.setattr("espalier.app.shell.lazy_panels.LazyPanels.build_next", lambda self: tries.append(1) or 1 / 0)
     fresh = Window(window.session, window.settings, window.appearance)
-    assert fresh.graph_view.page.isHidden() and not fresh.canvas.isVisible()
+    assert not fresh.pages.workbench.isVisible() and not fresh.canvas.isVisible()
     with qtbot.captureExceptions() as raised:
         fresh.show()
         qtbot.waitUntil(lambda: bool(tries), timeout=60_000)
@@ -91,7 +91,7 @@ def test_opening_shows_progress_then_the_graph(window: Window, runner: list[Fake
     assert window.pages.loading._text.text() == "capturing"
     runner[0].waiting.clear()
     open_small(window, runner)
-    assert window.pages.currentWidget() is window.graph_view.page and window.canvas.isVisible()
+    assert window.pages.currentWidget() is window.pages.workbench and window.canvas.isVisible()
     assert window.canvas.graph is window.session.document.graph  # type: ignore[union-attr]
     assert all(d.isVisible() for n, d in window.docks.docks.items() if n in ("outline", "recipe", "inspector"))
     assert window.settings.recent == ["demo:small"]
@@ -124,7 +124,7 @@ def test_undo_and_redo_say_what_they_do(opened: Window) -> None:
     actions = opened.actions_table.actions
     assert not actions["undo"].isEnabled()
     remove_dropout(opened)
-    assert actions["undo"].text() == "Undo Remove dropout" and actions["undo"].iconText() == "↶ Undo"
+    assert actions["undo"].text() == "Undo Remove dropout" and actions["undo"].iconText() == "Undo"
     opened.actions_table.run("undo")
     assert actions["redo"].text() == "Redo Remove dropout"
 
