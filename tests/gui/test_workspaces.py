@@ -211,3 +211,10 @@ def test_the_height_of_the_drawer_is_stored_and_reset(opened: Window, qtbot: QtB
         assert bench.drawer_shown is is_open
         bench.show_drawer(True)
         assert drawer.height() == first + 70
+
+
+def test_a_right_click_on_a_tab_leaves_the_drawer_as_it_is(opened: Window) -> None:
+    bench, bar = opened.pages.workbench, drawer_tabs(opened)
+    QTest.mousePress(bar, Qt.MouseButton.RightButton, pos=bar.tabRect(1).center())
+    assert not bench.drawer_shown
+    QTest.mouseRelease(bar, Qt.MouseButton.RightButton, pos=bar.tabRect(1).center())
