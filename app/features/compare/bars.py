@@ -23,9 +23,10 @@ HEIGHT, SLIDER_HEIGHT = 44, 40  # pixels
 
 
 class SelectorBar(QWidget):
-    """States A and B, the mode, Copy, Pin and Use B. `file_wanted(place)`, `mode_chosen(mode)`."""
+    """States A and B, the mode, Copy, Pin and Use B. `file_wanted(place)`, `unpin_wanted(name)`, `mode_chosen`."""
 
     file_wanted = Signal(str)
+    unpin_wanted = Signal(str)
     mode_chosen = Signal(str)
 
     def __init__(self, session: Session, comparing: Comparing) -> None:
@@ -50,6 +51,7 @@ class SelectorBar(QWidget):
         for place, box in self.boxes.items():
             box.chosen.connect(partial(comparing.choose, place))
             box.file_wanted.connect(lambda p=place: self.file_wanted.emit(p))
+            box.unpin_wanted.connect(self.unpin_wanted)
         self.swap.clicked.connect(comparing.swap)
 
     def _mode_button(self, mode: str) -> QPushButton:

@@ -24,7 +24,7 @@ from espalier.app.commands.diff_files import to_csv, to_html, to_json, to_text
 from espalier.app.features.compare.bars import SelectorBar, SliderBar
 from espalier.app.features.compare.canvases import CanvasPair
 from espalier.app.features.compare.state.comparing import Comparing, Place
-from espalier.app.features.compare.state.pins import pin
+from espalier.app.features.compare.state.pins import pin, unpin
 from espalier.app.features.compare.tables import DifferenceTable, ScoreTable
 from espalier.app.figures.difference import StateComparison, figure_text
 from espalier.app.widgets.heading import Elided, empty_state, link
@@ -45,7 +45,7 @@ SUFFIXES = {".csv": to_csv, ".html": to_html, ".json": to_json, ".txt": to_text}
 
 
 class ComparePanel(QWidget):
-    """`file_wanted(place)`: ask for another file. `save_wanted`: write the differences. `pinned`: a state was."""
+    """`file_wanted(place)`: ask for another file. `save_wanted`: write the differences. `pinned`: pins changed."""
 
     file_wanted = Signal(str)
     save_wanted = Signal()
@@ -115,6 +115,7 @@ class ComparePanel(QWidget):
         self.comparing.changed.connect(self.refresh)
         self.comparing.document_left.connect(self._let_go)
         bar.file_wanted.connect(self.file_wanted)
+        bar.unpin_wanted.connect(self.unpin)
         bar.mode_chosen.connect(self.set_mode)
         bar.use.clicked.connect(lambda: self.comparing.use("b"))
         bar.pin.clicked.connect(self.ask_pin)
@@ -248,9 +249,18 @@ class ComparePanel(QWidget):
         document = self._session.document
         if document is not None and name.strip():
             pin(document, name, document.recipe)
-            self.pinned.emit()
-            self.comparing.refresh()
-            self.selectors.refill()
+            self._pins_changed()
+
+    def unpin(self, name: str) -> None:
+        """Remove a pinned state; a side that showed it shows its first state again."""
+        if (document := self._session.document) is not None:
+            unpin(document, name)
+            self._pins_changed()
+
+    def _pins_changed(self) -> None:
+        self.pinned.emit()
+        self.comparing.refresh()
+        self.selectors.refill()
 
 
 def _facts(comparison: StateComparison) -> tuple[str, str]:

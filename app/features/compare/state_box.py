@@ -10,14 +10,19 @@ from PySide6.QtWidgets import QComboBox, QSizePolicy
 from espalier.app.features.compare.state.choices import StateChoice
 
 FILE = "Another file…"
+UNPIN = "Remove this pin"
 WIDTH = 220  # pixels that it asks for
 
 
 class StateBox(QComboBox):
-    """Lists the choices afresh whenever it opens. `chosen`: a StateChoice; `file_wanted`: another file."""
+    """Lists the choices afresh whenever it opens.
+
+    `chosen`: a StateChoice; `file_wanted`: another file; `unpin_wanted`: remove the pin of this name.
+    """
 
     chosen = Signal(object)
     file_wanted = Signal()
+    unpin_wanted = Signal(str)
 
     def __init__(self, name: str, choices: Callable[[], list[list[StateChoice]]]) -> None:
         super().__init__()
@@ -55,6 +60,8 @@ class StateBox(QComboBox):
             self.addItem(shown.title, shown)
             self.setItemData(self.count() - 1, shown.name, Qt.ItemDataRole.ToolTipRole)
         self.addItem(FILE)
+        if shown is not None and shown.kind == "pin":
+            self.addItem(UNPIN)
         places = range(self.count())
         index = next((i for i in places if shown is not None and self._key(i) == shown.key), -1)
         self.setCurrentIndex(index)
@@ -75,3 +82,5 @@ class StateBox(QComboBox):
         elif self.itemText(index) == FILE:
             self.fill()
             self.file_wanted.emit()
+        elif self.itemText(index) == UNPIN and self._shown is not None:
+            self.unpin_wanted.emit(self._shown.name)

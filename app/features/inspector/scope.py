@@ -57,6 +57,8 @@ class ScopeSection(QWidget):
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
         """Offer the scopes of a single node; keep them while one of them is selected."""
         ids = tuple(n.id for n in nodes)
+        if not ids:  # the graph may be that of a closed document
+            self._node, self._graph, self._scopes = "", None, {}
         if len(nodes) == 1 and (nodes[0].id != self._node or graph is not self._graph):
             self._offer(nodes[0], graph)
         chosen = next((name for name, scope in self._scopes.items() if set(scope) == set(ids)), None)

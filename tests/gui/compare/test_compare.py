@@ -16,7 +16,8 @@ from espalier.app.features.compare.actions import existing_panel, is_shown
 from espalier.app.features.compare.canvases import TITLE_HEIGHT, CanvasPair
 from espalier.app.features.compare.panel import ComparePanel
 from espalier.app.features.compare.state.choices import StateChoice, choices_of
-from espalier.app.features.compare.state.pins import MEMBER, pin, pins_of, unpin
+from espalier.app.features.compare.state.pins import MEMBER, pin, pins_of
+from espalier.app.features.compare.state_box import UNPIN
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.formats.base import parse_format
@@ -208,8 +209,10 @@ def test_a_pinned_state_is_kept_by_the_project(edited: Window, qtbot: QtBot) -> 
     panel.comparing.choose("a", choice(edited, "pin", "both steps"))
     qtbot.waitUntil(lambda: panel.comparing.result is not None)
     assert ("drop", "added") in {(r["node"], r["what"]) for r in panel.table.rows.shown}
-    unpin(document, "both steps")
+    box = panel.selectors.boxes["a"]
+    box.activated.emit(box.findText(UNPIN))
     assert pins_of(document) == () and MEMBER not in document.project.extras
+    assert box.currentText().startswith("Opened") and box.findText(UNPIN) < 0
 
 
 def test_pins_that_cannot_be_read_are_left_out(edited: Window) -> None:
