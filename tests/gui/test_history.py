@@ -53,7 +53,7 @@ def test_the_list_follows_and_jumps(edited: Window, qtbot: QtBot) -> None:
     page = listed(edited)
     document = edited.session.open_document
     assert page.list.count() == 4 and page.list.currentRow() == 3
-    assert "int8" in page.list.item(1).text() and page.list.item(0).text() == "As opened"
+    assert "int8" in page.list.item(1).text() and page.list.item(0).text() == "Before these edits"
     assert all(abs(e.when - time.time()) < 120 for e in document.history[0])
     whole = document.recipe
     page.list.itemClicked.emit(page.list.item(1))

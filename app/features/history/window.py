@@ -13,7 +13,7 @@ from espalier.app.widgets.heading import muted
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-START = "As opened"
+START = "Before these edits"
 COUNT = Qt.ItemDataRole.UserRole  # of an item: how many edits are done there
 
 
