@@ -104,8 +104,8 @@ def _group(part: Sequence[tuple[Change, str]], known: dict[str, list[set[int]]],
     nodes = tuple(dict.fromkeys(c.node for c, _ in part))
     before = first.a
     if module:
-        told = f"{len(nodes)} nodes"
-        before, after = (told, None) if first.kind == "removed" else (None, told)
+        text = f"{len(nodes)} nodes"
+        before, after = (text, None) if first.kind == "removed" else (None, text)
     return Group(_label(paths, known), first.kind, first.what, before, after, nodes, sum(sizes) if sizes else None,
                  max(distances, default=None))  # fmt: skip
 

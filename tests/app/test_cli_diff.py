@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from scipy import stats
 
 import espalier as es
 from espalier.app.cli import main
+from espalier.model.document.project import save_project
+from espalier.passes.running.splits import EvaluateOptions
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +152,16 @@ def test_the_interface_writes_files(pair: tuple[Path, Path], tmp_path: Path) -> 
         assert "gelu" in difference.save(tmp_path / name).read_text()
     with pytest.raises(es.EspalierError, match="no known ending"):
         difference.save(tmp_path / "d.png")
+
+
+def test_stored_scores_on_other_data_are_not_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = es.open("demo:digits-mlp")
+    for name, split in (("a", "test"), ("b", "train"), ("c", "test")):
+        score = {"accuracy": 0.5, "loss": 0.3, "n": 8, "hits": "f0" if name == "a" else "0f"}
+        scores = {"options": asdict(EvaluateOptions(data="demo:digits", split=split)), "present": score}
+        project = replace(model.project, reports={"scores": scores})
+        save_project(project, model._place.opened.store, tmp_path / f"{name}.espalier")
+    for other, verdict, p in (("b", "other data", None), ("c", "same", 1.0)):
+        _, data = told(capsys, str(tmp_path / "a.espalier"), str(tmp_path / f"{other}.espalier"))
+        row = data["score"][0]
+        assert (row["name"], row["verdict"], row.get("p")) == ("accuracy", verdict, p)

@@ -20,7 +20,7 @@ from espalier.passes.search.trial import Trial
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-MOST_TRIALS = 15  # of a study, the best ones
+MAX_TRIALS = 15  # of a study, the best ones
 Kind = Literal["now", "opened", "step", "baseline", "pin", "trial", "file"]
 
 
@@ -68,14 +68,14 @@ def _trials(session: Session, name: str, record: Record) -> Iterator[StateChoice
     if record.space is None or any(c.kind == "config" for c in record.space.choices):
         return
     search = Search(record.spec, record.recipe, session.open_document.project.base)
-    for trial in ranked((t for t in record.trials if t.state == "complete"), wanted(record.spec))[:MOST_TRIALS]:
+    for trial in ranked((t for t in record.trials if t.state == "complete"), wanted(record.spec))[:MAX_TRIALS]:
         try:
             recipe = search.recipe_of(record.space, trial.params, trial.begins)
         except EspalierError:  # of a plug-in that is not loaded
             continue
         accuracy = trial.figures.get("accuracy")
-        told = f" · {percent(accuracy)}" if isinstance(accuracy, float) else ""
-        title = f"Trial {trial.number} of {name}{told}"
+        score = f" · {percent(accuracy)}" if isinstance(accuracy, float) else ""
+        title = f"Trial {trial.number} of {name}{score}"
         yield StateChoice("trial", title, f"{name}/{trial.number}", recipe, trial, record)
 
 
