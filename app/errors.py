@@ -38,7 +38,7 @@ Button = tuple[str, Callable[[], object]]
 
 def cause(job: JobInfo) -> str:
     """The cause of a job's error; the error is resolved when a job of the same cause starts or succeeds."""
-    return EDIT if isinstance(job.job, ReplayJob) else job.title
+    return EDIT if isinstance(job.job, ReplayJob) and not job.job.beside else job.title
 
 
 class Banner(QFrame):

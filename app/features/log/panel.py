@@ -77,7 +77,7 @@ class LogPanel(QWidget):
         job = job_event.job
         if is_copy(job) and not isinstance(job_event.event, Failed):
             return
-        is_replay = isinstance(job.job, ReplayJob)  # the resulting change has its own line
+        is_replay = isinstance(job.job, ReplayJob) and not job.job.beside  # the resulting change has its own line
         match job_event.event:
             case Started() | Done() if is_replay:
                 pass

@@ -18,8 +18,10 @@ from espalier.app.features.compare.panel import ComparePanel
 from espalier.app.features.compare.state.choices import StateChoice, choices_of
 from espalier.app.features.compare.state.pins import MEMBER, pin, pins_of
 from espalier.app.features.compare.state_box import UNPIN
+from espalier.app.features.log.panel import LogPanel
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe, Step
+from espalier.model.errors import EspalierError
 from espalier.model.formats.base import parse_format
 from espalier.model.graph.meta import Precision
 from espalier.model.trust import Origin
@@ -371,3 +373,16 @@ def test_a_file_is_opened_again_when_it_is_chosen_again(
         finish(runner, OpenJob, OpenResult(replace(base, graph=base.graph.replace(node)), {}, (), {}))
         qtbot.waitUntil(lambda: panel.comparing.result is not None)
         assert panel.comparing.result.a["fc2"].precision["weight"].format == fmt
+
+
+def test_a_computed_state_has_lines_in_the_log_and_resolves_no_error_of_an_edit(
+    edited: Window, runner: list[FakeRunner], qtbot: QtBot
+) -> None:
+    panel, log = shown(edited, qtbot), edited.docks.panels["log"]
+    assert isinstance(log, LogPanel)
+    edited.banner.show_error(EspalierError("The edit failed."))
+    pin(edited.session.open_document, "half", Recipe((Step("prune", PruneOptions(sparsity=0.5)),)))
+    panel.comparing.choose("a", choice(edited, "pin", "half"))
+    finish(runner, ReplayJob, ReplayResult(edited.session.open_document.project.base, (None,), {}))
+    assert "Compute Pinned: half: started" in log._text.toPlainText()
+    assert edited.banner.isVisible(), "the edit still failed"
