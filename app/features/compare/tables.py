@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QPalette
 from PySide6.QtWidgets import QHeaderView, QVBoxLayout, QWidget
 
 from espalier.app.figures.difference import Row, StateComparison, score_rows, table_rows, test_words
+from espalier.app.number_text import plural
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import Elided
 from espalier.app.widgets.table import RIGHT, Index, Table, TableModel
@@ -58,8 +59,8 @@ class DifferenceTable(Table):
 
     def show_comparison(self, comparison: StateComparison | None) -> None:
         """Show the groups of a comparison."""
-        rows = table_rows(comparison) if comparison else []
-        groups = comparison.groups if comparison else ()
+        rows = table_rows(comparison) if comparison is not None else []
+        groups = comparison.groups if comparison is not None else ()
         self._all = rows
         self._groups = {id(row): group for row, group in zip(rows, groups, strict=True)}
         self.show_rows(rows)
@@ -92,7 +93,7 @@ class DifferenceTable(Table):
     def position(self) -> str:
         """`3 of 48`."""
         count, row = len(self.rows.shown), self.currentIndex().row()
-        return f"{row + 1} of {count}" if row >= 0 else f"{count} rows"
+        return f"{row + 1} of {count}" if row >= 0 else plural(count, "row")
 
     def _chosen(self, current: QModelIndex) -> None:
         if (group := self.group_at(current.row())) is not None:
@@ -142,7 +143,7 @@ class ScoreTable(QWidget):
 
     def show_comparison(self, comparison: StateComparison | None) -> None:
         """Show the scores of a comparison."""
-        scores = comparison.scores if comparison else ()
+        scores = comparison.scores if comparison is not None else ()
         self.table.rows.set_rows(score_rows(scores))
         fit(self.table)
         self.words.show_text(test_words(scores))

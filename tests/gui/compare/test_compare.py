@@ -103,10 +103,11 @@ def test_opened_and_now_are_compared_first(edited: Window, qtbot: QtBot) -> None
 def test_the_panel_covers_the_graph_and_leaves_it_as_it_was(edited: Window, qtbot: QtBot) -> None:
     docks = {n: (d.isVisible(), d.height()) for n, d in edited.docks.docks.items()}
     panel = shown(edited, qtbot)
-    assert edited.pages.currentWidget() is panel and not any(d.isVisible() for d in edited.docks.docks.values())
+    assert panel.isVisible() and not edited.canvas.isVisible()
+    assert not any(edited.docks.docks[n].isVisible() for n in ("outline", "recipe", "inspector"))
     panel.table.setFocus()
     qtbot.keyClick(panel.table, Qt.Key.Key_Escape)
-    assert edited.pages.currentWidget() is edited.canvas and not is_shown(edited.host)
+    assert edited.canvas.isVisible() and not is_shown(edited.host)
     qtbot.waitUntil(lambda: edited.docks.docks["jobs"].isVisible())
     qtbot.wait(20)
     assert {n: (d.isVisible(), d.height()) for n, d in edited.docks.docks.items() if docks[n][0]} == {
@@ -115,7 +116,7 @@ def test_the_panel_covers_the_graph_and_leaves_it_as_it_was(edited: Window, qtbo
     edited.show_dock("log")
     shown(edited, qtbot)
     edited.host.go_to("fc1")
-    assert edited.pages.currentWidget() is edited.canvas, "what shows a node shows the graph"
+    assert edited.canvas.isVisible(), "what shows a node shows the graph"
 
 
 def test_a_row_selects_its_node_in_both_graphs(edited: Window, qtbot: QtBot) -> None:
@@ -159,6 +160,18 @@ def test_cameras_are_linked(edited: Window, qtbot: QtBot) -> None:
     before = b.camera.x, b.camera.y
     a.centre(rect[0][0] + 500, rect[0][1])
     assert (b.camera.x, b.camera.y) == before
+
+
+def test_equal_states_are_drawn(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    pair = laid_out(panel, qtbot)
+    edited.session.undo()
+    edited.session.undo()
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    assert panel.comparing.result.headline.startswith("Nothing differs")
+    assert all(c.graph is not None for c in laid_out(panel, qtbot).canvases)
+    assert pair.titles[0].text().startswith("A · Opened")
+    assert len(panel.scores.table.rows.shown) > 3
 
 
 def test_one_picture_shows_a_left_of_the_edge_and_b_right_of_it(edited: Window, qtbot: QtBot) -> None:
@@ -318,6 +331,6 @@ def test_another_document_ends_the_comparison(edited: Window, runner: list[FakeR
     panel = shown(edited, qtbot)
     edited.begin_opening("demo:small")
     finish(runner, OpenJob, OpenResult(small_project(), {}, (), {}))
-    assert not is_shown(edited.host) and edited.pages.currentWidget() is edited.canvas
+    assert not is_shown(edited.host) and edited.canvas.isVisible()
     panel = shown(edited, qtbot)
     assert panel.headline.toolTip().startswith("Nothing differs") and panel.table.rows.shown == []
