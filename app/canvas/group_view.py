@@ -82,6 +82,11 @@ class GroupView(SceneView):
         """Collapse all groups."""
         self._set_open(frozenset())
 
+    def set_open_groups(self, paths: frozenset[str]) -> None:
+        """Expand the groups of these paths and collapse all others."""
+        if self.scene is not None:
+            self._set_open(paths)
+
     def _open(self, path: str, opened: bool) -> None:
         if self.scene is None:
             return

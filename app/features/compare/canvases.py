@@ -11,6 +11,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion, QResizeEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
 from espalier.app.canvas.view import GraphCanvas
+from espalier.app.features.compare.linked_groups import LinkedGroups
 from espalier.app.figures.difference import StateComparison, marked_nodes
 from espalier.app.theme import Palette
 from espalier.app.widgets.forms.fields import Recolouring, tokens
@@ -43,15 +44,13 @@ class CanvasPair(QWidget):
         self._line.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._following = False  # while one canvas moves the other
         self._connect()
+        self._groups = LinkedGroups(self.canvases, lambda: self.linked, lambda here: self._follow(1 - here, here))
         Recolouring(self, self._recolour)
 
     def _connect(self) -> None:
         for here, there in ((0, 1), (1, 0)):
             self.canvases[here].camera_moved.connect(lambda i=here, j=there: self._follow(i, j))
             self.canvases[here].selection_changed.connect(lambda ids, i=here, j=there: self._select(i, j, ids))
-            self.canvases[here].group_toggled.connect(
-                lambda path, is_open, j=there: self.linked and self.canvases[j].set_open(path, is_open)
-            )
 
     def _recolour(self, look: Palette) -> None:
         for canvas in self.canvases:
@@ -63,14 +62,15 @@ class CanvasPair(QWidget):
     def show_comparison(self, comparison: StateComparison | None, facts: tuple[str, str] = ("", "")) -> None:
         """Show both graphs, their changed nodes outlined."""
         self._comparison = comparison
-        graphs = (comparison.a, comparison.b) if comparison else (None, None)
-        marks = marked_nodes(comparison.diff) if comparison else (frozenset(), frozenset())
-        names = (comparison.name_a, comparison.name_b) if comparison else ("", "")
+        graphs = (comparison.a, comparison.b) if comparison is not None else (None, None)
+        marks = marked_nodes(comparison.diff) if comparison is not None else (frozenset(), frozenset())
+        names = (comparison.name_a, comparison.name_b) if comparison is not None else ("", "")
         for i in (0, 1):
             self.canvases[i].set_graph(graphs[i])
             self.canvases[i].set_changed(marks[i])
             self.titles[i].show_text(f"{'AB'[i]} · {names[i]}" if names[i] else "")
             self.facts[i].setText(facts[i])
+        self._groups.restart()
         self._arrange()
 
     def partners(self, here: int, ids: Iterable[str]) -> tuple[str, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QModelIndex, Qt, Signal
-from PySide6.QtGui import QColor, QPalette
+from PySide6.QtGui import QColor, QPalette, QResizeEvent
 from PySide6.QtWidgets import QHeaderView, QVBoxLayout, QWidget
 
 from espalier.app.figures.difference import Row, StateComparison, score_rows, table_rows, test_words
+from espalier.app.number_text import plural
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import Elided
 from espalier.app.widgets.table import RIGHT, Index, Table, TableModel
@@ -17,12 +19,36 @@ from espalier.passes.comparison.groups import Group
 TONES = {"better": "good", "worse": "bad"}
 
 
-def fit(table: Table) -> None:
-    """Fit all columns but the first to their contents; the first takes the rest, and elides."""
-    header = table.horizontalHeader()
-    for column in range(len(table.rows.columns)):
-        mode = QHeaderView.ResizeMode.ResizeToContents if column else QHeaderView.ResizeMode.Stretch
-        header.setSectionResizeMode(column, mode)
+def shared_widths(wanted: Sequence[int], room: int) -> list[int]:
+    """Widths [pixels] of columns in a room: the first takes what is left over; if they need more, the widest shrink."""
+    order = sorted(wanted)
+    cap, left = max(order, default=0), room
+    if sum(order) > room:
+        for place, width in enumerate(order):
+            cap = max(left // (len(order) - place), 0)
+            if width > cap:
+                break
+            left -= width
+    widths = [min(width, cap) for width in wanted]
+    return [max(widths[0], room - sum(widths[1:])), *widths[1:]] if widths else []
+
+
+class FittedTable(Table):
+    """A table whose columns share its width, so that the longest texts are elided first."""
+
+    def fit(self) -> None:
+        """Give each column its width."""
+        header = self.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        header.setStretchLastSection(False)
+        columns = range(len(self.rows.columns))
+        wanted = [max(self.sizeHintForColumn(c), header.sectionSizeHint(c)) for c in columns]
+        for column, width in enumerate(shared_widths(wanted, self.viewport().width())):
+            header.resizeSection(column, width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.fit()
 
 
 class RightModel(TableModel):
@@ -44,7 +70,7 @@ class RightModel(TableModel):
         return super().headerData(section, side, role)
 
 
-class DifferenceTable(Table):
+class DifferenceTable(FittedTable):
     """`group_chosen`: the group of the row that became current."""
 
     group_chosen = Signal(object)
@@ -58,12 +84,12 @@ class DifferenceTable(Table):
 
     def show_comparison(self, comparison: StateComparison | None) -> None:
         """Show the groups of a comparison."""
-        rows = table_rows(comparison) if comparison else []
-        groups = comparison.groups if comparison else ()
+        rows = table_rows(comparison) if comparison is not None else []
+        groups = comparison.groups if comparison is not None else ()
         self._all = rows
         self._groups = {id(row): group for row, group in zip(rows, groups, strict=True)}
         self.show_rows(rows)
-        fit(self)
+        self.fit()
 
     def group_at(self, row: int) -> Group | None:
         """The group of a shown row."""
@@ -92,9 +118,11 @@ class DifferenceTable(Table):
     def position(self) -> str:
         """`3 of 48`."""
         count, row = len(self.rows.shown), self.currentIndex().row()
-        return f"{row + 1} of {count}" if row >= 0 else f"{count} rows"
+        return f"{row + 1} of {count}" if row >= 0 else plural(count, "row")
 
     def _chosen(self, current: QModelIndex) -> None:
+        if not self.selectionModel().hasSelection():  # the focus makes the first row current, unselected
+            self.selectRow(current.row())
         if (group := self.group_at(current.row())) is not None:
             self.group_chosen.emit(group)
 
@@ -129,7 +157,7 @@ class ScoreTable(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = Table(model=_ScoreModel(self))
+        self.table = FittedTable(model=_ScoreModel(self))
         self.table.setAccessibleName("Scores")
         self.table.setSortingEnabled(False)
         self.words = Elided("", "muted")
@@ -142,9 +170,9 @@ class ScoreTable(QWidget):
 
     def show_comparison(self, comparison: StateComparison | None) -> None:
         """Show the scores of a comparison."""
-        scores = comparison.scores if comparison else ()
+        scores = comparison.scores if comparison is not None else ()
         self.table.rows.set_rows(score_rows(scores))
-        fit(self.table)
+        self.table.fit()
         self.words.show_text(test_words(scores))
 
     def save(self, path: Path) -> None:

@@ -18,6 +18,7 @@ from espalier.app.features.compare.panel import ComparePanel
 from espalier.app.features.compare.state.choices import StateChoice, choices_of
 from espalier.app.features.compare.state.pins import MEMBER, pin, pins_of
 from espalier.app.features.compare.state_box import UNPIN
+from espalier.app.features.compare.tables import shared_widths
 from espalier.app.features.log.panel import LogPanel
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe, Step
@@ -137,6 +138,39 @@ def test_a_row_selects_its_node_in_both_graphs(edited: Window, qtbot: QtBot) -> 
     assert panel.slider.position.text() == f"{panel.table.currentIndex().row() + 1} of {len(rows)}"
 
 
+def test_the_row_that_the_focus_makes_current_is_marked(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    assert panel.table.currentIndex().row() < 0
+    edited.actions_table.run("compare")
+    shown(edited, qtbot)
+    qtbot.waitUntil(lambda: panel.table.currentIndex().row() == 0)
+    assert [i.row() for i in panel.table.selectionModel().selectedRows()] == [0]
+    assert panel.slider.position.text().startswith("1 of")
+
+
+def test_columns_shrink_from_the_widest() -> None:
+    assert shared_widths([100, 60, 40], 300) == [200, 60, 40], "what is left over goes to the first"
+    assert shared_widths([120, 60, 300, 280], 500) == [120, 60, 160, 160]
+    assert shared_widths([300, 60, 300], 260) == [100, 60, 100]
+    assert shared_widths([], 100) == []
+
+
+@pytest.mark.parametrize("width", [500, 900])
+def test_long_values_leave_room_for_the_names_of_nodes(edited: Window, qtbot: QtBot, width: int) -> None:
+    panel = shown(edited, qtbot)
+    edited.session.set_format(["fc2"], "data_in", parse_format("mxint(width=8, exponent_width=8, block_size=32)"))
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    table = panel.table
+    table.setParent(None)
+    qtbot.addWidget(table)
+    table.resize(width, 200)
+    table.show()
+    assert table.columnWidth(0) >= min(table.sizeHintForColumn(0), width // 6)
+    assert table.horizontalHeader().length() <= max(
+        table.viewport().width(), 6 * table.horizontalHeader().minimumSectionSize()
+    )
+
+
 def test_changed_nodes_are_outlined(edited: Window, qtbot: QtBot) -> None:
     panel = shown(edited, qtbot)
     pair = laid_out(panel, qtbot)
@@ -161,6 +195,18 @@ def test_cameras_are_linked(edited: Window, qtbot: QtBot) -> None:
     before = b.camera.x, b.camera.y
     a.centre(rect[0][0] + 500, rect[0][1])
     assert (b.camera.x, b.camera.y) == before
+
+
+def test_equal_states_are_drawn(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    pair = laid_out(panel, qtbot)
+    edited.session.undo()
+    edited.session.undo()
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+    assert panel.comparing.result.headline.startswith("Nothing differs")
+    assert all(c.graph is not None for c in laid_out(panel, qtbot).canvases)
+    assert pair.titles[0].text().startswith("A · Opened")
+    assert len(panel.scores.table.rows.shown) > 3
 
 
 def test_one_picture_shows_a_left_of_the_edge_and_b_right_of_it(edited: Window, qtbot: QtBot) -> None:
