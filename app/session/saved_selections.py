@@ -80,6 +80,9 @@ class SavedSelections(QObject):
     def fill(self, menu: QMenu, parent: QWidget) -> None:
         """Fill a menu: the saved selections, *Save this selection…*, and those to remove."""
         menu.clear()
+        for child in menu.children():  # clearing leaves the submenu of the last time
+            if isinstance(child, QMenu):
+                child.deleteLater()
         document = self._session.document
         if document is None:
             return

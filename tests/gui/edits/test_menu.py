@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QWidgetAction
 from pytestqt.qtbot import QtBot
@@ -228,6 +228,10 @@ def test_selections_are_saved_in_the_project(blocks: Window) -> None:
     menu.actions()[0].trigger()
     assert session.selection == ("0_up", "2_up")
     assert list(document.snapshot().extras) == ["selections.json"], "what the file keeps"
+    for _ in range(3):
+        saved.fill(menu, blocks)
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert len(menu.findChildren(QMenu)) == 1, "submenus of earlier openings are gone"
     saved.remove("the ups")
     assert list(selections_of(document.project)) == ["one & only"]
     for damaged in (b"{", b"[]", b'{"selections": [3, {"name": "", "nodes": []}, {"name": "a", "nodes": "b"}]}'):
