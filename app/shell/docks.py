@@ -126,6 +126,10 @@ class Docks(QObject):
         panel.hide()
         dock.visibilityChanged.connect(lambda visible: self._arranging or self._set_panel_visible(spec.id, visible))
         dock.topLevelChanged.connect(lambda floating: floating and self._set_panel_visible(spec.id, True))
+        if spec.workspace == DRAWER:  # a group of tabs that was made by hand has a bar of its own
+            dock.dockLocationChanged.connect(
+                lambda _: self._arranging or QTimer.singleShot(0, self, self._follow_drawer_tabs)
+            )
         if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they compute by themselves only while visible
             dock.visibilityChanged.connect(panel.look_on)
         panel.setProperty("surface", "panel")

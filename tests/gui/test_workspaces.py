@@ -218,3 +218,22 @@ def test_a_right_click_on_a_tab_leaves_the_drawer_as_it_is(opened: Window) -> No
     QTest.mousePress(bar, Qt.MouseButton.RightButton, pos=bar.tabRect(1).center())
     assert not bench.drawer_shown
     QTest.mouseRelease(bar, Qt.MouseButton.RightButton, pos=bar.tabRect(1).center())
+
+
+def test_a_group_of_tabs_that_was_made_by_hand_opens_the_drawer_too(opened: Window, qtbot: QtBot) -> None:
+    bench, docks = opened.pages.workbench, opened.docks.docks
+    bench.show_drawer(True)
+    area = bench.areas[DRAWER]
+    for name in ("jobs", "log"):
+        area.removeDockWidget(docks[name])
+        area.addDockWidget(Qt.DockWidgetArea.TopDockWidgetArea, docks[name], Qt.Orientation.Horizontal)
+        docks[name].show()
+    area.tabifyDockWidget(docks["jobs"], docks["log"])
+    qtbot.wait(50)
+    bars = [b for b in opened.docks._tab_bars(area) if b.count() > 1 and b.isVisible()]
+    assert len(bars) == 2
+    for bar in bars:
+        assert bench.drawer_shown
+        QTest.mouseClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(bar.currentIndex()).center())
+        assert not bench.drawer_shown
+        bench.show_drawer(True)
