@@ -14,6 +14,7 @@ from espalier.model.trust import factory_of
 
 RECENT = 10
 LAYOUT_VERSION = 3
+SIZES = (100, 125, 150, 200)  # percent
 MODES = ("system", "light", "dark")
 
 
@@ -37,6 +38,17 @@ class Settings:
     def mode(self, value: str) -> None:
         """Store the mode."""
         self._store.setValue("theme", value)
+
+    @property
+    def size(self) -> int:
+        """The size of everything in the window, in percent of the desktop's."""
+        value = self._text("size", "100")
+        return int(value) if value in map(str, SIZES) else 100
+
+    @size.setter
+    def size(self, value: int) -> None:
+        """Store the size; the next start draws the window at it."""
+        self._store.setValue("size", str(value))
 
     @property
     def recent(self) -> list[str]:

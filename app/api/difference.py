@@ -68,12 +68,12 @@ class Difference(Report):
         return place
 
     def __repr__(self) -> str:
-        return to_text(self.comparison).rstrip() if self.comparison else super().__repr__()
+        return Report.__repr__(self) if self.comparison is None else to_text(self.comparison).rstrip()
 
     def _repr_html_(self) -> str:
         found = self.comparison
         if found is None:
-            return super()._repr_html_()
+            return Report._repr_html_(self)
         return (f"<p><b>{found.headline}</b></p>{html_table(score_rows(found.scores))}"
                 f"<p>{test_words(found.scores)}</p>{html_table(table_rows(found))}")  # fmt: skip
 

@@ -100,13 +100,14 @@ def measured(figures: Mapping[str, Any]) -> Measured:
 
 def stored_score(state: NamedState, project: Project) -> Measured:
     """Costs, and the accuracy and loss that a project stores for a recipe."""
-    from espalier.app.session.measures import Measures
+    from espalier.app.session.measures import Measures, samples_of
 
     measures = Measures()
     measures.restore(project)
     found = measures.measured_of(state.recipe)
     static = static_score(state.graph)
-    return Measured(static.measured(*found) if found else static, measures.accuracy(state.recipe))
+    return Measured(static.measured(*found) if found else static, measures.accuracy(state.recipe),
+                    data=samples_of(measures.options))  # fmt: skip
 
 
 def trial_recipe(target: Target, study: str, number: int) -> Recipe:

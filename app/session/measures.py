@@ -33,6 +33,11 @@ class Baseline:
         return f"{recipe_key(recipe)} {recipe_key(self.recipe)}".rstrip()
 
 
+def samples_of(options: EvaluateOptions) -> tuple[Any, ...]:
+    """What identifies the samples of a measurement, but for their number: data, columns, tokenizer and split."""
+    return (*options.which.values(), options.split)
+
+
 def _signature(options: EvaluateOptions) -> tuple[Any, ...]:
     from espalier.model.data.recent import signature
 

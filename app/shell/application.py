@@ -65,10 +65,12 @@ def open_window(target: str | None, plugins: Sequence[str] = (), theme: str | No
 
     `plugins`: files to load besides those of the settings. `theme`: overrides the one of the settings.
     """
+    settings = Settings()
+    if settings.size != 100:
+        os.environ.setdefault("QT_SCALE_FACTOR", str(settings.size / 100))  # Qt reads it once, before it begins
     app = make_application()
     WindowCollector(app)
     install_hooks()
-    settings = Settings()
     window = make_window(app, settings, theme or settings.mode)
     show_within(window, window.screen().availableSize())
     QTimer.singleShot(0, lambda: _start(window, target, plugins))

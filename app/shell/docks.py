@@ -183,6 +183,8 @@ class Docks(QObject):
 
     def _drawer_tab_clicked(self, bar: QTabBar, tab: int) -> None:
         workbench = self._workbench
+        if QApplication.mouseButtons() & Qt.MouseButton.RightButton:  # asks for the menu of panels
+            return
         if tab >= 0 and (tab == bar.currentIndex() or not workbench.drawer_shown):
             workbench.show_drawer(not workbench.drawer_shown)
 

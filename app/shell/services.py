@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar
 
 from espalier.app.menu import MENUS
+from espalier.app.session.saved_selections import SavedSelections
 from espalier.app.shell.actions import edit, file, help, model, run, view
 from espalier.app.shell.dialogs import Dialogs
 from espalier.app.shell.evaluation import Evaluation
@@ -74,6 +75,7 @@ class Services:
             *edit.rows(session, find),
             *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench), host),
             *view.theme_rows(parts.settings, parts.appearance),
+            *view.size_rows(parts.settings, host),
             *model.rows(session, self.forms, self.reports, self.exports, self._show_plugins),
             *run.rows(session, self.evaluation),
             *(row for _, rows_of in MENUS.items() for row in rows_of(host)),
@@ -82,6 +84,9 @@ class Services:
         menus = Menus(self._window, bar, rows, MENU_ORDER, lambda: session.document is not None)
         recent = menus.submenu("File", "Open recent", "save")
         recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))
+        selections, saved = menus.submenu("Edit", "Saved selections", "find"), SavedSelections(session, self._window)
+        selections.aboutToShow.connect(lambda: saved.fill(selections, self._window))
+        saved.changed.connect(host.mark_changed)
         passes = menus.submenu("Model", "Plug-in passes", "plugins")
         passes.aboutToShow.connect(lambda: self.fill_plugins(passes))
         return menus

@@ -19,6 +19,7 @@ from espalier.app.shell.consent import Consent
 from espalier.app.shell.find_field import FindField
 from espalier.app.shell.frame import MenuRow, StatusLine, TitleLabel, Tools
 from espalier.app.shell.host import WindowHost
+from espalier.app.shell.job_alert import JobAlert
 from espalier.app.shell.lazy_panels import LazyPanels
 from espalier.app.shell.memory import FreeMemory
 from espalier.app.shell.ownership import Ownership
@@ -51,7 +52,7 @@ class Window(QMainWindow):
         self.host, self.ownership = WindowHost(self, self), Ownership(self, session, self.banner)
         self._lazy_panels = LazyPanels(self.pages.workbench, self.host, self.graph_view.build, self.build_panels)
         self.services = Services(self, self.host, self)
-        self._free_memory = FreeMemory(session, self)
+        self._free_memory, self._job_alert = FreeMemory(session, self), JobAlert(session, self)
         self.actions_table = self.services.menus(self.menus, self.find_field.begin)
         self.quick_find = QuickFind(self.host, self.actions_table, self.plugins, self.services.forms)
         self._panel_menu = self.actions_table.submenu("View", "Panels", "reset_layout")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
 
 DRAWER = "drawer"
+HEIGHT = "height_"  # of the drawer, in a stored arrangement
 # All sizes are in pixels.
 GRAPH_WIDTH, DRAWER_HEIGHT, MIN_GRAPH = 320, 240, 200
 TABS_HEIGHT, TABS_WIDTH = 29, 400  # of the drawer
@@ -80,6 +81,7 @@ class Workbench(QWidget):
         super().__init__(parent)
         self.current = GRAPH
         self._canvas: GraphCanvas | None = None
+        self._drawer_height = DRAWER_HEIGHT
         self._frame: QWidget | None = None
         self._cameras: dict[str, tuple[float, float, float]] = {}  # scale and centre by workspace
         self.bar = WorkspaceBar(self)
@@ -212,18 +214,19 @@ class Workbench(QWidget):
         """Show the workspace Graph, with the first sizes of all parts."""
         self._shows_graph = {w.id: w.graph_beside for w in WORKSPACES}
         self._shows_drawer = dict.fromkeys(self._places, False)
-        self._drawer_height = DRAWER_HEIGHT
         for split in self._splits.values():
             split.setSizes([GRAPH_WIDTH, FIRST_SIZE[0] - GRAPH_WIDTH])
         self.show_workspace(GRAPH)
         self._arrange()
+        self._drawer_height = DRAWER_HEIGHT  # after an open drawer was closed
 
     def state(self) -> dict[str, QByteArray]:
         """The sizes of all parts, by name."""
         splits = {f"split_{name}": split.saveState() for name, split in self._splits.items()}
         areas = {f"area_{name}": area.saveState() for name, area in self.areas.items()}
         shown = [self.current, *(f"graph_{n}" for n, on in self._shows_graph.items() if on),
-                 *(f"drawer_{n}" for n, on in self._shows_drawer.items() if on)]  # fmt: skip
+                 *(f"drawer_{n}" for n, on in self._shows_drawer.items() if on),
+                 f"{HEIGHT}{self.areas[DRAWER].height() if self.drawer_shown else self._drawer_height}"]  # fmt: skip
         return {"column": self._column.saveState(), **splits, **areas, "shown": QByteArray(" ".join(shown).encode())}
 
     def restore(self, state: dict[str, QByteArray]) -> None:
@@ -231,6 +234,8 @@ class Workbench(QWidget):
         if shown := bytes(state.get("shown", QByteArray()).data()).decode().split():
             self._shows_graph = {n: f"graph_{n}" in shown for n in self._shows_graph}
             self._shows_drawer = {n: f"drawer_{n}" in shown for n in self._shows_drawer}
+            height = next((n.removeprefix(HEIGHT) for n in shown if n.startswith(HEIGHT)), "")
+            self._drawer_height = int(height) if height.isdecimal() else self._drawer_height
         for name, widget in (("column", self._column), *((f"split_{n}", s) for n, s in self._splits.items()),
                              *((f"area_{n}", a) for n, a in self.areas.items())):  # fmt: skip
             if name in state:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph
-from espalier.model.graph.meta import Precision, Sparsity, Weight
+from espalier.model.graph.meta import Adapter, Precision, Sparsity, Weight
 from espalier.model.graph.node import Arg, Node, Ref, map_arg
 from espalier.model.graph.ports import weights_of
 from espalier.model.packed.layout import Use, stored, use_at
@@ -33,7 +33,8 @@ class Change:
 
     `port`: of weight, bias, data_in, …, or the name of an attribute. `a`, `b`: what it is in each (None: nothing).
     `size_bytes`: change of the stored bytes of the node's weights, None where it does not depend on them; the changes
-    of one weight add up to the whole. `distance`: ‖B − A‖ / ‖A‖ (Frobenius norms) of weights.
+    of one weight add up to the whole. A weight that several nodes read is counted as if this one alone read it.
+    `distance`: ‖B − A‖ / ‖A‖ (Frobenius norms) of weights.
     """
 
     node: str
@@ -80,9 +81,10 @@ def _differences(old: Node, new: Node, sides: Sides) -> Iterator[_Part]:
     if old.op == new.op:
         yield from _attributes(old, new, sides)
     yield from _wiring(old, new, sides)
-    adapters = [", ".join(f"{p}: {a.label}" for p, a in n.adapters.items()) or None for n in (old, new)]
-    if old.adapters.keys() != new.adapters.keys() or adapters[0] != adapters[1]:
-        yield "adapter", "", adapters[0], adapters[1], stored_bytes(new, sides.b) - stored_bytes(old, sides.a), None
+    adapters = _adapters(old), _adapters(new)
+    if adapters[0] != adapters[1]:
+        size = _adapter_bytes(new, sides.b) - _adapter_bytes(old, sides.a)
+        yield "adapter", "", adapters[0], adapters[1], size, None
     if old.parallel != new.parallel:
         labels = [n.parallel.label if n.parallel else None for n in (old, new)]
         yield "parallelism", "", labels[0], labels[1], None, None
@@ -106,21 +108,61 @@ def _ports(node: Node, graph: Graph) -> dict[str, str]:
 
 
 def _weights(old: Node, new: Node, sides: Sides) -> Iterator[_Part]:
-    """Shapes, types and values of the tensors that both name themselves."""
+    """Shapes, types and values of the tensors that both name themselves, then values of their scales and adapters."""
     for port, name in new.weights.items():
         other = old.weights.get(port)
         if other is None or other not in sides.a.weights or name not in sides.b.weights:
             continue
         a, b = sides.a.weights[other], sides.b.weights[name]
+        use = use_at(old, port, other) if old.call != "get_attr" else Use()
+        resized = replace(a, shape=b.shape)
         if a.shape != b.shape:
-            use = use_at(old, port, other) if old.call != "get_attr" else Use()
-            yield "shape", port, sizes(a.shape), sizes(b.shape), _stored(b, _within(use, b)) - _stored(a, use), None
-        elif a.key != b.key:
-            distance = sides.distance(a.key, b.key) if sides.distance and a.key and b.key else None
-            told = sizes(b.shape) if distance is None else f"{distance:.3g} of its norm away"
-            yield "weights", port, sizes(a.shape), told, None, distance
+            size = _stored(resized, _within(use, b)) - _stored(a, use)
+            yield "shape", port, sizes(a.shape), sizes(b.shape), size, None
+        else:
+            yield from _values(port, a, b, sides)
         if a.dtype != b.dtype:
-            yield "type", port, a.dtype, b.dtype, None, None
+            size = _stored(b, _within(use, b)) - _stored(resized, _within(use, b))
+            yield "type", port, a.dtype, b.dtype, size, None
+    before, after = _side_tensors(old), _side_tensors(new)
+    for port, name in after.items():
+        first, second = sides.a.weights.get(before.get(port, "")), sides.b.weights.get(name)
+        if first and second and first.shape == second.shape:
+            yield from _values(port, first, second, sides)
+
+
+def _values(port: str, a: Weight, b: Weight, sides: Sides) -> Iterator[_Part]:
+    """A change of the values of a tensor that kept its shape."""
+    if a.key != b.key:
+        distance = sides.distance(a.key, b.key) if sides.distance and a.key and b.key else None
+        text = sizes(b.shape) if distance is None else f"{distance:.3g} of its norm away"
+        yield "weights", port, sizes(a.shape), text, None, distance
+
+
+def _side_tensors(node: Node) -> dict[str, str]:
+    """Name beside the port → tensor: given scales, matrices of adapters as PEFT names them."""
+    scales = {f"{port} scale": chosen.scale for port, chosen in node.precision.items() if chosen.scale}
+    matrices = {f"{p} {n}": t for p, x in node.adapters.items() for n, t in (("lora_A", x.a), ("lora_B", x.b))}
+    return scales | matrices
+
+
+def _adapters(node: Node) -> str | None:
+    """`weight: LoRA r4, alpha 8`, of each port; None without an adapter."""
+    return "; ".join(f"{port}: {_adapter(x)}" for port, x in node.adapters.items()) or None
+
+
+def _adapter(adapter: Adapter) -> str:
+    """Rank and alpha, then what is unusual."""
+    parts = [adapter.label, f"alpha {adapter.alpha:g}"]
+    parts += ["alpha/√rank"] if adapter.rooted else []
+    parts += [f"dropout {adapter.dropout:g}"] if adapter.dropout else []
+    return ", ".join(parts)
+
+
+def _adapter_bytes(node: Node, graph: Graph) -> int:
+    """Bytes of the matrices of a node's adapters."""
+    names = dict.fromkeys(name for x in node.adapters.values() for name in (x.a, x.b))
+    return sum(_stored(graph.weights[n], Use()) for n in names if n in graph.weights)
 
 
 def _within(use: Use, weight: Weight) -> Use:

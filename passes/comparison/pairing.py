@@ -1,6 +1,6 @@
 """Pairs the nodes of two graphs: states of one document by id, foreign models by weights, path and structure.
 
-Five rules, each for what the earlier ones left unpaired: see `_Pairs`, and decision 146 for their reasons.
+Five rules, each for what the earlier ones left unpaired: see `_Pairs`, and decision 147 for their reasons.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Literal
 
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.node import Node
+from espalier.model.graph.ops import floating
 
 Rule = Literal["id", "weights", "path", "edges", "order"]
 MAX_ORDER = 4000  # unpaired nodes of a graph up to which runs are matched: the worst case is quadratic
@@ -73,9 +74,10 @@ class _Pairs:
     """Pairs so far, and the rules that add to them.
 
     "id": the same id, module path and call, and the same operation or an input in common. "weights": the same contents
-    of all weights, unique in both graphs. "path": the same module path and operation, as often in both. "edges": the
-    only partner of its operation beside an existing pair (Melnik et al. 2002). "order": the longest matching runs
-    (Ratcliff and Metzener 1988, as in difflib) of labels refined by their inputs' (Weisfeiler and Lehman 1968).
+    of all weights, unique in both graphs. "path": the same module path and operation, of a stored tensor also its name,
+    as often in both. "edges": the only partner of its operation beside an existing pair (Melnik et al. 2002). "order":
+    the longest matching runs (Ratcliff and Metzener 1988, as in difflib) of labels refined by their inputs' (Weisfeiler
+    and Lehman 1968). Inputs of other names are pairs only where both are floats, or neither, of equal dimensions.
     """
 
     def __init__(self, a: Graph, b: Graph) -> None:
@@ -100,8 +102,11 @@ class _Pairs:
                 self._pair(x.id, y.id, "order")
 
     def _pair(self, x: str, y: str, rule: Rule) -> bool:
-        """Pair node `x` of A with node `y` of B if both are free."""
+        """Pair node `x` of A with node `y` of B if both are free, and no inputs of different kinds."""
         if x in self._used or y in self.partner:
+            return False
+        first, second = self.a[x], self.b[y]
+        if first.call == "placeholder" and rule != "id" and _value_kind(first) != _value_kind(second):
             return False
         self.partner[y], self.rules[y], self._used[x] = x, rule, y
         return True
@@ -130,8 +135,10 @@ class _Pairs:
         """Rule 3."""
         cut_a, cut_b = prefixes(*({n.module_path for n in g if n.module_path} for g in (self.a, self.b)))
         first, second = self.free()
-        groups = _grouped(first, lambda n: (n.op, n.call, n.module_path.removeprefix(cut_a)))
-        for key, nodes in _grouped(second, lambda n: (n.op, n.call, n.module_path.removeprefix(cut_b))).items():
+        groups = _grouped(first, lambda n: (n.op, n.call, n.module_path.removeprefix(cut_a), _own_name(n)))
+        for key, nodes in _grouped(
+            second, lambda n: (n.op, n.call, n.module_path.removeprefix(cut_b), _own_name(n))
+        ).items():
             others = groups.get(key, [])
             if len(others) == len(nodes):
                 for x, y in zip(others, nodes, strict=True):
@@ -173,6 +180,16 @@ class _Pairs:
         for block in SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks():
             for k in range(block.size):
                 self._pair(first[block.a + k].id, second[block.b + k].id, "order")
+
+
+def _value_kind(node: Node) -> Hashable:
+    """What distinguishes images from tokens: number of dimensions, and whether the values are floats."""
+    return node.out and (len(node.out.shape), floating(node.out))
+
+
+def _own_name(node: Node) -> str:
+    """The name of a stored tensor in its module; empty for other nodes, which have none."""
+    return node.target.rpartition(".")[2] if node.call == "get_attr" else ""
 
 
 def _places(node: Node, source: str) -> tuple[int, ...]:

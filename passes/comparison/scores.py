@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from espalier.passes.figure import Figure, Interval, Z
 from espalier.passes.score import Score
 
-Verdict = Literal["better", "worse", "within noise", "same", "not tested", ""]
+Verdict = Literal["better", "worse", "within noise", "same", "not tested", "other data", ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """The score of one state. `accuracy`: with its samples, if they are known; `kl`: divergence from the model as
-    opened, nats a sample; `latency`: seconds a batch."""
+    opened, nats a sample; `latency`: seconds a batch. `data`: what identifies the data and the split, None if unknown.
+    """
 
     score: Score
     accuracy: Figure | None = None
     kl: float | None = None
     latency: float | None = None
+    data: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ BETTER: dict[str, int] = {
     "accuracy": 1, "loss": -1, "kl": -1, "size_bytes": -1, "weight_bits": -1, "activation_bits": -1, "sparsity": 0,
     "activation_sparsity": 0, "bitops": -1, "memory_density": 1, "latency": -1,
 }  # fmt: skip
+ON_DATA = ("accuracy", "loss", "kl")
 SAMPLED = ("loss", "kl", "latency")  # measured means, without the values by sample that a test would need
 
 
@@ -69,14 +73,18 @@ def compare_scores(a: Measured, b: Measured) -> tuple[ScoreRow, ...]:
     """A row a figure of BETTER; figures that neither has are left out.
 
     Accuracies are tested (McNemar's exact test where both are of the same samples, else Newcombe's interval). Costs
-    that follow from the graph have no noise. Other measured means are "not tested".
+    that follow from the graph have no noise. Other measured means are "not tested", and nothing is that was measured on
+    "other data".
     """
     rows: list[ScoreRow] = []
+    apart = None not in (a.data, b.data) and a.data != b.data
     for name, sign in BETTER.items():
         x, y = _value(a, name), _value(b, name)
         if x is None and y is None:
             continue
-        if name == "accuracy" and a.accuracy and b.accuracy:
+        if apart and name in ON_DATA and x is not None and y is not None:
+            rows.append(ScoreRow(name, x, y, "other data"))
+        elif name == "accuracy" and a.accuracy and b.accuracy:
             rows.append(_accuracy(a.accuracy, b.accuracy))
         else:
             rows.append(ScoreRow(name, x, y, _verdict(name, sign, x, y)))
@@ -86,8 +94,7 @@ def compare_scores(a: Measured, b: Measured) -> tuple[ScoreRow, ...]:
 def _value(side: Measured, name: str) -> float | None:
     if name in ("kl", "latency"):
         return getattr(side, name)
-    value = getattr(side.score, name)
-    return value
+    return getattr(side.score, name)
 
 
 def _verdict(name: str, sign: int, x: float | None, y: float | None) -> Verdict:

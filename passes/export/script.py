@@ -110,9 +110,13 @@ def line_of(step: Step) -> str:
 
 
 def opening_line(project: Project) -> str:
-    """The statement that opens the project's source."""
-    inputs = f", inputs={list(project.source.inputs)!r}" if project.source.inputs else ""
-    return f"m = es.open({project.source.spec!r}{inputs})"
+    """The statement that opens the project's source; a comment for a model that no source names."""
+    source = project.source
+    if source.spec.startswith(OBJECT):
+        return f"# m: {_comment(source.name)}, traced from an object in Python"
+    inputs = f", inputs={list(source.inputs)!r}" if source.inputs else ""
+    seed = f", seed={source.seed}" if source.seed else ""
+    return f"m = es.open({source.spec!r}{inputs}{seed})"
 
 
 def _readable(step: Step) -> tuple[dict[str, Any], bool]:

@@ -124,8 +124,8 @@ def test_pictures_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     network._LAST.clear()
     answers = threading.Event()
-    monkeypatch.setattr(network, "PATIENCE", 0.2)
-    monkeypatch.setattr(network, "_answers", lambda endpoint: answers.wait())
+    monkeypatch.setattr(network, "TIMEOUT", 0.2)
+    monkeypatch.setattr(network, "_responds", lambda endpoint: answers.wait())
     assert not network.reachable("https://hub.example"), "given up before it answers"
     answers.set()
     assert not network.reachable("https://hub.example"), "asked once, not again"

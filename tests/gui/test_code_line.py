@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from PySide6.QtGui import QGuiApplication
 
 import espalier as es
@@ -13,7 +14,7 @@ from espalier.model.document.recipe import Step
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
 from espalier.passes.choices.freeze import FreezeOptions
-from espalier.passes.export.script import line_of
+from espalier.passes.export.script import line_of, opening_line
 from espalier.passes.select import Select
 from tests.gui.conftest import FakeRunner, open_small
 
@@ -61,3 +62,12 @@ def test_a_line_repeats_its_step(step: Step) -> None:
     m = es.open("demo:digits-mlp")
     exec(line_of(step), {"m": m})
     assert m.project.recipe.steps == (step,)
+
+
+def test_the_opening_repeats_the_seed_and_names_no_object_of_a_program() -> None:
+    seeded = es.open("demo:digits-mlp", seed=7).project
+    values: dict[str, es.Model] = {"es": es}  # type: ignore[dict-item]
+    exec(opening_line(seeded), values)
+    assert values["m"].project.source == seeded.source and seeded.source.seed == 7
+    traced = es.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2), name="Own\nnet").project
+    assert opening_line(traced).startswith("# m: Own") and "\n" not in opening_line(traced)

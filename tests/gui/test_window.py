@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,7 +74,7 @@ def test_a_panel_that_cannot_be_made_is_tried_once(
     tries: list[int] = []
     monkeypatch.setattr("espalier.app.shell.lazy_panels.LazyPanels.build_next", lambda self: tries.append(1) or 1 / 0)
     fresh = Window(window.session, window.settings, window.appearance)
-    assert fresh.graph_view.page.isHidden() and not fresh.canvas.isVisible()
+    assert not fresh.pages.workbench.isVisible() and not fresh.canvas.isVisible()
     with qtbot.captureExceptions() as raised:
         fresh.show()
         qtbot.waitUntil(lambda: bool(tries), timeout=60_000)
@@ -89,7 +91,7 @@ def test_opening_shows_progress_then_the_graph(window: Window, runner: list[Fake
     assert window.pages.loading._text.text() == "capturing"
     runner[0].waiting.clear()
     open_small(window, runner)
-    assert window.pages.currentWidget() is window.graph_view.page and window.canvas.isVisible()
+    assert window.pages.currentWidget() is window.pages.workbench and window.canvas.isVisible()
     assert window.canvas.graph is window.session.document.graph  # type: ignore[union-attr]
     assert all(d.isVisible() for n, d in window.docks.docks.items() if n in ("outline", "recipe", "inspector"))
     assert window.settings.recent == ["demo:small"]
@@ -122,7 +124,7 @@ def test_undo_and_redo_say_what_they_do(opened: Window) -> None:
     actions = opened.actions_table.actions
     assert not actions["undo"].isEnabled()
     remove_dropout(opened)
-    assert actions["undo"].text() == "Undo Remove dropout" and actions["undo"].iconText() == "↶ Undo"
+    assert actions["undo"].text() == "Undo Remove dropout" and actions["undo"].iconText() == "Undo"
     opened.actions_table.run("undo")
     assert actions["redo"].text() == "Redo Remove dropout"
 
@@ -303,3 +305,24 @@ def test_the_window_fits_a_small_screen(opened: Window) -> None:
     opened.resize(1600, 1000)
     opened.resize(1100, 700)
     assert inspector.geometry().right() < 1100 and inspector.width() >= inspector.minimumSizeHint().width()
+
+
+def test_a_size_is_used_from_the_next_start(window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Qt's own scale of the screen shows what the next process draws at."""
+    window.actions_table.run("size_150")
+    assert window.settings.size == 150 and "150 %" in window.banner.text
+    assert window.actions_table.actions["size_150"].isChecked()
+    window.settings.sync()
+    code = (
+        "from PySide6.QtCore import QSettings; import espalier.app.shell.application as a\n"
+        "from espalier.app.settings import Settings\n"
+        f"store = QSettings({str(window.settings._store.fileName())!r}, QSettings.Format.IniFormat)\n"
+        "a.Settings = lambda: Settings(store)\n"
+        "def made(app, settings, mode): print(app.primaryScreen().devicePixelRatio()); raise SystemExit\n"
+        "a.make_window = made; a.open_window(None)"
+    )
+    monkeypatch.delenv("QT_SCALE_FACTOR", raising=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "1.5", done.stderr
+    window.settings.size = 300  # none that is offered
+    assert window.settings.size == 100

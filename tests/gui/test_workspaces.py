@@ -192,3 +192,29 @@ def test_icons_follow_the_theme(opened: Window) -> None:
     opened.appearance.set_mode("dark")
     assert DARK.muted.lower() in ink() and LIGHT.muted.lower() not in ink()
     opened.appearance.set_mode("light")
+
+
+def test_the_height_of_the_drawer_is_stored_and_reset(opened: Window, qtbot: QtBot) -> None:
+    bench = opened.pages.workbench
+    drawer = bench.areas[DRAWER]
+    bench.show_drawer(True)
+    first = drawer.height()
+    bench._column.setSizes([bench.height() - first - 70, first + 70])
+    for is_open in (True, False):
+        bench.show_drawer(is_open)
+        state = opened.docks.state()
+        opened.docks.reset()
+        bench.show_drawer(True)
+        assert drawer.height() == first, "the first height"
+        opened.docks.reset()
+        opened.docks.restore(state)
+        assert bench.drawer_shown is is_open
+        bench.show_drawer(True)
+        assert drawer.height() == first + 70
+
+
+def test_a_right_click_on_a_tab_leaves_the_drawer_as_it_is(opened: Window) -> None:
+    bench, bar = opened.pages.workbench, drawer_tabs(opened)
+    QTest.mousePress(bar, Qt.MouseButton.RightButton, pos=bar.tabRect(1).center())
+    assert not bench.drawer_shown
+    QTest.mouseRelease(bar, Qt.MouseButton.RightButton, pos=bar.tabRect(1).center())

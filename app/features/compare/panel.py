@@ -113,6 +113,7 @@ class ComparePanel(QWidget):
     def _connect(self) -> None:
         bar, slider = self.selectors, self.slider
         self.comparing.changed.connect(self.refresh)
+        self.comparing.document_left.connect(self._let_go)
         bar.file_wanted.connect(self.file_wanted)
         bar.mode_chosen.connect(self.set_mode)
         bar.use.clicked.connect(lambda: self.comparing.use("b"))
@@ -170,6 +171,14 @@ class ComparePanel(QWidget):
             self._show(comparing.result)
         self.measure.setEnabled(comparing.can_measure)
         self.measure.setVisible(comparing.can_measure)
+
+    def _let_go(self) -> None:
+        """Show nothing of a document that is closed, and keep none of its graphs."""
+        self._say(EMPTY)
+        self.table.show_comparison(None)
+        self.scores.show_comparison(None)
+        if self.pair is not None:
+            self.pair.show_comparison(None)
 
     def _say(self, text: str) -> None:
         self._shown = None

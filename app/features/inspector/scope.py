@@ -1,12 +1,13 @@
-"""Section "Applies to" of the inspector: the node, its twins in the other blocks, or all of its operation."""
+"""Section "Applies to" of the inspector: the node, its twins in the other blocks, all of its operation, or saved."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QMenu, QPushButton, QWidget
 
+from espalier.app.session.saved_selections import SavedSelections
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.twins import alike, twins
 
@@ -17,7 +18,7 @@ THIS, TWINS, ALIKE = "This node", "twins", "alike"
 
 
 class ScopeSection(QWidget):
-    """Selects the nodes that an edit applies to; hidden where the node is the only one of its kind.
+    """Selects the nodes that an edit applies to.
 
     The choice is the selection itself: the canvas marks it, and every field of the inspector edits all of it.
     """
@@ -30,7 +31,7 @@ class ScopeSection(QWidget):
         self._graph: Graph | None = None
         group = QButtonGroup(self)
         row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
+        row.setContentsMargins(1, 0, 0, 0)  # the border of the first button
         row.setSpacing(0)
         self.buttons = {name: QPushButton(self) for name in (THIS, TWINS, ALIKE)}
         for name, button in self.buttons.items():
@@ -39,8 +40,19 @@ class ScopeSection(QWidget):
             button.clicked.connect(lambda _=False, n=name: self._session.select(self._scopes[n]))
             group.addButton(button)
             row.addWidget(button, 1)
+        self.saved = SavedSelections(session, self)
+        self._menu = QMenu(self)
+        self._menu.aboutToShow.connect(lambda: self.saved.fill(self._menu, self))
+        self.saved_button = QPushButton("Saved ▾", self)
+        self.saved_button.setProperty("segment", True)
+        self.saved_button.setToolTip("Selections that the project keeps under a name")
+        self.saved_button.clicked.connect(self._open_menu)
+        row.addWidget(self.saved_button)
         self.setAccessibleName("Applies to")
         self.hide()
+
+    def _open_menu(self) -> None:
+        self._menu.popup(self.saved_button.mapToGlobal(self.saved_button.rect().bottomLeft()))
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
         """Offer the scopes of a single node; keep them while one of them is selected."""
@@ -48,9 +60,10 @@ class ScopeSection(QWidget):
         if len(nodes) == 1 and (nodes[0].id != self._node or graph is not self._graph):
             self._offer(nodes[0], graph)
         chosen = next((name for name, scope in self._scopes.items() if set(scope) == set(ids)), None)
-        self.setVisible(chosen is not None and len(self._scopes) > 1)
-        if chosen:
-            self.buttons[chosen].setChecked(True)
+        self.setVisible(bool(ids))
+        for name, button in self.buttons.items():
+            button.setVisible(chosen is not None and name in self._scopes)
+            button.setChecked(name == chosen)
 
     def _offer(self, node: Node, graph: Graph) -> None:
         self._node, self._graph = node.id, graph
@@ -66,4 +79,3 @@ class ScopeSection(QWidget):
         for name, button in self.buttons.items():
             button.setText(texts[name].replace("&", "&&"))
             button.setToolTip(tips[name])
-            button.setVisible(name in self._scopes)

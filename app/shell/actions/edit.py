@@ -23,7 +23,7 @@ def rows(session: Session, find: Callable[[], object]) -> list[Action]:
         Action("select_alike", "Select all of the same type", "Edit", partial(select_alike, session), "Ctrl+Shift+A",
                needs=has_selection, group=1),
         Action("select_twins", "Select its twins in the other blocks", "Edit", partial(select_twins, session),
-               "Ctrl+Shift+T", needs=has_selection, group=1,
+               "Ctrl+Shift+B", needs=has_selection, group=1,
                help="The nodes at the same place of repeated blocks"),
         Action("select_none", "Clear the selection", "Edit", partial(session.select, ()), needs=has_selection, group=1),
         Action("find", "Find a node or a command", "Edit", find, "Ctrl+F", needs=always, group=2),

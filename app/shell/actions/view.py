@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from espalier.app.canvas.colouring import MODES
 from espalier.app.menu import Action, always
+from espalier.app.settings import SIZES
 from espalier.app.shell.actions.edit import is_selected
 from espalier.app.shell.workspaces import GRAPH, WORKSPACES
 
@@ -96,6 +97,20 @@ def rows(view: View, host: Host) -> list[Action]:
         Action("drawer", "Drawer", "View", view.toggle_drawer, "Ctrl+J", checked=lambda: view.workbench.drawer_shown,
                group=4, help="Open or close the tables and messages at the bottom"),
         Action("reset_layout", "Reset the layout", "View", view.reset, group=4),
+    ]  # fmt: skip
+
+
+def size_rows(settings: Settings, host: Host) -> list[Action]:
+    """Rows for the size of everything in the window."""
+
+    def choose(size: int) -> None:
+        settings.size = size
+        host.banner.show_message(f"From the next start, the window is drawn at {size} %.", "Save and start it again.")
+
+    return [
+        Action(f"size_{s}", f"{s} %", "View/Size", partial(choose, s), needs=always,
+               checked=lambda s=s: settings.size == s, group=3, help="Texts, charts and controls, from the next start")
+        for s in SIZES
     ]  # fmt: skip
 
 

@@ -88,6 +88,8 @@ def test_a_model_draws_itself(m: es.Model) -> None:
 def test_differences_are_told_node_by_node(m: es.Model, tmp_path: Path) -> None:
     m.save(tmp_path / "before.espalier")
     assert not es.diff(m, m.copy()) and not es.diff(tmp_path / "before.espalier", m)
+    same = es.diff(m, m.copy())
+    assert "Nothing differs in 5 nodes." in repr(same) and "Nothing differs in 5 nodes." in same._repr_html_()
     m.quantize("one", weight="int8").prune("two", sparsity=0.5)
     found = es.diff(tmp_path / "before.espalier", m)
     told = {(r["node"], r["what"]): (r["before"], r["after"]) for r in found.rows}

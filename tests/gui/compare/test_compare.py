@@ -104,17 +104,15 @@ def test_opened_and_now_are_compared_first(edited: Window, qtbot: QtBot) -> None
 def test_the_panel_covers_the_graph_and_leaves_it_as_it_was(edited: Window, qtbot: QtBot) -> None:
     docks = {n: (d.isVisible(), d.height()) for n, d in edited.docks.docks.items()}
     panel = shown(edited, qtbot)
-    assert panel.isVisible() and not edited.canvas.isVisible()
-    assert not any(edited.docks.docks[n].isVisible() for n in ("outline", "recipe", "inspector"))
+    assert panel.isVisible() and not edited.canvas.isVisible() and not edited.docks.docks["recipe"].isVisible()
     panel.table.setFocus()
     qtbot.keyClick(panel.table, Qt.Key.Key_Escape)
-    assert edited.canvas.isVisible() and not is_shown(edited.host)
-    qtbot.waitUntil(lambda: edited.docks.docks["jobs"].isVisible())
+    assert edited.canvas.isVisible() and not panel.isVisible() and not is_shown(edited.host)
+    qtbot.waitUntil(lambda: edited.docks.docks["recipe"].isVisible())
     qtbot.wait(20)
     assert {n: (d.isVisible(), d.height()) for n, d in edited.docks.docks.items() if docks[n][0]} == {
         n: v for n, v in docks.items() if v[0]
     }
-    edited.show_dock("log")
     shown(edited, qtbot)
     edited.host.go_to("fc1")
     assert edited.canvas.isVisible(), "what shows a node shows the graph"
@@ -368,3 +366,51 @@ def test_another_document_ends_the_comparison(edited: Window, runner: list[FakeR
     assert not is_shown(edited.host) and edited.canvas.isVisible()
     panel = shown(edited, qtbot)
     assert panel.headline.toolTip().startswith("Nothing differs") and panel.table.rows.shown == []
+
+
+def test_closing_the_document_ends_the_comparison_and_lets_it_go(
+    edited: Window, runner: list[FakeRunner], qtbot: QtBot
+) -> None:
+    panel = shown(edited, qtbot)
+    assert panel.table.rows.shown
+    edited.session.close()
+    assert panel.comparing.result is None and panel.table.rows.shown == []
+    assert panel.pair is not None and [c.graph for c in panel.pair.canvases] == [None, None]
+    open_small(edited, runner, small_project())
+    assert edited.canvas.isVisible() and not panel.isVisible()
+
+
+def test_a_stopped_job_says_so_and_can_be_repeated(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    pin(edited.session.open_document, "half", Recipe((Step("prune", PruneOptions(sparsity=0.5)),)))
+    half = choice(edited, "pin", "half")
+    panel.comparing.choose("a", half)
+    edited.session.cancel(job_of(runner, ReplayJob).id)
+    assert "was stopped" in panel.message.text()
+    panel.comparing.choose("a", half)
+    finish(runner, ReplayJob, ReplayResult(edited.session.open_document.project.base, (None,), {}))
+    qtbot.waitUntil(lambda: panel.comparing.result is not None)
+
+
+def test_a_file_that_opens_after_its_document_was_closed_is_let_go(
+    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel = shown(edited, qtbot)
+    panel.choose_file("a", tmp_path / "other.espalier")
+    info = job_of(runner, OpenJob)
+    monkeypatch.setattr(runner[-1], "cancel", lambda number: None)  # it ends before the worker hears of it
+    edited.session.close()
+    runner[-1].tell(info, Done(OpenResult(small_project(), {}, (), {})))
+    assert not info.job.workdir.exists(), "its folder is deleted"
+
+
+def test_a_file_is_opened_again_when_it_is_chosen_again(
+    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
+) -> None:
+    panel, base = shown(edited, qtbot), small_project()
+    for fmt in (INT4, INT8):
+        panel.choose_file("a", tmp_path / "other.espalier")
+        node = replace(base.graph["fc2"], precision={"weight": Precision(fmt)})
+        finish(runner, OpenJob, OpenResult(replace(base, graph=base.graph.replace(node)), {}, (), {}))
+        qtbot.waitUntil(lambda: panel.comparing.result is not None)
+        assert panel.comparing.result.a["fc2"].precision["weight"].format == fmt

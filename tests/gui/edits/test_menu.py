@@ -15,6 +15,7 @@ from espalier.app.features.edits import offers
 from espalier.app.features.edits.context_menu import NodeMenu
 from espalier.app.features.edits.recipe_edits import on_nodes
 from espalier.app.features.inspector.panel import InspectorPanel
+from espalier.app.session.saved_selections import SavedSelections, selections_of
 from espalier.app.shell.window import Window
 from espalier.app.step_text import result
 from espalier.model.document.codec import encode
@@ -205,7 +206,33 @@ def test_the_inspector_edits_twins_and_all_of_an_operation(blocks: Window) -> No
     session.select(("4",))
     assert [n for n, b in scope.buttons.items() if b.isVisible()] == ["This node", "alike"], "the head has no twin"
     session.select(("1_up", "4"))
-    assert not scope.isVisible(), "a selection of the user's own has no scope"
+    assert not any(b.isVisible() for b in scope.buttons.values()), "a selection of the user's own has no scope"
+    assert scope.saved_button.isVisible()
+    session.select(())
+    assert not scope.isVisible()
+
+
+def test_selections_are_saved_in_the_project(blocks: Window) -> None:
+    """They come back with the file, without nodes that an edit took away; a damaged member is no error."""
+    session, saved = blocks.session, SavedSelections(blocks.session, blocks)
+    session.select(("0_up", "2_up"))
+    saved.save("  the   ups ")
+    session.select(("1_act",))
+    saved.save("one & only")
+    document = session.open_document
+    assert selections_of(document.project) == {"the ups": ("0_up", "2_up"), "one & only": ("1_act",)}
+    menu = QMenu(blocks)
+    saved.fill(menu, blocks)
+    assert [a.text() for a in menu.actions() if a.menu() is None and a.text()] == [
+        "the ups (2)", "one && only (1)", "Save this selection…"]  # fmt: skip
+    menu.actions()[0].trigger()
+    assert session.selection == ("0_up", "2_up")
+    assert list(document.snapshot().extras) == ["selections.json"], "what the file keeps"
+    saved.remove("the ups")
+    assert list(selections_of(document.project)) == ["one & only"]
+    for damaged in (b"{", b"[]", b'{"selections": [3, {"name": "", "nodes": []}, {"name": "a", "nodes": "b"}]}'):
+        document.keep("selections.json", damaged)
+        assert selections_of(document.project) == {}
 
 
 def test_twins_are_selected_by_the_menu(blocks: Window) -> None:

@@ -239,7 +239,7 @@ def test_what_was_broken_off_can_go_on_or_begin_anew(
     used = FinetuneOptions(data="demo:digits", epochs=7.0)
     gone: list[FinetuneOptions] = []
     held = InterruptedRun(tmp_path, 1200, 7080, 0.0)
-    monkeypatch.setattr(module, "unfinished", lambda g, options, seed, base: held if options == used else None)
+    monkeypatch.setattr(module, "interrupted_run", lambda g, options, seed, base: held if options == used else None)
     monkeypatch.setattr(module, "discard", lambda g, options, seed, base: gone.append(options))
     training_memory.remember("demo:small", used)
     open_small(window, runner, small_project(data="demo:digits"))

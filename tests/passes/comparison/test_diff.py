@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import espalier as es
+from espalier.model.packed.layout import plan
 from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.comparison.diff import GraphDiff, compare_graphs
 from espalier.passes.comparison.groups import grouped, ranges
@@ -82,6 +84,42 @@ def test_bytes_add_up_to_those_of_the_packed_weights(bert: es.Model) -> None:
     dense, masked = 96 * 64 * 4 // 8 + 96 * 4, 96 * 64 // 8 + 96 * 32 * 4 // 8 + 96 * 4
     assert linear[0].size_bytes == dense - 96 * 64 * 4
     assert linear[1].size_bytes == min(dense, masked) - dense
+
+
+def test_bytes_of_formats_adapters_and_types_add_up() -> None:
+    """The reference is the sum over the packed layout's tensors."""
+    net = torch.nn.Sequential(torch.nn.Linear(32, 50), torch.nn.GELU(), torch.nn.Linear(50, 16))
+    a, halves = es.trace(net, torch.randn(2, 32)), es.trace(net.half(), torch.randn(2, 32).half())
+    adapted, quantised = a.copy(), halves.copy()
+    adapted.quantize("linear", weight="int8").lora("linear", rank=4)
+    quantised.quantize("linear", weight="int8")
+    for b in (adapted, halves, quantised):
+        expected = packed_bytes(b) - packed_bytes(a)
+        assert sum(c.size_bytes or 0 for c in diff_of(a, b).changes) == expected != 0
+        assert sum(c.size_bytes or 0 for c in diff_of(b, a).changes) == -expected
+    added = [c.size_bytes for c in diff_of(a, adapted).changes if c.kind == "adapter"]
+    assert added == [4 * 4 * (32 + 50), 4 * 4 * (50 + 16)], "rank 4, float32"
+
+
+def packed_bytes(model: es.Model) -> int:
+    """Bytes of all weights in the packed layout."""
+    return sum(p.size for p in plan(model.project.graph))
+
+
+def test_adapters_differ_by_alpha_and_by_their_matrices() -> None:
+    torch.manual_seed(0)
+    model = es.trace(torch.nn.Sequential(torch.nn.Linear(8, 6)), torch.randn(2, 8))
+    a, wider = model.copy(), model.copy()
+    a.lora("linear", rank=2, alpha=4)
+    wider.lora("linear", rank=2, alpha=8)
+    assert told(diff_of(a, wider))["0", "adapter"] == ("weight: LoRA r2, alpha 4", "weight: LoRA r2, alpha 8")
+    graph = a.project.graph
+    name = graph["0"].adapters["weight"].b
+    store = a._place.opened.store
+    trained = replace(graph.weights[name], key=store.hold(Tensor(np.ones((6, 2), np.float32), "float32")))
+    moved = replace(graph, weights={**graph.weights, name: trained})
+    (change,) = compare_graphs(graph, moved, (store, store)).changes
+    assert (change.what, change.size_bytes, change.distance) == ("weight lora_B values", None, None), "B starts at 0"
 
 
 def test_moved_weights_are_told_by_their_norm(tmp_path: Path) -> None:

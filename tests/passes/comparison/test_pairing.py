@@ -105,3 +105,18 @@ def test_an_edited_node_keeps_its_partner() -> None:
     model.edit_graph([{"replace": {"node": "1", "op": "relu"}}])  # type: ignore[attr-defined]
     found = pair(before, model.project.graph)
     assert found.pairs == {n: n for n in before.nodes} and found.rules["1"] == "id"
+
+
+def test_images_are_not_paired_with_tokens_nor_stored_tensors_of_other_names() -> None:
+    bert, vit = graph_of(FOREIGN["bert"]), graph_of(FOREIGN["vit"])
+    for a, b in ((bert, vit), (vit, bert)):
+        pairs = pair(a, b).pairs
+        assert "pixel_values" not in {*pairs, *pairs.values()}
+        named = {y: x for y, x in pairs.items() if b[y].call == "get_attr" and b[y].module_path == a[x].module_path}
+        assert all(b[y].target.split(".")[-1] == a[x].target.split(".")[-1] for y, x in named.items())
+
+
+def test_inputs_of_other_names_are_paired_in_order() -> None:
+    graph = graph_of(FOREIGN["bert"])
+    other, true = renamed(graph)
+    assert all(true[x] == y for y, x in pair(graph, other).pairs.items() if other[y].call == "placeholder")

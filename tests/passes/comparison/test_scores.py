@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -64,3 +66,14 @@ def test_costs_have_no_noise_and_loss_is_not_tested() -> None:
 def test_one_side_that_is_not_measured_gives_no_verdict() -> None:
     row = compare_scores(Measured(Score()), side([True, False]))[0]
     assert (row.name, row.a, row.change, row.verdict) == ("accuracy", None, None, "")
+
+
+def test_scores_on_other_data_are_not_tested() -> None:
+    """As many samples of another set are not the same samples."""
+    a, b = side([True, False] * 50, size_bytes=100), side([False, False] * 50, size_bytes=90)
+    rows = {r.name: r for r in compare_scores(replace(a, data="reviews"), replace(b, data="digits"))}
+    assert rows["accuracy"].verdict == rows["loss"].verdict == "other data"
+    assert rows["accuracy"].p is None and rows["accuracy"].reach is None
+    assert rows["size_bytes"].verdict == "better", "a cost depends on no data"
+    assert compare_scores(replace(a, data="reviews"), replace(b, data="reviews"))[0].test == "McNemar"
+    assert compare_scores(replace(a, data="reviews"), b)[0].test == "McNemar", "unknown data"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.features.compare.state.choices import StateChoice, choices_of, default_pair
 from espalier.app.figures.difference import StateComparison, compared
 from espalier.app.jobs.previews import Previews
-from espalier.app.session.measures import Baseline, Measures
+from espalier.app.session.measures import Baseline, Measures, samples_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, JobError
 from espalier.model.graph.graph import Graph
@@ -21,7 +21,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
 from espalier.passes.comparison.scores import Measured
 from espalier.passes.figure import OPENED, accuracy_of
-from espalier.passes.jobs.kinds import OpenJob, OpenResult
+from espalier.passes.jobs.kinds import TERMINAL, JobEvent, OpenJob, OpenResult, Stopped
 from espalier.passes.score import Scorer, static_score
 
 if TYPE_CHECKING:
@@ -40,13 +40,26 @@ class OtherModel:
     scratch: Scratch
 
 
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """A recipe that runs for a side, or a file that is opened for it (`what`: its path, into the folder `scratch`).
+
+    `side`: None once another document is open.
+    """
+
+    side: StateChoice | None
+    what: Recipe | str
+    scratch: Scratch | None = None
+
+
 class Comparing(QObject):
     """`changed`: sides, state or result are others. `result`: the comparison, None while it is computed or impossible.
 
-    `error`: why a side has no graph.
+    `error`: why a side has no graph. `document_left`: another document is open, or none.
     """
 
     changed = Signal()
+    document_left = Signal()
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -57,7 +70,7 @@ class Comparing(QObject):
         self.active = False  # whether anything is computed: only while the panel is in view
         self._graphs: dict[Place, Graph | None] = {"a": None, "b": None}
         self._others: dict[str, OtherModel] = {}
-        self._pending: list[Recipe | str] = []  # recipes that run and files that are opened
+        self._awaited: dict[int, _Awaited] = {}  # by the number of the job
         self._scorer = Scorer()
         self._previews = Previews(self, MAX_KEPT, session.opened)
         self._previews.ready.connect(self._compared)
@@ -65,11 +78,7 @@ class Comparing(QObject):
         session.opened.connect(self._opened)
         session.changed.connect(self.refresh)
         session.score_changed.connect(self.refresh)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a comparison is on its way."""
-        return self.active and self.result is None and self.error is None and all(self.sides.values())
+        session.job_event.connect(self._job_event)
 
     # -- sides
 
@@ -92,17 +101,28 @@ class Comparing(QObject):
         self.refresh()
 
     def open_file(self, place: Place, path: Path) -> None:
-        """Compare with a model of another file, which the user chose; it is opened in the worker."""
+        """Compare with a model of another file, which the user chose; it is opened in the worker, as it is by now."""
+        other = self.sides["b" if place == "a" else "a"]
+        if other is None or other.key != ("file", str(path)):
+            self._leave_file(str(path))
         self.choose(place, StateChoice("file", path.name, str(path)))
 
-    def _opened(self) -> None:
-        for other in self._others.values():
+    def _leave_file(self, name: str) -> None:
+        if other := self._others.pop(name, None):
             other.store.close()
             other.scratch.close()
-        self._others.clear()
-        self._pending.clear()
+
+    def _opened(self) -> None:
+        for name in list(self._others):
+            self._leave_file(name)
+        # Jobs of the document are cancelled by the session.
+        self._awaited = {job: replace(a, side=None) for job, a in self._awaited.items() if a.scratch is not None}
+        for job in list(self._awaited):
+            self._session.cancel(job)
         self._scorer = Scorer()
         self.sides, self._graphs = {"a": None, "b": None}, {"a": None, "b": None}
+        self.result = self.error = None
+        self.document_left.emit()
         self.refresh()
 
     # -- computing
@@ -139,45 +159,52 @@ class Comparing(QObject):
         """The graph of a side; None where it comes later."""
         if side.kind == "file":
             other = self._others.get(side.name)
-            if other is None and side.name not in self._pending:
+            if other is None and not self._is_awaited(side.name):
                 self._open_other(side)
             return other.result.project.graph if other else None
         recipe = side.recipe or Recipe()
         graph = self._session.graph_of(recipe)
-        if graph is None and recipe not in self._pending:
-            self._pending.append(recipe)
-            self._session.compute_graph(recipe, f"Compute {side.title}", partial(self._arrived, recipe),
-                                        partial(self._refused, side, recipe))  # fmt: skip
+        if graph is None and not self._is_awaited(recipe):
+            job = self._session.compute_graph(recipe, f"Compute {side.title}", partial(self._arrived, recipe),
+                                              partial(self._fail, side))  # fmt: skip
+            self._awaited[job.id] = _Awaited(side, recipe)
         return graph
 
+    def _is_awaited(self, what: Recipe | str) -> bool:
+        return any(a.what == what for a in self._awaited.values() if a.side is not None)
+
     def _open_other(self, side: StateChoice) -> None:
-        scratch = Scratch(WINDOW)
-        self._pending.append(side.name)
-        job = OpenJob(side.name, scratch.folder, origin=Origin.TYPED)
+        scratch, document = Scratch(WINDOW), self._session.document
 
         def opened(result: OpenResult) -> None:
-            store = WeightStore(scratch.folder)
-            store.add(result.locations)
-            self._others[side.name] = OtherModel(result, store, scratch)
-            self._pending.remove(side.name)
-            self._load()
+            if self._session.document is document:
+                store = WeightStore(scratch.folder)
+                store.add(result.locations)
+                self._others[side.name] = OtherModel(result, store, scratch)
 
-        def refused(error: JobError) -> None:
-            scratch.close()
-            self._refused(side, side.name, error)
+        job = OpenJob(side.name, scratch.folder, origin=Origin.TYPED)
+        info = self._session.submit(f"Open {side.title} to compare", job, opened, failed=partial(self._fail, side))
+        self._awaited[info.id] = _Awaited(side, side.name, scratch)
 
-        self._session.submit(f"Open {side.title} to compare", job, opened, failed=refused)
+    def _job_event(self, event: JobEvent) -> None:
+        """A job has ended in any way, after its result or its error was received."""
+        if not isinstance(event.event, TERMINAL) or (awaited := self._awaited.pop(event.job.id, None)) is None:
+            return
+        if awaited.scratch is not None:
+            if all(o.scratch is not awaited.scratch for o in self._others.values()):
+                awaited.scratch.close()
+            elif self.active:
+                self._load()
+        if isinstance(event.event, Stopped) and awaited.side is not None:
+            self._fail(
+                awaited.side, JobError(f"{event.job.title} was stopped.", "Choose the state again to repeat it.")
+            )
 
     def _arrived(self, recipe: Recipe, graph: Graph) -> None:
-        self._pending.remove(recipe)
         for place, side in self.sides.items():
             if side is not None and side.recipe == recipe:
                 self._graphs[place] = graph
         self._compare()
-
-    def _refused(self, side: StateChoice, what: Recipe | str, error: JobError) -> None:
-        self._pending.remove(what)
-        self._fail(side, error)
 
     def _fail(self, side: StateChoice, error: EspalierError) -> None:
         if any(s is not None and s.key == side.key for s in self.sides.values()):
@@ -212,11 +239,12 @@ class Comparing(QObject):
 
     def _measured(self, side: StateChoice, graph: Graph) -> Measured:
         """Costs, and what was measured of a state: by the session, by its search, or as its file stores it."""
-        measures, recipe = self._session.measures, side.recipe
+        measures, recipe, data = self._session.measures, side.recipe, self._session.measured_on
         if side.kind == "file":
             project = self._others[side.name].result.project
             measures, recipe = Measures(), project.recipe
             measures.restore(project)
+            data = measures.options
         recipe = recipe or Recipe()
         found, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
         base = self._session.open_document.project.base
@@ -229,7 +257,7 @@ class Comparing(QObject):
         if side.recipe is not None and not recipe.active:
             kl = 0.0  # from itself
         static = self._scorer.score(graph) if side.kind != "file" else static_score(graph)
-        return Measured(static.measured(*found) if found else static, accuracy, kl)
+        return Measured(static.measured(*found) if found else static, accuracy, kl, data=samples_of(data))
 
     def _is_of(self, side: StateChoice) -> bool:
         """Whether a trial was measured on the data in use."""
