@@ -143,7 +143,10 @@ class HeatModel(QAbstractTableModel):
         return f"{row.node} · {row.port} · {candidate.label} · {predicted}, {measured_text}"
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Display) -> object:
-        return (self._column_head if side == Qt.Orientation.Horizontal else self._line_head)(section, role)
+        across = side == Qt.Orientation.Horizontal
+        if section >= (self.columnCount() if across else self.rowCount()):
+            return None  # while the model is reset, one header asks with the sections that it had before
+        return (self._column_head if across else self._line_head)(section, role)
 
     def _line_head(self, section: int, role: int) -> object:
         line = self.line(section)
