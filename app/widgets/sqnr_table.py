@@ -123,6 +123,8 @@ class SqnrModel(QAbstractTableModel):
         return self.used.get(row.node) == row.formats[index.column()]
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Display) -> object:
+        if section >= (self.columnCount() if side == Qt.Orientation.Horizontal else self.rowCount()):
+            return None  # while the model is reset, one header asks with the sections that it had before
         if side == Qt.Orientation.Horizontal:
             return self._column_header(section, role)
         row = self.row(section)

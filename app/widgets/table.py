@@ -133,7 +133,7 @@ class TableModel(QAbstractTableModel):
         return None
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if side != Qt.Orientation.Horizontal:
+        if side != Qt.Orientation.Horizontal or section >= len(self.columns):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
             return column_title(self.columns[section]) + self._arrow(section)

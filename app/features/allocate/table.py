@@ -74,7 +74,7 @@ class AllocateModel(QAbstractTableModel):
         return ("unknown" if kl is None else figure(kl)) if node in self._cells else ""
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if side != Qt.Orientation.Horizontal:
+        if side != Qt.Orientation.Horizontal or section >= self.columnCount():
             return None
         if role == Qt.ItemDataRole.TextAlignmentRole and section > len(self.ports):
             return RIGHT

@@ -65,7 +65,11 @@ class RightModel(TableModel):
         return super().data(index, role)
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if role == Qt.ItemDataRole.TextAlignmentRole and self.columns[section] in self._right:
+        if (
+            role == Qt.ItemDataRole.TextAlignmentRole
+            and section < len(self.columns)
+            and self.columns[section] in self._right
+        ):
             return RIGHT
         return super().headerData(section, side, role)
 

@@ -90,6 +90,8 @@ class SampleModel(QAbstractTableModel):
     bad = "#B3261E"
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if side == Qt.Orientation.Horizontal and section >= len(self.columns):
+            return None  # a reset has taken it
         if side == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
             return column_title(self.columns[section])
         if side == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.TextAlignmentRole and self.rows:
