@@ -24,7 +24,7 @@ from espalier.model.formats.base import Format
 
 ROWS = 6
 TOOLTIP = "q(x) is the stored value for x: the nearest code, or the end of the range beyond it"
-WHOLE, NEAR = "whole range", "near 0"
+WHOLE, NEAR = "Whole range", "Near 0"
 
 
 class FormatSection(QWidget):
@@ -140,7 +140,7 @@ class FormatSection(QWidget):
     def _draw(self) -> None:
         data = self.data
         shown = None if data is None else data.near if self.near else data.whole
-        self.range.setText(f"Show {WHOLE if self.near else NEAR}")
+        self.range.setText(WHOLE if self.near else NEAR)
         for plot in (self.stairs, self.error):
             plot.show_stairs(shown)
 

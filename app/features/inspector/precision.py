@@ -139,7 +139,7 @@ class PrecisionSection(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.port = "weight"
+        self.port = self._wanted = "weight"  # the current port; the one that was chosen, which not all nodes have
         self.rows = {port: PortRow(port) for port in PORTS}
         self.typed = DelayedEdit(self)
         session.saving.connect(self.typed.settle)
@@ -242,8 +242,7 @@ class PrecisionSection(QWidget):
                 row.editor.wrong.hide()
         count = sum(1 for _, ports in ports_of if ports)
         self._show_message(nodes, count)
-        if not self.rows[self.port].nodes:
-            self.set_port(next((p for p in ("weight", *PORTS) if self.rows[p].nodes), "weight"))
+        self._make_current(next((p for p in (self._wanted, "weight", *PORTS) if self.rows[p].nodes), self._wanted))
         self._show_port()
 
     def _show_message(self, nodes: Sequence[Node], count: int) -> None:
@@ -286,7 +285,11 @@ class PrecisionSection(QWidget):
         return [short_name(n) for n in next(filter(None, rows), ())]
 
     def set_port(self, port: str) -> None:
-        """Make a port current: its bits, formula and tensor are shown."""
+        """Make a port current, also of nodes that are selected later: its bits, formula and tensor are shown."""
+        self._wanted = port
+        self._make_current(port)
+
+    def _make_current(self, port: str) -> None:
         if port != self.port:
             self.port = port
             self._show_port()

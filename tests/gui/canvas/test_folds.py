@@ -101,6 +101,23 @@ def test_keys_open_and_fold(folded: GraphCanvas, qtbot: QtBot) -> None:
     assert titles(folded) == ["layers ×9"]
 
 
+def test_a_fold_of_layers_that_begin_above_the_view_is_seen_whole(folded: GraphCanvas, qtbot: QtBot) -> None:
+    """As Shift+Return at the end of a long layer leaves it."""
+    node = "model_layers_5_mlp_down"
+    folded.select([node], reveal=True)
+    settle(qtbot, folded)
+    assert folded.scene
+    x, y, w, h = folded.scene.rect_of(folded.scene.layout.tree.index[node])  # type: ignore[misc]
+    folded.centre(x + w / 2, y + h / 2 + 250 / folded.camera.scale)  # near the top
+    rect = folded.scene.rect_of_group(folded.scene.layout.tree.group_of("model.layers.5"))
+    assert rect and rect[1] < folded.seen().top()
+    qtbot.keyClick(folded, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    settle(qtbot, folded)
+    assert titles(folded) == ["layers ×9"]
+    card = QRectF(*folded.scene.layout.fold_rects[0].tolist())
+    assert folded.seen().contains(card)
+
+
 def test_selecting_from_elsewhere_opens_the_layer(folded: GraphCanvas, qtbot: QtBot) -> None:
     """As the outline, find and the node table do."""
     folded.select(["model_layers_7_mlp_up"], reveal=True)

@@ -139,7 +139,7 @@ def test_section_shows_the_latest_and_copies(qtbot: QtBot, tmp_path: Path) -> No
     assert QGuiApplication.clipboard().text().splitlines()[:2] == ["code\tvalue", "1 0 00\t-2.0"]
     whole = section.stairs.stairs
     section.range.click()
-    assert section.stairs.stairs is not whole and section.range.text() == "Show whole range"
+    assert section.stairs.stairs is not whole and section.range.text() == "Whole range"
     told = section.stairs.tooltip_at(0.3).split()
     assert told[2:5] == ["→", "0.25,", "error"] and float(told[1]) - 0.25 == pytest.approx(float(told[5]), abs=1e-3)
     assert section.stairs.tooltip_at(99.0) == ""

@@ -71,6 +71,19 @@ def test_a_format_for_an_attention_writes_it_out(panel: InspectorPanel, session:
     assert set(session.selection) <= set(graph.nodes)
 
 
+def test_the_chosen_port_comes_back_after_nodes_without_it(panel: InspectorPanel, session: Session) -> None:
+    """A node without weight shows its input; the next layer shows its weight again."""
+    assert session.document is not None
+    plain = next(n.id for n in session.document.graph if n.op == "add" and "data_in" in n.ports and not n.weights)
+    for port, shown in (("weight", "data_in"), ("data_out", "data_out"), ("bias", "data_in")):
+        session.select((KEY,))
+        panel.precision.set_port(port)
+        session.select((plain,))
+        assert panel.precision.port == shown
+        session.select((KEY,))
+        assert panel.precision.port == port and panel.weight.port == port
+
+
 @pytest.mark.parametrize("pixels", [13, 16, 20])
 def test_nothing_is_cut_at_its_least_width(panel: InspectorPanel, session: Session, qtbot: QtBot, pixels: int) -> None:
     font = QFont(panel.font())
