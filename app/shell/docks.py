@@ -113,12 +113,11 @@ class Docks(QObject):
         # The dock is the parent from the start: a later change of parent would restyle the whole panel.
         panel = spec.make(self._host.session, dock)
         dock.setWidget(panel)
-        if spec.workspace == GRAPH:
-            dock.setTitleBarWidget(DockHeading(spec.title, dock.close))
-        else:  # its tab or its workspace shows the title
-            no_title = QWidget()
-            no_title.setFixedHeight(0)
-            dock.setTitleBarWidget(no_title)
+        title = DockHeading(spec.title, dock.close)
+        dock.setTitleBarWidget(title)
+        if spec.workspace != GRAPH:  # its tab or its workspace shows the title, unless it floats
+            title.unfold(False)
+            dock.topLevelChanged.connect(title.unfold)
             panel.setMinimumWidth(MIN_WIDTH)  # a wide panel must not make the window wider than the screen
         policy = panel.sizePolicy()
         policy.setRetainSizeWhenHidden(True)

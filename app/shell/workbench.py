@@ -31,7 +31,8 @@ class DockArea(QMainWindow):
         super().__init__(parent)
         self.setWindowFlags(Qt.WindowType.Widget)  # the constructor makes every main window a window of its own
         self.setObjectName(name)
-        self.setDockOptions(QMainWindow.DockOption.AllowTabbedDocks | QMainWindow.DockOption.AllowNestedDocks)
+        option = QMainWindow.DockOption  # grouped: without it, Qt does not let a tab leave its row
+        self.setDockOptions(option.AllowTabbedDocks | option.AllowNestedDocks | option.GroupedDragging)
         for area in (Qt.DockWidgetArea.TopDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea):
             self.setTabPosition(area, QTabWidget.TabPosition.North)
         if centre is not None:

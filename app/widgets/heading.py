@@ -67,6 +67,20 @@ class DockHeading(QWidget):
         row.setContentsMargins(12, 8, 6, 2)
         row.addWidget(heading(title), 1)
         row.addWidget(self._close)
+        self._unfolded = True
+
+    def unfold(self, unfolded: bool) -> None:
+        """Give the bar its height, or none; another bar in its place would end the drag of the dock."""
+        self._unfolded = unfolded
+        self.setMaximumHeight(self.maximumWidth() if unfolded else 0)
+        self.setEnabled(unfolded)  # else the button takes the focus
+        self.updateGeometry()
+
+    def sizeHint(self) -> QSize:
+        return super().sizeHint() if self._unfolded else QSize(0, 0)
+
+    def minimumSizeHint(self) -> QSize:
+        return super().minimumSizeHint() if self._unfolded else QSize(0, 0)
 
 
 def column_of(spacing: int) -> QVBoxLayout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QTabBar
+from PySide6.QtWidgets import QApplication, QMainWindow, QTabBar, QToolButton
 from pytestqt.qtbot import QtBot
 
 from espalier.app.shell.docks import DOCKS
@@ -237,3 +237,24 @@ def test_a_group_of_tabs_that_was_made_by_hand_opens_the_drawer_too(opened: Wind
         QTest.mouseClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(bar.currentIndex()).center())
         assert not bench.drawer_shown
         bench.show_drawer(True)
+
+
+def test_a_floating_panel_has_a_title_bar_and_its_tab_can_leave_the_row(opened: Window, qtbot: QtBot) -> None:
+    """Qt lets a tab leave its row only with grouped dragging; without a title bar the window could not be moved."""
+    dock, bench = opened.docks.docks["plots"], opened.pages.workbench
+    assert all(area.dockOptions() & QMainWindow.DockOption.GroupedDragging for area in bench.areas.values())
+    opened.show()
+    opened.show_dock("plots")
+    bar = dock.titleBarWidget()
+    qtbot.waitUntil(opened.docks.panels["plots"].isVisible)
+    assert bar.height() == 0 and opened.docks.panels["plots"].y() <= 1
+    dock.setFloating(True)
+    qtbot.waitUntil(lambda: bar.height() >= bar.sizeHint().height() > 20)
+    (button,) = bar.findChildren(QToolButton)
+    assert button.isEnabled() and button.isVisible()
+    dock.setFloating(False)
+    qtbot.waitUntil(lambda: bar.height() == 0)
+    assert not button.isEnabled()
+    dock.setFloating(True)
+    button.click()
+    assert not dock.isVisible()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PAUSE = 100  # milliseconds between two drawings
 ABOUT = (
-    "A sweep runs the recipe with one option at several values and draws the scores: accuracy against width,  "
+    "A sweep runs the recipe with one option at several values and draws the scores: accuracy against width, "
     "sparsity, rank or epochs. Each point is a recipe that you can use."
 )
 CHOOSE = "Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point."
