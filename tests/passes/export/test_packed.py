@@ -249,7 +249,7 @@ def test_values_that_a_format_cannot_store_are_refused(tmp_path: Path) -> None:
     graph = mixed(held, [parse_format("integer(width=4)")]).with_weights(
         {"first.weight": replace(weight, key=held.store.hold(Tensor(array, "float32")))}
     )
-    with pytest.raises(FormatError, match=r"first\.weight holds NaN, which cannot be packed as int 4/4"):
+    with pytest.raises(FormatError, match=r"first\.weight contains NaN, which int 4/4 cannot represent"):
         packed(graph, held.store, tmp_path)
     assert not list(tmp_path.iterdir())
 
