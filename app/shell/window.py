@@ -29,6 +29,7 @@ from espalier.app.shell.services import Services
 from espalier.app.shell.session_canvas import SessionCanvas
 from espalier.app.shell.start_pages import StartPages, dropped_paths
 from espalier.app.shell.workbench import DRAWER
+from espalier.app.shell.workspaces import GRAPH
 from espalier.app.theme import Palette
 from espalier.app.widgets.style import Appearance
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent
@@ -141,6 +142,7 @@ class Window(QMainWindow):
         self.status.score.wanted.connect(self.services.evaluation.evaluate)
         self.live.state_changed.connect(self.actions_table.refresh)
         self.pages.workbench.changed.connect(self.actions_table.refresh_soon)
+        self.pages.workbench.bar.chosen.connect(self._workspace_chosen)
         pages = self.pages
         pages.changed.connect(self.show_page)
         pages.recover_wanted.connect(lambda leftover: self.services.saving.guard(lambda: pages.recover(leftover)))
@@ -189,6 +191,11 @@ class Window(QMainWindow):
     def _crashed(self, path: str, error: BaseException) -> None:
         show_crash(self.banner, path, error)
 
+    def _workspace_chosen(self, name: str) -> None:
+        """Without a model, the workspace Graph is the welcome page."""
+        if name == GRAPH and self.session.document is None:
+            self.show_page()
+
     def _recolour(self, palette: Palette) -> None:
         for part in (self.pages.workbench.bar, self.tools):
             part.set_palette(palette)
@@ -232,8 +239,11 @@ class Window(QMainWindow):
         self.actions_table.refresh()
 
     def show_dock(self, name: str) -> None:
-        """Bring a panel to the front."""
+        """Bring a panel to the front; kernels, jobs and the log are of use without a model, too."""
         self.docks.bring(name)
+        if self.session.document is None and not self.pages.workbench.isVisible():
+            with self.docks.arranging():
+                self.pages.setCurrentWidget(self.pages.workbench)
 
     def begin_opening(self, spec: str) -> None:
         """Open a source or project without asking about unsaved changes."""

@@ -64,7 +64,7 @@ def test_missing_members_are_refused(name: str, saved: Path) -> None:
 
 @pytest.mark.parametrize(("member", "change", "words"), [
     ("graph.json", lambda d: d["base"].pop("weights"), "'weights' is missing"),
-    ("graph.json", lambda d: d["base"].update(nodes=3), "another form"),
+    ("graph.json", lambda d: d["base"].update(nodes=3), "unexpected structure"),
     ("manifest.json", lambda d: d.pop("source"), "its source cannot be read, as 'source' is missing"),
     ("recipe.json", lambda d: d.pop("steps"), "its recipe cannot be read, as 'steps' is missing"),
     ("recipe.json", lambda d: d["steps"][0].update(seed="x"), "as Step 1: seed is 'x'"),

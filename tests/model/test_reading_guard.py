@@ -23,10 +23,10 @@ def entered(fault: BaseException) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "told"),
-    [(RecursionError(), "nested too deeply"), (MemoryError(), "more memory"), (Panic("x"), "another form"),
-     (zlib.error("bad"), "altered or truncated"), (KeyError("steps"), "'steps' is missing"), (OverflowError(), "form"),
+    [(RecursionError(), "nested too deeply"), (MemoryError(), "more memory"), (Panic("x"), "unexpected structure"),
+     (zlib.error("bad"), "altered or truncated"), (KeyError("steps"), "'steps' is missing"), (OverflowError(), "structure"),
      (Damage("it is empty"), "it is empty"), (OSError(5, "Input/output error"), "Input/output error"),
-     (AssertionError(), "another form"), (StopIteration(), "another form")],
+     (AssertionError(), "unexpected structure"), (StopIteration(), "unexpected structure")],
 )  # fmt: skip
 def test_whatever_is_raised_becomes_two_sentences(fault: BaseException, told: str) -> None:
     with pytest.raises(OptionsError) as caught:

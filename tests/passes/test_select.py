@@ -120,7 +120,7 @@ def test_nothing_matched_gives_a_hint(select: Select, hint: str) -> None:
 def test_nothing_able_names_the_types_that_are() -> None:
     with pytest.raises(PassError, match="None of the 6 selected nodes can be quantised") as caught:
         chosen(case("bert").graph, Select("type", ("dropout",)), able, "quantised")
-    assert caught.value.hint == "Types that can: add, embedding, gelu, layer_norm, linear, tanh." and caught.value.node
+    assert caught.value.hint == "Suitable types: add, embedding, gelu, layer_norm, linear, tanh." and caught.value.node
     with pytest.raises(PassError) as caught:
         chosen(case("functions").graph, Select(), lambda n: False, "quantised")
     assert caught.value.hint == "This model has no such node."

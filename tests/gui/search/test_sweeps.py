@@ -459,7 +459,7 @@ def test_a_recipe_is_looked_through_only_where_somebody_sees_it(
     offered: list[int] = []
     offer = panel.setup.offer
     monkeypatch.setattr(panel.setup, "offer", lambda recipe: (offered.append(len(recipe)), offer(recipe)))
-    window.show_dock("jobs")
+    window.show_dock("data")
     window.session.set_recipe(Recipe((quantised(), quantised())), "Quantise twice")
     assert not offered
     window.services.forms.sweep_step(1)

@@ -72,7 +72,7 @@ def plain(tmp_path: Path) -> str:
 
 def from_cache(opened: Opened) -> bool:
     assert opened.capture is not None
-    return opened.capture.kept is not None
+    return opened.capture.cached_at is not None
 
 
 def same(a: Opened, b: Opened) -> bool:

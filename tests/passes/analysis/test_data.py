@@ -43,7 +43,7 @@ def test_lengths_and_cuts() -> None:
     split = Split({"input_ids": np.zeros((4, 3), np.int64)}, np.array([0, 1, 1, 1]), np.array([2, 3, 3, 9]))
     seen = summarise(TaskData("mine", "text", ("a", "b"), {"train": split}, {}), 3)
     assert (seen.median, seen.longest, seen.cut) == (3, 9, 0.25)
-    assert sum(seen.splits[0].lengths) == 4 and seen.splits[0].counts == (1, 3) and seen.judged.majority == 0.75
+    assert sum(seen.splits[0].lengths) == 4 and seen.splits[0].counts == (1, 3) and seen.evaluated.majority == 0.75
     assert seen.splits[0].lengths[seen.edges.index(2)] == 1 and seen.splits[0].lengths[seen.edges.index(3)] == 2
 
 
