@@ -244,6 +244,8 @@ class Docks(QObject):
     def bring(self, name: str) -> None:
         """Show a dock: bring its workspace, or the drawer, and its tab to the front."""
         dock, workspace = self.docks[name], next(s.workspace for s in DOCKS if s.id == name)
+        dock.show()
+        dock.raise_()  # before its workspace appears: the panel that was in front does not begin to compute
         if not dock.isFloating():
             if workspace != DRAWER:
                 self._workbench.show_workspace(workspace)

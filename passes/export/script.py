@@ -123,7 +123,8 @@ def _readable(step: Step) -> tuple[dict[str, Any], bool]:
     """A step as recipe files write it, and whether a method of its pass repeats it."""
     (readable,) = recipe_to_dict(Recipe((step,)))["steps"]
     name = step.pass_name
-    return readable, step.enabled and PASSES.is_own(name) and PASSES.get(name).kind == "transform"
+    known = step.enabled and name in PASSES  # the plug-in of a step may be missing
+    return readable, known and PASSES.is_own(name) and PASSES.get(name).kind == "transform"
 
 
 def _indented(value: Any, indent: int = 4) -> str:

@@ -124,6 +124,7 @@ def test_no_item_of_a_deleted_widget_is_held(opened: Window, runner: list[FakeRu
         gc.collect()
         return sum(isinstance(o, QLayoutItem) and not isinstance(o, QLayout) for o in gc.get_objects())
 
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     before = items()
     info = JobInfo(1, "Run", OpenJob("demo:small", PLACE))
     row = JobRow(opened.session, info)

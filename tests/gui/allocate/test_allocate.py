@@ -339,7 +339,7 @@ def test_a_preview_lasts_while_the_panel_is_in_front(
     before, mode = shown_bits(window), window.canvas.mode
     panel.slider.setValue(200)
     tried = shown_bits(window)
-    window.docks.bring("log")
+    window.docks.bring("sqnr")
     qtbot.waitUntil(lambda: shown_bits(window) == before)
     assert window.canvas.mode == mode and panel.allocations.solution is not None
     window.docks.bring("allocate")

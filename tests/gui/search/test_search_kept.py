@@ -116,7 +116,7 @@ def test_the_worker_tells_what_of_a_journal_it_skipped(monkeypatch: pytest.Monke
     storage, heard = SimpleNamespace(damage="2 records are damaged."), list[object]()
     running = SimpleNamespace(study=SimpleNamespace(_storage=storage), trials=lambda: iter([trial(0)]), why="")
     monkeypatch.setattr("espalier.passes.search.study.begin", lambda plan: running)
-    job: Any = SimpleNamespace(search=None, storage="", resume=True, held=(), by_hand=())
+    job: Any = SimpleNamespace(search=None, storage="", resume=True, graphs=(), by_hand=())
     assert serve_search(job, None, None, heard.append, lambda: None) == ""  # type: ignore[arg-type]
     assert heard == ["2 records are damaged.", trial(0)]
 
