@@ -49,7 +49,12 @@ class ScopeSection(QWidget):
         self.saved_button.clicked.connect(self._open_menu)
         row.addWidget(self.saved_button)
         self.setAccessibleName("Applies to")
+        session.opened.connect(self._forget)
         self.hide()
+
+    def _forget(self) -> None:
+        """Let go of the graph of another document, also while the inspector is out of sight."""
+        self._node, self._graph, self._scopes = "", None, {}
 
     def _open_menu(self) -> None:
         self._menu.popup(self.saved_button.mapToGlobal(self.saved_button.rect().bottomLeft()))
