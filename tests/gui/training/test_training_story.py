@@ -41,6 +41,7 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     panel.form.editor("max_steps").edited.emit()
     panel.train.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 5)
+    window.show_dock("training")  # its curves have come to the front
     until(qtbot, panel.run.pause.isEnabled)
     panel.run.pause.click()
     until(qtbot, lambda: panel.run.job is not None and panel.run.job.state == "paused")
