@@ -24,7 +24,8 @@ def entered(fault: BaseException) -> None:
 @pytest.mark.parametrize(
     ("fault", "told"),
     [(RecursionError(), "nested too deeply"), (MemoryError(), "more memory"), (Panic("x"), "unexpected structure"),
-     (zlib.error("bad"), "altered or truncated"), (KeyError("steps"), "'steps' is missing"), (OverflowError(), "structure"),
+     (zlib.error("bad"), "altered or truncated"), (KeyError("steps"), "'steps' is missing"),
+     (OverflowError(), "structure"),
      (Damage("it is empty"), "it is empty"), (OSError(5, "Input/output error"), "Input/output error"),
      (AssertionError(), "unexpected structure"), (StopIteration(), "unexpected structure")],
 )  # fmt: skip

@@ -53,6 +53,7 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
 
     panel.resume.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 20)
+    window.show_dock("training")
     panel.run.keep.click()
     until(qtbot, lambda: panel.result.isVisible())
     assert "resumed from step" in panel.result.text() and "Stopped by hand" in panel.result.text()
