@@ -154,7 +154,7 @@ class LegendCard(Card):
             self._flow()
 
     def set_room(self, width: int) -> None:
-        """The width there is; what does not fit two rows is told by the tool tip alone."""
+        """The width there is; entries beyond two rows are in the tool tip alone."""
         if width != self._room:
             self._room = width
             self._flow()
