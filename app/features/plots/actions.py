@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 def connect(host: Host, panel: PlotsPanel) -> None:
     """Connect the panel's signals to the window."""
-    panel.run_started.connect(lambda: host.show_dock("plots"))
+    # A training that was started in its panel stays in view, with its Pause and Stop.
+    panel.run_started.connect(lambda: host.panel("training").isVisible() or host.show_dock("plots"))
     panel.run_started.connect(host.refresh_actions)
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the plots", "training.png"))

@@ -41,7 +41,7 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     panel.form.editor("max_steps").edited.emit()
     panel.train.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 5)
-    window.show_dock("training")  # its curves have come to the front
+    assert panel.isVisible(), "the curves do not come before its Pause"
     until(qtbot, panel.run.pause.isEnabled)
     panel.run.pause.click()
     until(qtbot, lambda: panel.run.job is not None and panel.run.job.state == "paused")
@@ -53,7 +53,6 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
 
     panel.resume.click()
     until(qtbot, lambda: panel.run.job is not None and len(panel.run.job.metrics.get("training loss", ())) > 20)
-    window.show_dock("training")
     panel.run.keep.click()
     until(qtbot, lambda: panel.result.isVisible())
     assert "resumed from step" in panel.result.text() and "Stopped by hand" in panel.result.text()
