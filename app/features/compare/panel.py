@@ -230,9 +230,9 @@ class ComparePanel(QWidget):
         if self._shown is not None:
             write_text(path, SUFFIXES[path.suffix.lower()](self._shown))
 
-    def choose_file(self, place: Place, path: Path) -> None:
-        """Compare with a model of another file."""
-        self.comparing.open_file(place, path)
+    def choose_file(self, place: Place, source: str) -> None:
+        """Compare with the model of another source."""
+        self.comparing.open_file(place, source)
 
     def ask_pin(self) -> None:
         """Ask for a name, and pin the present state under it."""
