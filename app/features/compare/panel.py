@@ -85,10 +85,10 @@ class ComparePanel(QWidget):
         upper.setSpacing(0)
         upper.addWidget(self.slider)
         lists = QSplitter(Qt.Orientation.Horizontal)
-        for part, share in ((self._differences(), 2), (self._score(), 1)):
+        for part, share in ((self._differences(), 3), (self._score(), 2)):
             lists.addWidget(part)
             lists.setStretchFactor(lists.count() - 1, share)
-        lists.setSizes([840, 560])
+        lists.setSizes([780, 620])
         lists.setHandleWidth(1)
         self._split.setHandleWidth(1)
         self._split.setChildrenCollapsible(False)
