@@ -55,7 +55,7 @@ def test_the_copied_lines_run_and_give_the_same_recipe(window: Window, runner: l
 
 
 def test_options_at_their_defaults_are_left_out() -> None:
-    assert line_of(Step("prune", PruneOptions(sparsity=0.5))) == "m.prune(sparsity=0.5)"
+    assert line_of(Step("prune", PruneOptions(sparsity=0.3))) == "m.prune(sparsity=0.3)"
 
 
 @pytest.mark.parametrize("step", [
