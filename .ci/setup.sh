@@ -44,11 +44,12 @@ libwayland-cursor.so.0 libwayland-cursor0
 libwayland-egl.so.1 libwayland-egl1'
 
 missing_packages() {
-    local known soname package folder
+    local known soname package folder x11=${DISPLAY:-}
+    [ "$level" != test ] || x11=yes  # tests start an X server of their own
     known=$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null) || return 0
     while read -r soname package; do
         case "$known" in *"$soname "*) ;; *) printf '%s ' "$package" ;; esac
-    done <<<"$offscreen${DISPLAY:+
+    done <<<"$offscreen${x11:+
 $xcb}${WAYLAND_DISPLAY:+
 $wayland}"
     for folder in /usr/share/fonts /usr/local/share/fonts "${HOME:-/nonexistent}/.fonts" \
@@ -87,8 +88,9 @@ system_libraries() {
     [ -z "$packages" ] || apt_install $packages || true
 }
 
-# command and Debian package: what simulates and synthesises hardware. Tests that need one skip without it.
-hardware_tools() {
+# command and Debian package: what simulates and synthesises hardware, and a real window for tests. Tests that need one
+# skip without it.
+test_tools() {
     local wanted='' command package
     [ "$level" = test ] && [ "$(uname -s)" = Linux ] || return 0
     while read -r command package; do
@@ -97,9 +99,12 @@ hardware_tools() {
 g++ g++
 make make
 perl perl
-yosys yosys'
+yosys yosys
+Xvfb xvfb
+openbox openbox
+xdotool xdotool'
     # shellcheck disable=SC2086  # a list of package names
-    [ -z "$wanted" ] || apt_install $wanted || say "tests of hardware that need them are skipped"
+    [ -z "$wanted" ] || apt_install $wanted || say "tests that need them are skipped"
 }
 
 # ---- Python ----------------------------------------------------------------------------------------
@@ -195,7 +200,7 @@ packages() {
 new_enough "$py" || make_venv
 system_libraries
 stamped "$(key)" && exit 0
-hardware_tools
+test_tools
 if command -v flock >/dev/null; then  # two `make` at once: the second waits, then finds the stamp
     exec 9>.venv/.lock
     flock 9

@@ -215,7 +215,8 @@ def read(path: Path) -> UnsavedEdits | None:
             case Subject() as new_subject:
                 subject, last, damaged = new_subject, None, 0
             case UnsavedEdits() as edits:
-                last = replace(edits, count=last.count + 1 if last else 1)
+                is_new = last is None or len(edits.waiting) >= len(last.waiting)  # else a queued edit was done
+                last = replace(edits, count=(last.count if last else 0) + is_new)
             case str() as version:
                 versions.append(version)
             case _:

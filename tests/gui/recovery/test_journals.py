@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.locks import hold, take
 from espalier.app.session import edit_journal, recovery
-from espalier.app.session.edit_journal import ENDING, read
+from espalier.app.session.edit_journal import ENDING, EditJournal, Subject, read
 from espalier.app.session.recovery import Recovery, unsaved_projects, version_of
 from espalier.app.session.session import Session
 from espalier.app.shell.window import Window
@@ -336,3 +336,15 @@ def test_edits_after_the_last_copy_are_done_again(
         assert session.document and session.document.recipe == recipe and session.document.dirty
         kept.end()
         assert not unsaved_projects()
+
+
+def test_an_edit_that_waited_for_the_worker_counts_once(folder: Path) -> None:
+    journal = EditJournal(folder)
+    journal.begin(Subject("small", "", "", "", ""))
+    pruned = Recipe((Step("prune", PruneOptions(0.5)),))
+    journal.edit("Prune half", Recipe(), ("Prune half",))
+    journal.edit("results", pruned, ())
+    journal.edit("Prune more", pruned.append(Step("prune", PruneOptions(0.7))), ())
+    left = read(journal.path)
+    journal.delete()
+    assert left and left.count == 2 and left.label == "Prune more"
