@@ -25,6 +25,9 @@ class GroupView(SceneView):
             stub, edges = layout.tree.stubs[layout.stubs[hit.place]], layout.tree.edges
             ends = edges[edges[:, 0] == stub.source, 1].tolist() if stub.uses else [stub.source, *stub.others]
             return [layout.tree.ids[i] for i in ends]
+        if hit.kind == "frame":
+            frame = self.scene.arrangement.frames[layout.own_frames[hit.place].number]
+            return [n for n in frame.nodes if n in layout.tree.index]
         shown = layout.folds[hit.place].members if hit.kind == "fold" else (int(layout.groups[hit.place]),)
         if hit.bar >= 0:
             shown = shown[hit.bar : hit.bar + 1]

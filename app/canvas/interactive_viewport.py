@@ -127,13 +127,13 @@ class InteractiveViewport(Viewport):
         self.cancel_gesture()
         if event.button() == Qt.MouseButton.LeftButton:
             kind = RubberBand if event.modifiers() & _BAND else Pan
-            self._gesture = self._wire(spot) if kind is Pan and not add else None
+            self._gesture = self.gesture_at(spot) if kind is Pan and not add else None
             self._gesture = self._gesture or kind(self, spot, add)
         elif event.button() == Qt.MouseButton.MiddleButton:
             self._gesture = Pan(self, spot)
 
-    def _wire(self, spot: QPointF) -> Gesture | None:
-        """A wire from the node whose handle is at a pixel."""
+    def gesture_at(self, spot: QPointF) -> Gesture | None:
+        """The gesture that begins where the pointer is pressed: a wire from the node whose handle is there."""
         place = grabbed(self.scene, self.camera, spot) if self.scene is not None and self.wire_takers else -1
         if self.scene is None or self.wire_takers is None or place < 0:
             return None

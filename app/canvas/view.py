@@ -10,8 +10,8 @@ from PySide6.QtCore import QKeyCombination, QPoint, QPointF, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
+from espalier.app.canvas.arranged_view import ArrangedView
 from espalier.app.canvas.colouring import MODES
-from espalier.app.canvas.group_view import GroupView
 from espalier.app.canvas.node_search import find
 from espalier.app.canvas.overlay import numbers_of
 from espalier.app.canvas.wires import edge_of
@@ -29,7 +29,7 @@ EDIT_KEYS: dict[QKeyCombination, str] = {
 }
 
 
-class GraphCanvas(GroupView):
+class GraphCanvas(ArrangedView):
     """Shows a graph: pan, zoom, select, expand and collapse groups, colour by a metric."""
 
     selection_changed = Signal(tuple)
@@ -38,6 +38,7 @@ class GraphCanvas(GroupView):
     edge_menu_requested = Signal(object, QPoint)  # an Edge
     group_menu_requested = Signal(str, QPoint)  # the path of a group
     fold_menu_requested = Signal(object, int, QPoint)  # a Fold, the bar or -1
+    frame_menu_requested = Signal(int, QPoint)  # its place in the arrangement
     wire_connected = Signal(str, str, QPoint)  # node whose result, node that is to take it
     key_pressed = Signal(object)  # one of EDIT_KEYS, with nodes selected
 
@@ -70,6 +71,7 @@ class GraphCanvas(GroupView):
         self._choose(tuple(map(self.scene.layout.tree.ids.__getitem__, numbers.tolist())), numbers)
 
     def _choose(self, chosen: tuple[str, ...], numbers: np.ndarray | None) -> None:
+        self.choose_frame(-1)
         if chosen != self._selected:
             self._selected = chosen
             self.mark(numbers)
@@ -97,6 +99,10 @@ class GraphCanvas(GroupView):
             if self.scene is not None and hit is not None and hit.kind == "fold":
                 self.select(self.members(hit))
                 self.fold_menu_requested.emit(self.scene.layout.folds[hit.place], hit.bar, event.globalPos())
+                return
+            if self.scene is not None and hit is not None and hit.kind == "frame":
+                self.click(spot, False)
+                self.frame_menu_requested.emit(self.chosen_frame, event.globalPos())
                 return
             nodes = self.members(hit) if hit else []
             if not set(nodes) <= set(self._selected):
