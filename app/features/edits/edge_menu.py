@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QMenu
 
 from espalier.app.canvas.wires import Edge
-from espalier.app.features.edits import actions, offers
+from espalier.app.features.edits import actions, arrange_menu, offers
 from espalier.app.figures.captions import shape_text
 from espalier.app.number_text import plural
 from espalier.model.graph.graph import Graph, Ref, out_port
@@ -160,6 +160,8 @@ def _add_common(host: Host, menu: QMenu) -> None:
     menu.addAction("Collapse all groups", host.canvas.close_all)
     menu.addSeparator()
     menu.addAction("Paste configuration\tCtrl+V", partial(actions.paste, host))
+    menu.addSeparator()
+    arrange_menu.add_rows(host, menu, host.session.selection)
 
 
 def fold_menu(host: Host, fold: Fold, bar: int) -> QMenu:
