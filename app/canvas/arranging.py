@@ -154,7 +154,7 @@ def _frames(layout: Layout, frames: Sequence[Frame]) -> tuple[OwnFrame, ...]:
             low = rects[:, :2].min(axis=0) - (FRAME_PADDING, FRAME_PADDING + FRAME_HEAD)
             high = (rects[:, :2] + rects[:, 2:]).max(axis=0) + FRAME_PADDING
             x, y, w, h = *low.tolist(), *(high - low).tolist()
-            tab = (x, y, min(text_width(frame.title, SECONDARY + 1) + 20, w), FRAME_HEAD)
+            tab = (x, y, min(text_width(frame.title, SECONDARY + 1, True) + 20, w), FRAME_HEAD)
             found.append(OwnFrame(number, (x, y, w, h), frame.title, frame.colour, tab))
     return tuple(sorted(found, key=lambda f: -f.rect[2] * f.rect[3]))  # a smaller one lies on a larger one
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from espalier.app.canvas.layout import Layout
 
 Rects = NDArray[np.float64]
 NEAR = 0.5  # canvas units between the end of an edge and the border of its box
+TURN, FARTHEST_TURN, STEPS = 28.0, 90.0, 32  # canvas units that an edge needs to turn; points of such a curve
 
 
 def rects_of(layout: Layout, kind: Kind) -> Rects:
@@ -163,8 +165,27 @@ class Movement:
             while lead < len(between) and between[lead, across] == route[0, across]:
                 lead += 1
             between = between[min(lead, 1) :]
-        between = between[(between[:, along] > first[along]) & (between[:, along] < last[along])]
-        return np.vstack([first, between, last])
+        room = between[:, along]
+        between = between[(room > first[along] + TURN / 2) & (room < last[along] - TURN)]
+        corners = np.vstack([first, between, last])
+        legs = [_leg(a, b, along, across) for a, b in pairwise(corners)]
+        return np.vstack([first, *legs])
+
+
+def _leg(a: Rects, b: Rects, along: int, across: int) -> Rects:
+    """The points after `a` up to `b`: of a curve that leaves and arrives along the flow, where there is little room.
+
+    Elsewhere the curve that is drawn between two points does that by itself.
+    """
+    gap, wide = float(b[along] - a[along]), abs(float(b[across] - a[across]))
+    if gap >= TURN or (gap > 0 and wide < gap):
+        return b[None]
+    reach = min(max(abs(gap) / 2, wide / 4, TURN), FARTHEST_TURN)
+    out, back = a.copy(), b.copy()
+    out[along] += reach
+    back[along] -= reach
+    t = np.linspace(0, 1, STEPS + 1)[1:, None]
+    return (1 - t) ** 3 * a + 3 * t * (1 - t) ** 2 * out + 3 * t**2 * (1 - t) * back + t**3 * b
 
 
 def _code(tensors: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -31,7 +31,7 @@ def _touches(rect: Area, area: Area) -> bool:
     return rect[0] <= x + w and rect[0] + rect[2] >= x and rect[1] <= y + h and rect[1] + rect[3] >= y
 
 
-def paint_own_frames(painter: QPainter, frames: Sequence[OwnFrame], area: Area, scale: float, palette: Palette) -> None:
+def paint_own_frames(painter: QPainter, frames: Sequence[OwnFrame], area: Area, palette: Palette) -> None:
     """Paint the frames that touch an area, the larger ones first."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
     for frame in frames:

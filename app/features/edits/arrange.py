@@ -36,7 +36,7 @@ def connect(host: Host) -> None:
 def keep_pins(host: Host, pins: Sequence[Pin]) -> None:
     """Pin boxes that were dragged."""
     if (document := host.session.document) is not None and pins:
-        what = pins[0].name if len(pins) == 1 else plural(len(pins), "box")
+        what = pins[0].name if len(pins) == 1 else plural(len(pins), "box", "boxes")
         host.session.arrange(document.arrangement.with_pins(pins), f"Move {what}")
 
 
