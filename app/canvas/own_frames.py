@@ -13,17 +13,10 @@ from espalier.app.canvas.movement import rect_of
 from espalier.app.canvas.primitives import font, pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.sprites import NAMES_FROM, write
-from espalier.app.theme import GROUP_RADIUS, SECONDARY, TAGS, Palette, mix
+from espalier.app.theme import GROUP_RADIUS, SECONDARY, Palette, frame_colours
 
-GROUND, TAB = 0.10, 0.34  # shares of the colour in a frame and in its title
 FAR_NAME, FAR_ROOM = 11, 48  # pixels: the height of a title at small zoom, the least width of a frame that shows it
 PIN = 3.0  # radius of the head of a pin, canvas units
-
-
-def frame_colours(colour: str, palette: Palette) -> tuple[str, str, str]:
-    """The colours of a frame's border, ground and title."""
-    own = TAGS.get(colour, TAGS["grey"])
-    return own, mix((palette.background, own), GROUND), mix((palette.background, own), TAB)
 
 
 def _touches(rect: Area, area: Area) -> bool:

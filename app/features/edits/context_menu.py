@@ -107,6 +107,7 @@ class NodeMenu(QMenu):
             self._row(self, offers.mute(self._graph, chosen)).setText("Mute\tM")
         self._submenu("Replace by", offers.replacements(self._nodes()))
         self._submenu("Insert after", offers.insertions(self._graph, self._nodes()))
+        self.addAction("Add operation…\tShift+A", partial(self._host.canvas.operation_wanted.emit, None, None))
         self._add_attributes()
         if len(chosen) == 1:
             self._row(self, offers.output(self._graph, node))

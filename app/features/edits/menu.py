@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from espalier.app.host import Host
 
 
+def add(host: Host) -> None:
+    """Ask for an operation to insert."""
+    host.canvas.operation_wanted.emit(None, None)
+
+
 @MENUS.register("edits")
 def rows(host: Host) -> list[Action]:
     """What the keys of the canvas do; the other edits need a node or an edge under the pointer."""
@@ -73,5 +78,14 @@ def rows(host: Host) -> list[Action]:
         row("rename", "Rename the selected nodes", "F2", "They are shown under another title."),
         row("copy", "Copy the configuration", "Ctrl+C", "Formats, sparsities and adapter of the selected node."),
         row("paste", "Paste the configuration", "Ctrl+V", "The selected nodes take the copied choices."),
+        Action(
+            "add_operation",
+            "Add operation…",
+            "Edit",
+            partial(add, host),
+            needs=needs,
+            group=1,
+            help="Find one, and insert it after the selected node. On the canvas: Shift+A",
+        ),
         row("duplicate", "Duplicate the selected node", "Ctrl+D", "A new module of its kind takes its result."),
     ]
