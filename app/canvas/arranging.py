@@ -12,7 +12,7 @@ import numpy as np
 
 from espalier.app.canvas.boxes import Item, Kind, OwnFrame
 from espalier.app.canvas.layout import HEAD, PADDING, Layout, cover_of
-from espalier.app.canvas.movement import Movement, Rects, parent_of, rect_of, tags_of
+from espalier.app.canvas.movement import EdgeIndex, Movement, Rects, parent_of, rect_of, tags_of
 from espalier.app.figures.captions import text_width
 from espalier.app.theme import SECONDARY
 from espalier.model.document.arrangement import Arrangement, Flow, Frame, Pin
@@ -21,14 +21,14 @@ FRAME_HEAD, FRAME_PADDING = 20.0, 8.0  # canvas units
 SEPARATOR = " … "  # between the paths of the first and the last group of a fold
 
 
-def arranged(layout: Layout, arrangement: Arrangement) -> Layout:
-    """The layout with the pins of its flow direction and the frames."""
+def arranged(layout: Layout, arrangement: Arrangement, index: EdgeIndex | None = None) -> Layout:
+    """The layout with the pins of its flow direction and the frames. `index`: of its edges, if it is known."""
     pins = pinned(layout, arrangement)
     if not pins and not arrangement.frames:
         return layout
     if pins:
         items = list(pins)
-        layout = moved(layout, items, np.array([pins[i] for i in items]))
+        layout = moved(index or EdgeIndex(layout), items, np.array([pins[i] for i in items]))
     frames = _frames(layout, arrangement.frames) if arrangement.frames else ()
     return _bounded(replace(layout, own_frames=frames))
 
@@ -95,9 +95,9 @@ class _Names:
         return Item(kind, int(at[0]))
 
 
-def moved(layout: Layout, items: Sequence[Item], corners: Rects) -> Layout:
+def moved(index: EdgeIndex, items: Sequence[Item], corners: Rects) -> Layout:
     """The layout with items at these corners. The frames of the groups around them grow; all else stays."""
-    routes = Movement(layout, items).routes(corners)
+    layout, routes = index.layout, Movement(index, items).routes(corners)
     rects = {"node": layout.node_rects.copy(), "group": layout.group_rects.copy(), "fold": layout.fold_rects.copy()}
     stubs = layout.stub_rects.copy()
     for item, corner in zip(items, corners, strict=True):

@@ -38,7 +38,7 @@ class Moving:
     def __post_init__(self) -> None:
         base = self.scene.base or self.scene.layout
         others = {i: xy for i, xy in pinned(base, self.scene.arrangement).items() if i not in self.items}
-        self._movement = Movement(base, [*self.items, *others])
+        self._movement = Movement(self.scene.edge_index(), [*self.items, *others])
         own = [rect_of(self.scene.layout, item)[:2] for item in self.items]
         self._corners = np.array([*own, *others.values()]).reshape(-1, 2)
         self.edges = self._movement.changed(range(len(self.items)))

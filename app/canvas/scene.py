@@ -22,6 +22,7 @@ from espalier.app.canvas.fold_card import bar_at, slots
 from espalier.app.canvas.fold_metrics import FoldMetrics, bar_colours, links_of
 from espalier.app.canvas.hierarchy import Stub
 from espalier.app.canvas.layout import HEAD, Layout, cover_of
+from espalier.app.canvas.movement import EdgeIndex
 from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch
 from espalier.app.figures.captions import shape_text
@@ -78,6 +79,7 @@ class Scene:
     cover: Indices = field(init=False)  # by node: the place in `hiding_rects` of what hides it, or -1
     hiding_rects: NDArray[np.float64] = field(init=False)  # of groups, then of folds
     ends: dict[int, list[int]] = field(init=False)  # node number → places of the stubs of its tensors
+    _edge_index: EdgeIndex | None = field(init=False, default=None)
     _casts: CastLayer | None = field(init=False, default=None)
     _fold_metrics: dict[int, FoldMetrics] = field(init=False, default_factory=dict)
     _fold_colours: dict[int, tuple[Colouring, tuple[str, ...]]] = field(init=False, default_factory=dict)
@@ -122,10 +124,17 @@ class Scene:
     def rearranged(self, arrangement: Arrangement) -> Scene:
         """The scene with other pins and frames."""
         base = self.base or self.layout
-        scene = Scene(self.graph, arranged(base, arrangement), self.figures, self.colours, self.finder, self.problems,
-                      base, arrangement)  # fmt: skip
-        scene._fold_metrics = self._fold_metrics
+        index = self.edge_index() if arrangement.pins else None
+        scene = Scene(self.graph, arranged(base, arrangement, index), self.figures, self.colours, self.finder,
+                      self.problems, base, arrangement)  # fmt: skip
+        scene._fold_metrics, scene._edge_index = self._fold_metrics, self._edge_index
         return scene
+
+    def edge_index(self) -> EdgeIndex:
+        """The edges of the layout without pins, by box and tensor."""
+        if self._edge_index is None:
+            self._edge_index = EdgeIndex(self.base or self.layout)
+        return self._edge_index
 
     def nodes_in(self, area: Area) -> Indices:
         """Indices of the nodes that touch `area`."""

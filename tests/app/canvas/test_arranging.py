@@ -13,7 +13,7 @@ from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.hierarchy import Hierarchy, open_all
 from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import Layout, layout
-from espalier.app.canvas.movement import Movement, rect_of
+from espalier.app.canvas.movement import EdgeIndex, rect_of
 from espalier.app.canvas.svg import to_svg
 from espalier.model.document.arrangement import UNARRANGED, Arrangement, Frame, Pin
 from espalier.model.graph.graph import Graph
@@ -96,10 +96,10 @@ def test_what_shares_the_way_of_a_moved_edge_gets_its_own() -> None:
 def test_full_routes_begin_at_their_sources() -> None:
     """Of every edge of a graph with shared ways: the whole route begins at a box or at the border of a group."""
     plain = drawn(transformer(60))[1]
-    movement = Movement(plain, [])
+    index = EdgeIndex(plain)
     borders = np.concatenate([plain.node_rects, plain.group_rects, plain.stub_rects])
     for edge in range(len(plain.starts) - 1):
-        x, y = movement.full(edge)[0].tolist()
+        x, y = index.full(edge)[0].tolist()
         within = (borders[:, 0] - 0.5 <= x) & (x <= borders[:, 0] + borders[:, 2] + 0.5)
         level = np.minimum(np.abs(borders[:, 1] + borders[:, 3] - y), np.abs(borders[:, 1] - y))
         assert (within & (level < 0.5)).any(), f"edge {edge} begins in the air"
