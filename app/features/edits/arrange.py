@@ -30,13 +30,17 @@ def connect(host: Host) -> None:
     host.canvas.boxes_moved.connect(partial(keep_pins, host))
 
 
+def _boxes(count: int) -> str:
+    return plural(count, "box", "boxes")
+
+
 # -- pins
 
 
 def keep_pins(host: Host, pins: Sequence[Pin]) -> None:
     """Pin boxes that were dragged."""
     if (document := host.session.document) is not None and pins:
-        what = pins[0].name if len(pins) == 1 else plural(len(pins), "box", "boxes")
+        what = pins[0].name if len(pins) == 1 else _boxes(len(pins))
         host.session.arrange(document.arrangement.with_pins(pins), f"Move {what}")
 
 
@@ -57,7 +61,7 @@ def unpin(host: Host, ids: Sequence[str]) -> None:
     """Return the boxes of these nodes to the places of the layout."""
     keys, document = pins_of(host, ids), host.session.document
     if keys and document is not None:
-        host.session.arrange(document.arrangement.without_pins(keys), f"Unpin {plural(len(keys), 'box')}")
+        host.session.arrange(document.arrangement.without_pins(keys), f"Unpin {_boxes(len(keys))}")
 
 
 def has_pins(host: Host) -> bool:
@@ -81,13 +85,13 @@ def align(host: Host, way: Way) -> None:
     if document is None or canvas.scene is None:
         return
     if len(items) < least(way):
-        message = f"{plural(len(items), 'box')} selected; {WAYS[way].lower()} needs {least(way)}."
+        message = f"{_boxes(len(items))} selected; {WAYS[way].lower()} needs {least(way)}."
         host.banner.show_message(message, "Select more nodes, or whole collapsed groups.")
         return
     base = canvas.scene.base or canvas.scene.layout
     corners = aligned(canvas.rects(items), way).tolist()
     pins = [pin_of(base, item, x, y) for item, (x, y) in zip(items, corners, strict=True)]
-    host.session.arrange(document.arrangement.with_pins(pins), f"{WAYS[way]} of {plural(len(items), 'box')}")
+    host.session.arrange(document.arrangement.with_pins(pins), f"{WAYS[way]} of {_boxes(len(items))}")
 
 
 # -- frames
