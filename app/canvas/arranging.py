@@ -52,7 +52,7 @@ def pinned(layout: Layout, arrangement: Arrangement) -> dict[Item, tuple[float, 
 
 def corner_of(layout: Layout, group: int) -> tuple[float, float]:
     """The corner of an expanded group of a layout that was not changed by hand; pins are relative to it."""
-    place = np.flatnonzero(layout.groups == group) if group > 0 else ()
+    place = np.flatnonzero(layout.groups == group)  # the root, 0, is no frame
     return tuple(layout.group_rects[place[0], :2].tolist()) if len(place) else (0.0, 0.0)
 
 
