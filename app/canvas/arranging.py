@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from espalier.app.canvas.boxes import Item, Kind, OwnFrame
-from espalier.app.canvas.layout import HEAD, PADDING, Layout, cover_of
+from espalier.app.canvas.layout import HEAD, MAX_LABEL_WIDTH, PADDING, Layout, cover_of
 from espalier.app.canvas.movement import EdgeIndex, Movement, Rects, parent_of, rect_of, tags_of
 from espalier.app.figures.captions import text_width
 from espalier.app.theme import SECONDARY
@@ -30,7 +30,7 @@ def arranged(layout: Layout, arrangement: Arrangement, index: EdgeIndex | None =
         items = list(pins)
         layout = moved(index or EdgeIndex(layout), items, np.array([pins[i] for i in items]))
     frames = _frames(layout, arrangement.frames) if arrangement.frames else ()
-    return _bounded(replace(layout, own_frames=frames))
+    return _bounded(replace(layout, own_frames=frames, labels=_beside_tabs(layout.labels, frames)))
 
 
 def flow_of(layout: Layout) -> Flow:
@@ -157,6 +157,16 @@ def _frames(layout: Layout, frames: Sequence[Frame]) -> tuple[OwnFrame, ...]:
             tab = (x, y, min(text_width(frame.title, SECONDARY + 1, True) + 20, w), FRAME_HEAD)
             found.append(OwnFrame(number, (x, y, w, h), frame.title, frame.colour, tab))
     return tuple(sorted(found, key=lambda f: -f.rect[2] * f.rect[3]))  # a smaller one lies on a larger one
+
+
+def _beside_tabs(labels: Rects, frames: Sequence[OwnFrame]) -> Rects:
+    """The labels of edges without those on which the title of a frame would lie."""
+    labels = labels.copy() if frames else labels
+    for frame in frames:
+        x, y, w, h = frame.tab
+        across = (labels[:, 0] + 6 < x + w) & (labels[:, 0] + np.minimum(labels[:, 2], MAX_LABEL_WIDTH) > x)
+        labels[across & (labels[:, 1] + 8 > y) & (labels[:, 1] - 8 < y + h), 2] = 0.0
+    return labels
 
 
 def _bounded(layout: Layout) -> Layout:

@@ -57,14 +57,6 @@ class GroupView(SceneView):
             path = self.scene.layout.tree.groups[number].path
             self._open(path, not self.scene.layout.group_open[place])
 
-    def open_group(self, path: str) -> None:
-        """Expand a group and those around it."""
-        self._open(path, True)
-
-    def close_group(self, path: str) -> None:
-        """Collapse a group."""
-        self._open(path, False)
-
     def set_open(self, path: str, opened: bool) -> None:
         """Expand or collapse the group of exactly this path, if it is drawn as a group."""
         if self.scene is not None:

@@ -251,10 +251,10 @@ class InteractiveViewport(Viewport):
         if self.scene is None:
             return
         selection = self.selection()
-        node = keyboard_navigation.step(self.scene, selection[-1] if selection else None, direction)
-        if node is not None:
-            self.select([*(i for i in selection if i != node), node] if add else [node])
-            self.bring(self.scene.layout.tree.index[node])
+        nodes = keyboard_navigation.step(self.scene, selection[-1] if selection else None, direction)
+        if nodes:
+            self.select([*(i for i in selection if i not in set(nodes)), *nodes] if add else nodes)
+            self.bring(self.scene.layout.tree.index[nodes[0]])
 
     def event(self, event: QEvent) -> bool:
         """Show tool tips, which Qt requests by an event."""

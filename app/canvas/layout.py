@@ -24,6 +24,7 @@ from espalier.app.theme import NODE_LABEL, SECONDARY
 
 HEAD, PADDING, CLOSED_HEIGHT, STUB_HEIGHT = 34.0, 16.0, 44.0, 18.0
 TAG_LEFT, TAG_STEP = 24.0, 22.0
+MAX_LABEL_WIDTH = 240.0  # canvas units, of the shape beside an edge
 COUNTS_ROOM, BARS_ROOM = 150.0, 62.0
 
 Rects = NDArray[np.float64]

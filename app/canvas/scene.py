@@ -16,12 +16,12 @@ from espalier.app.canvas.arranging import arranged
 from espalier.app.canvas.box_index import BoxIndex, Indices
 from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.casts import MAX_LABEL_WIDTH, CastLayer, Chip
+from espalier.app.canvas.casts import CastLayer, Chip
 from espalier.app.canvas.colouring import Colouring
 from espalier.app.canvas.fold_card import bar_at, slots
 from espalier.app.canvas.fold_metrics import FoldMetrics, bar_colours, links_of
 from espalier.app.canvas.hierarchy import Stub
-from espalier.app.canvas.layout import HEAD, Layout, cover_of
+from espalier.app.canvas.layout import HEAD, MAX_LABEL_WIDTH, Layout, cover_of
 from espalier.app.canvas.movement import EdgeIndex
 from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch

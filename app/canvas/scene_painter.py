@@ -10,10 +10,9 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
 from espalier.app.canvas.box_index import Indices
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.casts import MAX_LABEL_WIDTH
 from espalier.app.canvas.fold_painter import paint_fold
 from espalier.app.canvas.headings import paint_closed, paint_far_closed, paint_far_heads, paint_head
-from espalier.app.canvas.layout import HEAD
+from espalier.app.canvas.layout import HEAD, MAX_LABEL_WIDTH
 from espalier.app.canvas.node_metrics import port_formats
 from espalier.app.canvas.own_frames import paint_own_frames, paint_pins, paint_tabs
 from espalier.app.canvas.port_rows import PORTS_FROM

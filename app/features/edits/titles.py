@@ -82,6 +82,7 @@ class TitleField(QLineEdit):
             self._end(False)
         else:
             super().keyPressEvent(event)
+            event.accept()  # Enter would expand what is selected, and other keys are of the canvas, too
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)

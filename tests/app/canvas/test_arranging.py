@@ -12,7 +12,7 @@ from espalier.app.canvas.arranging import FRAME_HEAD, FRAME_PADDING, arranged, n
 from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.hierarchy import Hierarchy, open_all
 from espalier.app.canvas.hierarchy_builder import build
-from espalier.app.canvas.layout import Layout, layout
+from espalier.app.canvas.layout import MAX_LABEL_WIDTH, Layout, layout
 from espalier.app.canvas.movement import EdgeIndex, rect_of
 from espalier.app.canvas.svg import to_svg
 from espalier.model.document.arrangement import UNARRANGED, Arrangement, Frame, Pin
@@ -209,3 +209,19 @@ def test_aligning(way: str, axis: int, places: tuple[float, ...]) -> None:
 def test_distributing_keeps_the_order_of_the_middles() -> None:
     shuffled = RECTS[[2, 0, 1]]
     assert aligned(shuffled, "horizontally")[:, 0].tolist() == pytest.approx([100, 0, 45])
+
+
+def test_no_label_lies_under_the_title_of_a_frame() -> None:
+    """Of all labels of edges, those that the tab would cover go, and no others."""
+    tree, plain = drawn(transformer(60))
+    names = tuple(tree.ids[n] for n in plain.nodes)
+    shown = arranged(plain, Arrangement(frames=tuple(Frame("A long title of a frame", (n,)) for n in names)))
+    tabs = np.array([f.tab for f in shown.own_frames])
+    gone = 0
+    for (x, y, room), (_, _, left) in zip(plain.labels.tolist(), shown.labels.tolist(), strict=True):
+        box = (x + 6, y - 8, x + min(room, MAX_LABEL_WIDTH), y + 8)
+        covered = (tabs[:, 0] < box[2]) & (tabs[:, 0] + tabs[:, 2] > box[0])
+        covered &= (tabs[:, 1] < box[3]) & (tabs[:, 1] + tabs[:, 3] > box[1])
+        assert left == (0.0 if covered.any() else room)
+        gone += bool(room > 0 and covered.any())
+    assert gone > 0

@@ -277,6 +277,20 @@ def test_escape_makes_no_frame(blocks: Window, qtbot: QtBot) -> None:
     assert arrangement(blocks) == UNARRANGED
 
 
+def test_enter_in_the_title_is_not_of_the_canvas(blocks: Window, qtbot: QtBot) -> None:
+    """On the canvas, Enter would open what hides the selected nodes."""
+    canvas = blocks.canvas
+    canvas.close_all()
+    qtbot.waitUntil(lambda: not canvas.waiting)
+    look(blocks, "0_act")
+    canvas.select(NODES)
+    framed_now = canvas.open_groups
+    arrange.frame_nodes(blocks.host)
+    qtbot.keyClick(title_field(blocks), Qt.Key.Key_Return)
+    qtbot.wait(20)
+    assert canvas.open_groups == framed_now and arrangement(blocks).frames == (Frame("Frame 1", NODES),)
+
+
 def test_a_frame_follows_its_nodes(blocks: Window, qtbot: QtBot) -> None:
     framed(blocks, qtbot)
     canvas = blocks.canvas
