@@ -15,6 +15,7 @@ from espalier.app.canvas.moving import Move, Moving
 from espalier.app.canvas.overlay import numbers_of
 from espalier.app.canvas.scene import Hit
 from espalier.app.canvas.sprites import NAMES_FROM
+from espalier.model.document.arrangement import Arrangement
 
 
 class ArrangedView(GroupView):
@@ -98,6 +99,17 @@ class ArrangedView(GroupView):
         return self._chosen_frame
 
     _chosen_frame = -1
+
+    def set_arrangement(self, arrangement: Arrangement) -> None:
+        """Show other pins and frames; a chosen frame that is gone is chosen no more."""
+        if len(arrangement.frames) < len(self.arrangement.frames):
+            self._chosen_frame = -1
+        super().set_arrangement(arrangement)
+
+    def mark(self, numbers: np.ndarray | None = None) -> None:
+        """Update the marks of the selection and of the chosen frame."""
+        super().mark(numbers)
+        self.mark_frame()
 
     def choose_frame(self, number: int) -> None:
         """Mark a frame of the arrangement as chosen; -1: none."""

@@ -256,6 +256,10 @@ def test_a_frame_is_made_moved_renamed_and_removed(blocks: Window, qtbot: QtBot)
     blocks.session.select(())
     qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=tab(blocks))
     assert canvas.chosen_frame == 0 and set(blocks.session.selection) == set(NODES)
+    assert canvas.scene is not None and canvas.marks.frame == canvas.scene.layout.own_frames[0].rect
+    drag(blocks, qtbot, tab(blocks), QPoint(8, 8))
+    assert canvas.marks.frame == canvas.scene.layout.own_frames[0].rect, "its outline moves with it"
+    blocks.session.undo()
     qtbot.keyClick(canvas, Qt.Key.Key_F2)
     field = title_field(blocks)
     assert field.text() == "Feed forward"
