@@ -208,7 +208,7 @@ def measure(size: int) -> dict[str, object]:
         everything += [t for v in found.values() for t in v]
     result["all"] = summary(everything)
     result["rubber band ends"] = summary(selecting(app, canvas))  # type: ignore[arg-type]
-    result["boxes moved, 100 pinned"] = moving(app, canvas)  # type: ignore[arg-type]
+    result |= {f"boxes moved, {PINS} pinned: {k}": v for k, v in moving(app, canvas).items()}  # type: ignore[arg-type]
     result["search, a letter typed"] = summary(searching(canvas))
     result["overlay"] = summary(overlaying(canvas))
     result["precision of one layer"] = summary(editing(canvas))
