@@ -216,6 +216,16 @@ def test_a_pin_measures_nothing_and_keeps_the_score(blocks: Window, qtbot: QtBot
     assert changes == [] and blocks.isWindowModified()
 
 
+def test_the_copy_for_recovery_has_it(blocks: Window, qtbot: QtBot, runner: list[FakeRunner]) -> None:
+    drag(blocks, qtbot, middle(blocks, "0_act"), QPoint(40, 40))
+
+    def copies() -> list[SaveJob]:
+        return [j.job for j in runner[-1].waiting if isinstance(j.job, SaveJob) and j.job.copy]
+
+    qtbot.waitUntil(lambda: bool(copies()), timeout=10_000)
+    assert MEMBER in copies()[0].project.extras
+
+
 # -- frames
 
 
