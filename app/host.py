@@ -111,6 +111,10 @@ class Host(Protocol):
         """Open a source, after asking about unsaved changes."""
         ...
 
+    def ask_model(self, title: str, then: Callable[[str], object]) -> None:
+        """Ask for a model or a project; `then` is called with its source."""
+        ...
+
     def ask_path(
         self, title: str, then: Callable[[Path], object], *, save: bool = False, names: str = "",
         folder: bool = False, suggestion: str = "",

@@ -25,6 +25,12 @@ def never() -> bool:
     return False
 
 
+def shape_operations(graph: Graph) -> frozenset[int]:
+    """Numbers of the nodes that the canvas hides because they only move the values of one tensor."""
+    index = {name: i for i, name in enumerate(graph.nodes)}
+    return frozenset(hidden_shapes(graph, [_distinct(tuple(_sources(n.args, n.kwargs)), index) for n in graph]))
+
+
 def build(
     graph: Graph,
     show_scalars: bool = False,

@@ -149,6 +149,10 @@ class WindowHost(QObject):
         """Open a source, after asking about unsaved changes."""
         self._parts.services.opening.open_spec(spec)
 
+    def ask_model(self, title: str, then: Callable[[str], object]) -> None:
+        """Ask for a model or a project; `then` is called with its source."""
+        self._parts.services.opening.ask_model(title, then)
+
     def ask_path(
         self, title: str, then: Callable[[Path], object], *, save: bool = False, names: str = "",
         folder: bool = False, suggestion: str = "",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from espalier.app.shell.dialogs import Dialogs
     from espalier.app.shell.saving import Saving
 
-OPENABLE = "Models and projects (*.espalier *.safetensors *.pt2 *.py);;All files (*)"
+OPENABLE = "Models and projects (*.espalier *.safetensors *.pt2 *.onnx *.py);;All files (*)"
 RECIPES = "Recipes (*.toml *.json *.py *.txt);;All files (*)"
 
 
@@ -43,15 +43,20 @@ class Opening:
         """Open a path: a recipe adds its steps to the open model, a Python file may need its factory named."""
         if path.suffix in (".toml", ".json") and self._session.document:
             self.add_steps(path)
-        elif path.suffix == ".py":
-            self._ask_factory(path)
         else:
-            self.open_spec(str(path))
+            self._name_factory(path, self.open_spec)
 
-    def _ask_factory(self, path: Path) -> None:
-        """Ask which function or class of a Python file returns the model; a single one is opened at once."""
+    def ask_model(self, title: str, then: Callable[[str], object]) -> None:
+        """Ask for a model or project file, and for the factory of a Python file; call `then` with the source."""
+        self._dialogs.ask_path(title, lambda p: self._name_factory(p, then), names=OPENABLE)
+
+    def _name_factory(self, path: Path, then: Callable[[str], object]) -> None:
+        """Call `then` with the source of a path; ask which function or class of a Python file returns the model."""
         from espalier.model.sources.source import factories
 
+        if path.suffix != ".py":
+            then(str(path))
+            return
         try:
             names = factories(path)
         except EspalierError as error:
@@ -61,10 +66,10 @@ class Opening:
             hint = "Add a function that returns the model, or (model, example inputs)."
             self._banner.show_message(f"{path.name} defines no function and no class.", hint, kind="error")
         elif len(names) == 1:
-            self.open_spec(f"{path}:{names[0]}")
+            then(f"{path}:{names[0]}")
         else:
             label = f"Function or class in {path.name} that returns the model"
-            self._dialogs.ask_text("Open", label, names[0], lambda name: self.open_spec(f"{path}:{name}"), names)
+            self._dialogs.ask_text("Open", label, names[0], lambda name: then(f"{path}:{name}"), names)
 
     def open_name(self) -> None:
         """Ask for the name of a source and open it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -125,4 +126,4 @@ def _with_suffix(path: Path) -> Path:
 
 
 def _file_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"
+    return re.sub(r"[^\w.]+", "-", name).strip("-.") or "model"

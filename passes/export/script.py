@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pprint
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from espalier.model.sources.source import OBJECT
 from espalier.model.trust import named
 from espalier.passes.plugins.plugins import loaded_plugins
 from espalier.passes.recipes.config import recipe_to_dict
-from espalier.passes.recipes.offered import missing_passes
+from espalier.passes.recipes.offered import missing_passes, typed
 
 TEMPLATE = '''\
 """Repeats {count} on {name}. Written by Espalier; needs its packages to be importable.
@@ -101,12 +102,23 @@ def _call(step: Step) -> str:
 
 
 def line_of(step: Step) -> str:
-    """The statement that repeats a step through the Python interface, in one line."""
+    """The statement in one line that repeats a step through the Python interface; defaults are left out."""
     readable, is_method = _readable(step)
     if not is_method:
         return f"m.apply({ {'steps': [readable]}!r})"
-    given = {**readable["options"], **({"seed": step.seed} if step.seed else {})}
+    usual = _at_default(typed(step.pass_name, step.options))
+    given = {name: value for name, value in readable["options"].items() if name not in usual}
+    given |= {"seed": step.seed} if step.seed else {}
     return f"m.{step.pass_name}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def _at_default(options: Any) -> set[str]:
+    """Names of the options with their default values."""
+    return {
+        f.name
+        for f in fields(options)
+        if getattr(options, f.name) == (f.default if f.default_factory is MISSING else f.default_factory())
+    }
 
 
 def opening_line(project: Project) -> str:

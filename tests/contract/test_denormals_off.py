@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Generator
 
 import pytest
@@ -72,3 +74,19 @@ def test_threads_flush_as_their_caller_does() -> None:
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
+
+
+LATER = """
+import torch
+from espalier.passes.training.run import running
+torch.set_num_threads(4)
+with running():
+    torch.ones(1 << 20).mul_(1.5)
+assert not (torch.full((1 << 20,), 1e-40) * 1 == 0).any()
+"""
+
+
+def test_no_thread_flushes_after_training() -> None:
+    """OpenMP's threads inherit the flag of the thread that starts them, and keep it."""
+    check = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=False)
+    assert check.returncode == 0, check.stderr

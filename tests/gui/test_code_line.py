@@ -14,6 +14,7 @@ from espalier.model.document.recipe import Step
 from espalier.model.formats.base import parse_format
 from espalier.model.formats.integer import Integer
 from espalier.passes.choices.freeze import FreezeOptions
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.export.script import line_of, opening_line
 from espalier.passes.select import Select
 from tests.gui.conftest import FakeRunner, open_small
@@ -51,6 +52,10 @@ def test_the_copied_lines_run_and_give_the_same_recipe(window: Window, runner: l
     values: dict[str, es.Model] = {}
     exec(QGuiApplication.clipboard().text(), values)
     assert values["m"].project.recipe.steps == steps
+
+
+def test_options_at_their_defaults_are_left_out() -> None:
+    assert line_of(Step("prune", PruneOptions(sparsity=0.3))) == "m.prune(sparsity=0.3)"
 
 
 @pytest.mark.parametrize("step", [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QApplication, QInputDialog, QLabel, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QInputDialog, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from espalier.app.canvas.hierarchy_builder import build
@@ -197,3 +197,16 @@ def test_the_graph_is_saved_as_svg(bert: Window, tmp_path: Path, monkeypatch: py
     written.append(tmp_path / "nowhere" / "graph.svg")
     bert.services.exports.export_picture()
     assert "No such file" in bert.banner.text and "or choose another" in bert.banner.text
+
+
+def test_the_name_of_a_new_file_is_plain(bert: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    suggested: list[str] = []
+    dialog = QFileDialog(bert)
+
+    def ask(title: str, then: object, *, suggestion: str, **_: object) -> QFileDialog:
+        suggested.append(suggestion)
+        return dialog
+
+    monkeypatch.setattr(bert.services.dialogs, "ask_path", ask)
+    bert.services.saving.save_as()
+    assert suggested == [f"{bert.session.open_document.project.source.name.split(' ')[0]}-configuration.espalier"]

@@ -11,6 +11,7 @@ from PySide6.QtTest import QAbstractItemModelTester, QTest
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
+from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.view import GraphCanvas
 from espalier.app.features.outline.model import CHIPS, OutlineModel
 from espalier.app.features.outline.panel import OutlinePanel
@@ -74,6 +75,8 @@ def test_the_model_is_a_sound_qt_model(panel: OutlinePanel) -> None:
 
 def test_shape_operations_are_hidden_until_asked_for(panel: OutlinePanel) -> None:
     assert panel.model.item_of("view") is None and panel.shapes.isVisible()
+    graph = panel.model.graph
+    assert graph and panel.model.hidden == len(build(graph, show_shapes=False).through), "as many as the canvas hides"
     panel.shapes.click()
     assert panel.model.item_of("view") is not None
 

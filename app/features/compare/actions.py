@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary, ref
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from espalier.app.host import Host
 
 _PANELS: WeakKeyDictionary[Host, ref[ComparePanel]] = WeakKeyDictionary()
-MODELS = "Models (*.espalier *.safetensors *.pt2 *.onnx);;All files (*)"
 
 
 def existing_panel(host: Host) -> ComparePanel | None:
@@ -109,8 +107,7 @@ def is_compared(host: Host) -> bool:
 
 def ask_file(host: Host, panel: ComparePanel, place: str) -> None:
     """Ask for a model or a project to compare with."""
-    chosen = lambda path: panel.choose_file(cast("Place", place), Path(path))  # noqa: E731
-    host.ask_path("Compare with a model or project", chosen, names=MODELS)
+    host.ask_model("Compare with a model or project", lambda source: panel.choose_file(cast("Place", place), source))
 
 
 def save(host: Host, panel: ComparePanel) -> None:

@@ -85,10 +85,10 @@ class ComparePanel(QWidget):
         upper.setSpacing(0)
         upper.addWidget(self.slider)
         lists = QSplitter(Qt.Orientation.Horizontal)
-        for part, share in ((self._differences(), 2), (self._score(), 1)):
+        for part, share in ((self._differences(), 3), (self._score(), 2)):
             lists.addWidget(part)
             lists.setStretchFactor(lists.count() - 1, share)
-        lists.setSizes([840, 560])
+        lists.setSizes([780, 620])
         lists.setHandleWidth(1)
         self._split.setHandleWidth(1)
         self._split.setChildrenCollapsible(False)
@@ -230,9 +230,9 @@ class ComparePanel(QWidget):
         if self._shown is not None:
             write_text(path, SUFFIXES[path.suffix.lower()](self._shown))
 
-    def choose_file(self, place: Place, path: Path) -> None:
-        """Compare with a model of another file."""
-        self.comparing.open_file(place, path)
+    def choose_file(self, place: Place, source: str) -> None:
+        """Compare with the model of another source."""
+        self.comparing.open_file(place, source)
 
     def ask_pin(self) -> None:
         """Ask for a name, and pin the present state under it."""

@@ -82,6 +82,7 @@ class DifferenceTable(FittedTable):
     def __init__(self) -> None:
         super().__init__(model=RightModel(("size",)))
         self.setAccessibleName("Differences")
+        self.setTextElideMode(Qt.TextElideMode.ElideLeft)  # paths of nodes differ at their ends
         self._groups: dict[int, Group] = {}  # by the identity of the row, which sorting keeps
         self._all: list[Row] = []
         self.selectionModel().currentRowChanged.connect(self._chosen)

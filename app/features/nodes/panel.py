@@ -83,11 +83,17 @@ class NodesPanel(QWidget):
         self.table.selectionModel().selectionChanged.connect(self._select)
         self.table.node_wanted.connect(self.node_wanted)
         self.colour.edited.connect(self._colour_by)
-        self._session.opened.connect(self.refresh)
+        self._session.opened.connect(self._reset)
         self._session.changed.connect(lambda _: self.refresh())
         self._session.selection_changed.connect(lambda ids: self.table.mark_nodes(ids))
 
     # -- what is shown
+
+    def _reset(self) -> None:
+        """Show all nodes of another document, in the colours of the canvas."""
+        self.field.clear()
+        self.colour.put("")
+        self.refresh()
 
     def refresh(self) -> None:
         """Show the nodes of the present graph, once somebody looks."""

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 
 from espalier.app.canvas.hierarchy import Hierarchy
-from espalier.app.canvas.hierarchy_builder import build
+from espalier.app.canvas.hierarchy_builder import build, shape_operations
 from espalier.app.canvas.node_metrics import badge, choices, differ, sparsity, twins_of
 from espalier.app.figures.captions import title
 from espalier.app.number_text import plural
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.ops import spec
 
 Index = QModelIndex | QPersistentModelIndex
 ROOT = QModelIndex()
@@ -54,7 +53,7 @@ class Contents:
 def contents(graph: Graph, show_all: bool = False) -> Contents:
     """The unfiltered contents of a graph; `show_all`: including shape operations."""
     tree, nodes = build(graph, show_all), list(graph)
-    hidden = frozenset[int]() if show_all else frozenset(i for i, n in enumerate(nodes) if _shapes_only(n))
+    hidden = frozenset[int]() if show_all else shape_operations(graph)
     return Contents(graph, tree, nodes, [badge(n) for n in nodes], len(hidden), _without_hidden(tree, hidden))
 
 
@@ -321,13 +320,6 @@ def _with_ancestors(tree: Hierarchy, hits: list[int]) -> list[list[int]]:
             kept.add(size + group)
             group = tree.groups[group].parent
     return [[c for c in items if c in kept] for items in _all_children(tree)]
-
-
-def _shapes_only(node: Node) -> bool:
-    """Whether a node only rearranges values or computes sizes."""
-    if node.call != "call_function":
-        return node.call == "get_attr"
-    return spec(node.op).category == "shape"
 
 
 def _structure(graph: Graph, name: str) -> tuple[object, ...]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 import numba
-from numba.core import config
+from numba.core import bytecode, config
 
 HERE = Path(__file__).parent
 
@@ -39,6 +40,16 @@ def _features() -> str:
         return ""
 
 
+def _names() -> Iterator[int]:
+    """The numbers in the names of compiled functions.
+
+    numba's own begin at 1 in each process. Then two closures of one qualified name, compiled by two processes and
+    loaded from the cache by a third, share a name: a call of one runs the other (numba issue 10486).
+    """
+    while True:
+        yield secrets.randbits(64)
+
+
 def _compiler() -> Callable[..., Any]:
     # Not interleaved: blocks of 16 and 32 elements then fill whole vectors (measured: 3 times faster, others alike).
     llvm.set_option("", "-force-vector-interleave=1")
@@ -55,6 +66,7 @@ def _compiler() -> Callable[..., Any]:
         from espalier.kernels.fake_quant.loops.shared_cache import LOCATORS
 
         settings.CACHE_LOCATOR_CLASSES = ",".join(LOCATORS)
+    bytecode.FunctionIdentity._unique_ids = _names()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
     cached = bool(settings.CACHE_DIR)
     return partial(numba.njit, nogil=True, error_model="numpy", cache=cached)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -274,7 +275,7 @@ def test_another_file_is_opened_in_the_worker_as_the_user_named_it(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
 ) -> None:
     panel = shown(edited, qtbot)
-    panel.choose_file("a", tmp_path / "other.espalier")
+    panel.choose_file("a", str(tmp_path / "other.espalier"))
     job = job_of(runner, OpenJob).job
     assert job.origin is Origin.TYPED and job.spec == str(tmp_path / "other.espalier")
     edited.session.score_changed.emit()
@@ -291,11 +292,33 @@ def test_another_file_is_opened_in_the_worker_as_the_user_named_it(
     assert not panel.selectors.use.isEnabled(), "a file has no recipe for this document"
 
 
+def test_a_python_file_is_compared_by_its_factory(
+    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel = shown(edited, qtbot)
+    file = tmp_path / "net.py"
+    file.write_text("def small():\n    ...\ndef large():\n    ...\n")
+    offered: list[list[str]] = []
+
+    def ask_text(title: str, label: str, text: str, then: Callable[[str], object], items: list[str]) -> None:
+        offered.append(items)
+        then("large")
+
+    dialogs = edited.services.dialogs
+    monkeypatch.setattr(dialogs, "ask_path", lambda title, then, **_: then(file))
+    monkeypatch.setattr(dialogs, "ask_text", ask_text)
+    panel.file_wanted.emit("a")
+    job = job_of(runner, OpenJob).job
+    assert offered == [["small", "large"]]
+    assert job.spec == f"{file}:large" and job.origin is Origin.TYPED
+    assert panel.comparing.sides["a"] and panel.comparing.sides["a"].title == "net.py:large"
+
+
 def test_a_file_that_does_not_open_says_so(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
 ) -> None:
     panel = shown(edited, qtbot)
-    panel.choose_file("b", tmp_path / "broken.espalier")
+    panel.choose_file("b", str(tmp_path / "broken.espalier"))
     runner[-1].tell(job_of(runner, OpenJob), Failed("broken.espalier is not a project.", "Choose another.", None, ""))
     assert panel.message.text() == "broken.espalier is not a project. Choose another."
     assert not edited.banner.isVisible(), "said in the panel alone"
@@ -401,7 +424,7 @@ def test_a_file_that_opens_after_its_document_was_closed_is_let_go(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     panel = shown(edited, qtbot)
-    panel.choose_file("a", tmp_path / "other.espalier")
+    panel.choose_file("a", str(tmp_path / "other.espalier"))
     info = job_of(runner, OpenJob)
     monkeypatch.setattr(runner[-1], "cancel", lambda number: None)  # it ends before the worker hears of it
     edited.session.close()
@@ -414,7 +437,7 @@ def test_a_file_is_opened_again_when_it_is_chosen_again(
 ) -> None:
     panel, base = shown(edited, qtbot), small_project()
     for fmt in (INT4, INT8):
-        panel.choose_file("a", tmp_path / "other.espalier")
+        panel.choose_file("a", str(tmp_path / "other.espalier"))
         node = replace(base.graph["fc2"], precision={"weight": Precision(fmt)})
         finish(runner, OpenJob, OpenResult(replace(base, graph=base.graph.replace(node)), {}, (), {}))
         qtbot.waitUntil(lambda: panel.comparing.result is not None)

@@ -69,6 +69,16 @@ def test_the_filter_takes_texts_patterns_and_expressions(panel: NodesPanel, qtbo
     assert len(typed(panel, qtbot, "")) == len(panel._rows)
 
 
+def test_another_document_begins_without_a_filter(
+    panel: NodesPanel, window: Window, qtbot: QtBot, runner: list[FakeRunner]
+) -> None:
+    typed(panel, qtbot, "gelu")
+    panel.colour.put("parameters")
+    open_small(window, runner, stack().project)
+    qtbot.waitUntil(lambda: len(shown(panel)) == len(window.session.open_document.graph))
+    assert panel.field.text() == panel.colour.get() == ""
+
+
 def test_the_selection_is_shared(panel: NodesPanel, window: Window, qtbot: QtBot) -> None:
     typed(panel, qtbot, "gelu")
     panel.select_all()

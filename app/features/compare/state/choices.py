@@ -26,7 +26,7 @@ Kind = Literal["now", "opened", "step", "baseline", "pin", "trial", "file"]
 
 @dataclass(frozen=True, slots=True)
 class StateChoice:
-    """One state. `name`: of a step its number, of a trial `study/number`, of a file its path.
+    """One state. `name`: of a step its number, of a trial `study/number`, of a file its source.
 
     `recipe`: None of a file.
     """

@@ -100,12 +100,12 @@ class Comparing(QObject):
         self._graphs = {"a": self._graphs["b"], "b": self._graphs["a"]}
         self.refresh()
 
-    def open_file(self, place: Place, path: Path) -> None:
+    def open_file(self, place: Place, source: str) -> None:
         """Compare with a model of another file, which the user chose; it is opened in the worker, as it is by now."""
         other = self.sides["b" if place == "a" else "a"]
-        if other is None or other.key != ("file", str(path)):
-            self._leave_file(str(path))
-        self.choose(place, StateChoice("file", path.name, str(path)))
+        if other is None or other.key != ("file", source):
+            self._leave_file(source)
+        self.choose(place, StateChoice("file", Path(source).name, source))
 
     def _leave_file(self, name: str) -> None:
         if other := self._others.pop(name, None):
