@@ -34,6 +34,7 @@ TAGS: dict[str, str] = {  # what people mark nodes with
     "red": "#D64545", "orange": "#E07B00", "yellow": "#C9A400", "green": "#2E9E5B", "blue": "#2F7FD6",
     "purple": "#8A5CC9", "grey": "#8A929E",
 }  # fmt: skip
+FRAME_GROUND, FRAME_TITLE = 0.10, 0.34  # shares of the colour in a frame and in its title
 SEQUENTIAL: Stops = ("#440154", "#3B528B", "#21918C", "#5EC962", "#E0B400")
 SEQUENTIAL_DARK: Stops = ("#7A56A8", "#5277BE", "#2BA597", "#6FD46F", "#FDE725")
 DIVERGING: Stops = ("#2166AC", "#92B4D4", "#C9CDD2", "#E3A874", "#C2570C")
@@ -139,3 +140,9 @@ def mix(stops: Sequence[str], position: float) -> str:
 def css_fonts() -> str:
     """The font families as a CSS value."""
     return ", ".join(f"'{f}'" if " " in f else f for f in FONT_FAMILIES)
+
+
+def frame_colours(colour: str, palette: Palette) -> tuple[str, str, str]:
+    """The colours of the border, the ground and the title of a frame of a colour of TAGS."""
+    own = TAGS.get(colour, TAGS["grey"])
+    return own, mix((palette.background, own), FRAME_GROUND), mix((palette.background, own), FRAME_TITLE)

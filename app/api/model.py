@@ -20,6 +20,7 @@ from espalier.app.api.steps import Progress, Workplace
 from espalier.app.canvas.svg import to_svg
 from espalier.app.commands.console import count, size
 from espalier.app.commands.states import parse_state
+from espalier.model.document.arrangement import MEMBER, from_bytes
 from espalier.model.document.codec import decode
 from espalier.model.document.project import save_project
 from espalier.model.errors import ProjectError
@@ -336,7 +337,7 @@ class Model(Measurable, PassMethods):
                 f"steps: {', '.join(steps) or 'none'}>")  # fmt: skip
 
     def _repr_svg_(self) -> str:
-        return to_svg(self._graph)
+        return to_svg(self._graph, arrangement=from_bytes(self._project.extras.get(MEMBER)))
 
 
 install(Model)

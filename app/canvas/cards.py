@@ -263,8 +263,8 @@ class Minimap(QWidget):
         picture.fill(Qt.GlobalColor.transparent)
         width, height = max(scene.layout.width, 1), max(scene.layout.height, 1)
         self._scale = min((self.width() - 4 * FRAME) / width, (self.height() - 4 * FRAME) / height)
-        self._left = (self.width() - width * self._scale) / 2
-        self._top = (self.height() - height * self._scale) / 2
+        self._left = (self.width() - width * self._scale) / 2 - scene.layout.left * self._scale
+        self._top = (self.height() - height * self._scale) / 2 - scene.layout.top * self._scale
         painter = QPainter(picture)
         self._boxes(painter, scene.layout.group_rects[scene.layout.group_open], self.tokens.group)
         self._boxes(painter, scene.layout.group_rects[~scene.layout.group_open], self.tokens.muted)

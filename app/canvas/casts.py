@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from espalier.app.canvas.box_index import BoxIndex
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.layout import HEAD, Layout
+from espalier.app.canvas.layout import HEAD, MAX_LABEL_WIDTH, Layout
 from espalier.app.canvas.node_metrics import FLOATS
 from espalier.app.figures.captions import shape_text, text_width
 from espalier.app.theme import SECONDARY
@@ -24,7 +24,6 @@ from espalier.model.graph.ports import carriers
 
 Pair = tuple[str, str]  # format before, format after
 Pairs = Mapping[str, Pair]  # producer → its conversion for one consumer
-MAX_LABEL_WIDTH = 240.0
 HEIGHT, SIDE, ABOVE, DOT = 15.0, 6.0, 12.0, 7.0  # canvas units: of a chip, its padding, above its node, a mark
 GAP = 1.5  # between a chip and what lies beside it
 

@@ -25,6 +25,9 @@ class GroupView(SceneView):
             stub, edges = layout.tree.stubs[layout.stubs[hit.place]], layout.tree.edges
             ends = edges[edges[:, 0] == stub.source, 1].tolist() if stub.uses else [stub.source, *stub.others]
             return [layout.tree.ids[i] for i in ends]
+        if hit.kind == "frame":
+            frame = self.scene.arrangement.frames[layout.own_frames[hit.place].number]
+            return [n for n in frame.nodes if n in layout.tree.index]
         shown = layout.folds[hit.place].members if hit.kind == "fold" else (int(layout.groups[hit.place]),)
         if hit.bar >= 0:
             shown = shown[hit.bar : hit.bar + 1]
@@ -53,14 +56,6 @@ class GroupView(SceneView):
             number = int(self.scene.layout.groups[place])
             path = self.scene.layout.tree.groups[number].path
             self._open(path, not self.scene.layout.group_open[place])
-
-    def open_group(self, path: str) -> None:
-        """Expand a group and those around it."""
-        self._open(path, True)
-
-    def close_group(self, path: str) -> None:
-        """Collapse a group."""
-        self._open(path, False)
 
     def set_open(self, path: str, opened: bool) -> None:
         """Expand or collapse the group of exactly this path, if it is drawn as a group."""

@@ -127,13 +127,13 @@ class InteractiveViewport(Viewport):
         self.cancel_gesture()
         if event.button() == Qt.MouseButton.LeftButton:
             kind = RubberBand if event.modifiers() & _BAND else Pan
-            self._gesture = self._wire(spot) if kind is Pan and not add else None
+            self._gesture = self.gesture_at(spot) if kind is Pan and not add else None
             self._gesture = self._gesture or kind(self, spot, add)
         elif event.button() == Qt.MouseButton.MiddleButton:
             self._gesture = Pan(self, spot)
 
-    def _wire(self, spot: QPointF) -> Gesture | None:
-        """A wire from the node whose handle is at a pixel."""
+    def gesture_at(self, spot: QPointF) -> Gesture | None:
+        """The gesture that begins where the pointer is pressed: a wire from the node whose handle is there."""
         place = grabbed(self.scene, self.camera, spot) if self.scene is not None and self.wire_takers else -1
         if self.scene is None or self.wire_takers is None or place < 0:
             return None
@@ -251,10 +251,10 @@ class InteractiveViewport(Viewport):
         if self.scene is None:
             return
         selection = self.selection()
-        node = keyboard_navigation.step(self.scene, selection[-1] if selection else None, direction)
-        if node is not None:
-            self.select([*(i for i in selection if i != node), node] if add else [node])
-            self.bring(self.scene.layout.tree.index[node])
+        nodes = keyboard_navigation.step(self.scene, selection[-1] if selection else None, direction)
+        if nodes:
+            self.select([*(i for i in selection if i not in set(nodes)), *nodes] if add else nodes)
+            self.bring(self.scene.layout.tree.index[nodes[0]])
 
     def event(self, event: QEvent) -> bool:
         """Show tool tips, which Qt requests by an event."""

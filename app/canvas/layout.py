@@ -12,6 +12,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.app.canvas.boxes import Item, OwnFrame
 from espalier.app.canvas.fold_card import card_size
 from espalier.app.canvas.folding import Fold, Folding, Inside
 from espalier.app.canvas.hierarchy import Cancelled, Group, Hierarchy, Tensor
@@ -23,6 +24,7 @@ from espalier.app.theme import NODE_LABEL, SECONDARY
 
 HEAD, PADDING, CLOSED_HEIGHT, STUB_HEIGHT = 34.0, 16.0, 44.0, 18.0
 TAG_LEFT, TAG_STEP = 24.0, 22.0
+MAX_LABEL_WIDTH = 240.0  # canvas units, of the shape beside an edge
 COUNTS_ROOM, BARS_ROOM = 150.0, 62.0
 
 Rects = NDArray[np.float64]
@@ -59,6 +61,10 @@ class Layout:
     folds: tuple[Fold, ...] = ()
     fold_rects: Rects = field(default_factory=lambda: np.zeros((0, 4)))
     folding: bool = False
+    left: float = 0.0  # of the bounds
+    top: float = 0.0
+    pinned: tuple[Item, ...] = ()  # boxes that a person has put somewhere
+    own_frames: tuple[OwnFrame, ...] = ()  # around nodes, the larger ones first
 
     def free_in_head(self, place: int, left: float, right: float) -> list[tuple[float, float]]:
         """The intervals of a group's header between `left` and `right` that no wire crosses, the rightmost first."""
@@ -68,6 +74,22 @@ class Layout:
         two = len(self.tree.groups[int(self.groups[place])].ins) == 2
         between = [(max(first + 8, left), last - 8)] if two else []
         return [(max(last + 8, left), right), *between, (left, first - 8)]
+
+
+def cover_of(layout: Layout) -> Numbers:
+    """By node: the index of the collapsed group that hides it, or the number of groups + that of the fold, or -1."""
+    tree = layout.tree
+    cover = np.full(len(tree.groups) + 1, -1, np.int64)  # the last one: nodes that have no box
+    closed = np.flatnonzero(~layout.group_open)
+    cover[layout.groups[closed]] = closed
+    shown = np.zeros(len(tree.groups), bool)
+    shown[layout.groups] = shown[0] = True
+    for place, fold in enumerate(layout.folds):
+        cover[list(fold.members)] = len(layout.groups) + place
+        shown[list(fold.members)] = True
+    for number in np.flatnonzero(~shown).tolist():  # a group comes after the one around it
+        cover[number] = cover[tree.groups[number].parent]
+    return cover[np.array(tree.home, np.int64)]
 
 
 @dataclass(slots=True)

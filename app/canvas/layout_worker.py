@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
 
+from espalier.app.canvas.arranging import arranged
 from espalier.app.canvas.colouring import by_kind
 from espalier.app.canvas.hierarchy import Hierarchy, default_open
 from espalier.app.canvas.hierarchy_builder import build
@@ -17,6 +18,7 @@ from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch
 from espalier.app.canvas.scene import Scene
 from espalier.app.widgets.collector import without_garbage_collection
+from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.graph import Graph
 
 SYNCHRONOUS = 150  # nodes up to which a layout takes less than a frame
@@ -33,6 +35,7 @@ class LayoutRequest:
     show_scalars: bool = False
     folding: bool = True
     show_shapes: bool = False
+    arrangement: Arrangement = UNARRANGED
 
     def _build(self, cancelled: Callable[[], bool]) -> Hierarchy:
         return build(self.graph, self.show_scalars, cancelled, self.show_shapes)
@@ -50,7 +53,9 @@ class LayoutRequest:
             figures, finder = (
                 (before.figures, before.finder) if before else (NodeMetrics.of(self.graph), NodeSearch(self.graph))
             )
-            scene = Scene(self.graph, new_layout, figures, by_kind(tree), finder)
+            shown = arranged(new_layout, self.arrangement)
+            scene = Scene(self.graph, shown, figures, by_kind(tree), finder, base=new_layout,
+                          arrangement=self.arrangement)  # fmt: skip
             for place in range(len(new_layout.folds)):  # here, not in the first frame
                 scene.fold_metrics(place)
             return scene

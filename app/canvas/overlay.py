@@ -13,11 +13,12 @@ from espalier.app.canvas.camera import Area, Camera
 from espalier.app.canvas.fold_card import slots
 from espalier.app.canvas.fold_metrics import chain_rows
 from espalier.app.canvas.layout import STUB_HEIGHT
+from espalier.app.canvas.moving import Moving, paint_moving
 from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.scene_painter import DETAIL_FROM, ScenePainter
 from espalier.app.canvas.wires import Wire, paint_handle, paint_wire
-from espalier.app.theme import BODY, RADIUS, SECONDARY, SELECTION_WIDTH, SPARSITY, Palette
+from espalier.app.theme import BODY, GROUP_RADIUS, RADIUS, SECONDARY, SELECTION_WIDTH, SPARSITY, Palette
 
 MAX_OUTLINES, MAX_ROUTES, MAX_FAR = 400, 160, 1500
 CHANGED_GAP = 3.0  # canvas units between a node and the outline that marks it as changed
@@ -46,6 +47,8 @@ class Marks:
     band: QRectF | None = None
     handle: tuple[float, float] | None = None  # where a wire can begin, in canvas units
     wire: Wire | None = None
+    moving: Moving | None = None  # boxes that are being dragged
+    frame: Area | None = None  # the frame that was clicked
 
 
 def numbers_of(scene: Scene, ids: Iterable[str]) -> np.ndarray:
@@ -134,6 +137,11 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
     if marks.hover_edge is not None:
         painter.setPen(pen(palette.accent, 1.8))
         kit.draw_edges(painter, scene, np.array([marks.hover_edge], np.int64), camera.scale)
+    if marks.frame is not None:
+        painter.setPen(pen(palette.accent, SELECTION_WIDTH))
+        painter.drawRoundedRect(QRectF(*marks.frame), GROUP_RADIUS, GROUP_RADIUS)
+    if marks.moving is not None:
+        paint_moving(painter, scene, kit, marks.moving, camera.scale)
     if marks.wire is not None:
         paint_wire(painter, scene, marks.wire, palette)
     elif marks.handle is not None:

@@ -12,24 +12,28 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.app.canvas.arranging import arranged
 from espalier.app.canvas.box_index import BoxIndex, Indices
+from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.casts import MAX_LABEL_WIDTH, CastLayer, Chip
+from espalier.app.canvas.casts import CastLayer, Chip
 from espalier.app.canvas.colouring import Colouring
 from espalier.app.canvas.fold_card import bar_at, slots
 from espalier.app.canvas.fold_metrics import FoldMetrics, bar_colours, links_of
 from espalier.app.canvas.hierarchy import Stub
-from espalier.app.canvas.layout import HEAD, Layout
+from espalier.app.canvas.layout import HEAD, MAX_LABEL_WIDTH, Layout, cover_of
+from espalier.app.canvas.movement import EdgeIndex
 from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch
 from espalier.app.figures.captions import shape_text
+from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.graph import Graph, out_port
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The object at a point: its kind ("node", "stub", "group", "fold"), its index in the layout, whether on the
-    triangle; of a fold also the bar (-1: none) and the link."""
+    """The object at a point: its kind ("node", "stub", "group", "fold", "frame"), its index in the layout, whether on
+    the triangle; of a fold also the bar (-1: none) and the link."""
 
     kind: str
     place: int
@@ -39,8 +43,24 @@ class Hit:
 
 
 @dataclass(slots=True)
+class Lifted:
+    """What is not painted with the scene because it is being dragged, as masks by index in the layout."""
+
+    nodes: NDArray[np.bool_]
+    groups: NDArray[np.bool_]
+    folds: NDArray[np.bool_]
+    stubs: NDArray[np.bool_]
+    edges: NDArray[np.bool_]
+
+    def has(self, item: Item) -> bool:
+        """Whether a box is among it."""
+        masks = {"node": self.nodes, "group": self.groups, "fold": self.folds}
+        return bool(masks[item.kind][item.place])
+
+
+@dataclass(slots=True)
 class Scene:
-    """A layout with the data to paint and query it."""
+    """A layout with the data to paint and query it. `base`: the layout without pins and frames."""
 
     graph: Graph
     layout: Layout
@@ -48,6 +68,9 @@ class Scene:
     colours: Colouring
     finder: NodeSearch
     problems: dict[int, str] = field(default_factory=dict)
+    base: Layout | None = None
+    arrangement: Arrangement = UNARRANGED
+    lifted: Lifted | None = field(init=False, default=None)
     segments: NDArray[np.float64] = field(init=False)
     segment_edge: Indices = field(init=False)
     edge_box: NDArray[np.float64] = field(init=False)  # rows left, top, right, bottom
@@ -56,6 +79,7 @@ class Scene:
     cover: Indices = field(init=False)  # by node: the place in `hiding_rects` of what hides it, or -1
     hiding_rects: NDArray[np.float64] = field(init=False)  # of groups, then of folds
     ends: dict[int, list[int]] = field(init=False)  # node number → places of the stubs of its tensors
+    _edge_index: EdgeIndex | None = field(init=False, default=None)
     _casts: CastLayer | None = field(init=False, default=None)
     _fold_metrics: dict[int, FoldMetrics] = field(init=False, default_factory=dict)
     _fold_colours: dict[int, tuple[Colouring, tuple[str, ...]]] = field(init=False, default_factory=dict)
@@ -85,7 +109,7 @@ class Scene:
         self._edges = BoxIndex(self.edge_box[:, :2], self.edge_box[:, 2:], axis)
         self.place_of = dict(zip(self.layout.nodes.tolist(), range(len(self.layout.nodes)), strict=True))
         self.group_place = dict(zip(self.layout.groups.tolist(), range(len(self.layout.groups)), strict=True))
-        self.cover = _cover(self.layout)
+        self.cover = cover_of(self.layout)
         self.hiding_rects = np.vstack([self.layout.group_rects, self.layout.fold_rects])
         self.ends = {}
         for place, number in enumerate(self.layout.stubs.tolist()):
@@ -95,7 +119,22 @@ class Scene:
     @property
     def area(self) -> Area:
         """The bounds of the graph."""
-        return 0.0, 0.0, self.layout.width, self.layout.height
+        return self.layout.left, self.layout.top, self.layout.width, self.layout.height
+
+    def rearranged(self, arrangement: Arrangement) -> Scene:
+        """The scene with other pins and frames."""
+        base = self.base or self.layout
+        index = self.edge_index() if arrangement.pins else None
+        scene = Scene(self.graph, arranged(base, arrangement, index), self.figures, self.colours, self.finder,
+                      self.problems, base, arrangement)  # fmt: skip
+        scene._fold_metrics, scene._edge_index = self._fold_metrics, self._edge_index
+        return scene
+
+    def edge_index(self) -> EdgeIndex:
+        """The edges of the layout without pins, by box and tensor."""
+        if self._edge_index is None:
+            self._edge_index = EdgeIndex(self.base or self.layout)
+        return self._edge_index
 
     def nodes_in(self, area: Area) -> Indices:
         """Indices of the nodes that touch `area`."""
@@ -130,7 +169,7 @@ class Scene:
         return self._stubs.touching(area)
 
     def hit(self, x: float, y: float) -> Hit | None:
-        """The object at a point: a node, stub or fold, else the innermost group."""
+        """The object at a point: a node, stub or fold, the title of a frame, else the innermost group."""
         spot = (x, y, 0.0, 0.0)
         for kind, found in (("node", self.nodes_in(spot)), ("stub", self.stubs_in(spot))):
             if len(found):
@@ -138,6 +177,11 @@ class Scene:
         if len(folds := self.folds_in(spot)):
             return self._hit_fold(int(folds[-1]), x, y)
         groups = self.groups_in(spot)
+        if self.layout.own_frames and self.layout.group_open[groups].all():
+            for place, frame in reversed(list(enumerate(self.layout.own_frames))):
+                left, top, wide, high = frame.tab
+                if left <= x <= left + wide and top <= y <= top + high:
+                    return Hit("frame", place)
         if not len(groups):
             return None
         areas = self.layout.group_rects[groups, 2] * self.layout.group_rects[groups, 3]
@@ -268,22 +312,6 @@ def bar_area(layout: Layout, place: int, bar: int) -> Area:
 def sources(stub: Stub) -> tuple[int, ...]:
     """Numbers of the nodes that a stub represents."""
     return stub.source, *stub.others
-
-
-def _cover(layout: Layout) -> Indices:
-    """By node: the index of the collapsed group that hides it, or the number of groups + that of the fold, or -1."""
-    tree = layout.tree
-    cover = np.full(len(tree.groups) + 1, -1, np.int64)  # the last one: nodes that have no box
-    closed = np.flatnonzero(~layout.group_open)
-    cover[layout.groups[closed]] = closed
-    shown = np.zeros(len(tree.groups), bool)
-    shown[layout.groups] = shown[0] = True
-    for place, fold in enumerate(layout.folds):
-        cover[list(fold.members)] = len(layout.groups) + place
-        shown[list(fold.members)] = True
-    for number in np.flatnonzero(~shown).tolist():  # a group comes after the one around it
-        cover[number] = cover[tree.groups[number].parent]
-    return cover[np.array(tree.home, np.int64)]
 
 
 def _boxes(points: NDArray[np.float64], starts: Indices) -> NDArray[np.float64]:

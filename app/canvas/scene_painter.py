@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -10,11 +10,11 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath
 
 from espalier.app.canvas.box_index import Indices
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.casts import MAX_LABEL_WIDTH
 from espalier.app.canvas.fold_painter import paint_fold
 from espalier.app.canvas.headings import paint_closed, paint_far_closed, paint_far_heads, paint_head
-from espalier.app.canvas.layout import HEAD
+from espalier.app.canvas.layout import HEAD, MAX_LABEL_WIDTH
 from espalier.app.canvas.node_metrics import port_formats
+from espalier.app.canvas.own_frames import paint_own_frames, paint_pins, paint_tabs
 from espalier.app.canvas.port_rows import PORTS_FROM
 from espalier.app.canvas.primitives import draw_arrowheads, draw_lines, draw_rects, font, pen, route_path
 from espalier.app.canvas.scene import Scene
@@ -45,36 +45,70 @@ class ScenePainter:
             self._paths.clear()
         self._scene = scene
         self.sprites.prepare(scale, ratio, self.palette)
-        near = scale >= DETAIL_FROM
         x, y, w, h = area
         reach = (x - 8, y - 8, w + 16, h + 16)
         groups = large_enough(scene, scene.groups_in(reach), scale)
         edges = scene.edges_in(reach)
-        nodes = scene.nodes_in(reach)
+        nodes, folds = scene.nodes_in(reach), scene.folds_in(reach)
+        if (lifted := scene.lifted) is not None:
+            groups, folds = groups[~lifted.groups[groups]], folds[~lifted.folds[folds]]
+            edges, nodes = edges[~lifted.edges[edges]], nodes[~lifted.nodes[nodes]]
         self._frames(painter, scene, groups, scale)
+        if scene.layout.own_frames:
+            paint_own_frames(painter, scene.layout.own_frames, reach, self.palette)
         self._edges(painter, scene, edges, scale)
-        opened = groups[scene.layout.group_open[groups]]
-        for place in scene.folds_in(reach).tolist():
+        for place in folds.tolist():
             paint_fold(painter, scene, place, scale, self.palette)
-        if near:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
-            for place in groups[~scene.layout.group_open[groups]].tolist():
-                paint_closed(painter, scene, place, scale, self.palette)
-            self._nodes(painter, scene, nodes)
-            self._stubs(painter, scene, reach, scale)
-            if scale >= DETAILS_FROM:
-                self._shapes(painter, scene, edges)
-                if self.casts:
-                    more = CHIP[scene.layout.horizontal]
-                    self._chips(painter, scene, (x - more, y - more, w + 2 * more, h + 2 * more))
-            heads = scene.layout.group_rects[opened, 1]
-            for place in opened[(heads + HEAD >= reach[1]) & (heads <= reach[1] + reach[3])].tolist():
-                paint_head(painter, scene, place, scale, self.palette)
+        if scale >= DETAIL_FROM:
+            self._near(painter, scene, area, groups, edges, nodes, scale)
         else:
             self._far_nodes(painter, scene, nodes, scale)
             self._far_closed(painter, scene, groups, scale)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
-            paint_far_heads(painter, scene, opened.tolist(), scale, self.palette)
+            paint_far_heads(painter, scene, groups[scene.layout.group_open[groups]].tolist(), scale, self.palette)
+        if scene.layout.own_frames:
+            paint_tabs(painter, scene.layout.own_frames, reach, scale, self.palette)
+
+    def _near(
+        self,
+        painter: QPainter,
+        scene: Scene,
+        area: Area,
+        groups: Indices,
+        edges: Indices,
+        nodes: Indices,
+        scale: float,
+    ) -> None:
+        """Paint what has texts: cards, stubs, shapes, chips, headers, pins."""
+        x, y, w, h = area
+        reach = (x - 8, y - 8, w + 16, h + 16)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+        for place in groups[~scene.layout.group_open[groups]].tolist():
+            paint_closed(painter, scene, place, scale, self.palette)
+        self._nodes(painter, scene, nodes)
+        self._stubs(painter, scene, reach, scale)
+        if scale >= DETAILS_FROM:
+            self._shapes(painter, scene, edges)
+            if self.casts:
+                more = CHIP[scene.layout.horizontal]
+                self._chips(painter, scene, (x - more, y - more, w + 2 * more, h + 2 * more))
+        opened = groups[scene.layout.group_open[groups]]
+        heads = scene.layout.group_rects[opened, 1]
+        for place in opened[(heads + HEAD >= reach[1]) & (heads <= reach[1] + reach[3])].tolist():
+            paint_head(painter, scene, place, scale, self.palette)
+        if scene.layout.pinned:
+            paint_pins(painter, scene, reach, self.palette)
+
+    def paint_boxes(self, painter: QPainter, scene: Scene, boxes: Mapping[str, Indices], scale: float) -> None:
+        """Paint nodes, collapsed groups, folds and stubs by index, as `paint` does near."""
+        self.sprites.prepare(scale, painter.device().devicePixelRatioF(), self.palette)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+        for place in boxes["fold"].tolist():
+            paint_fold(painter, scene, place, scale, self.palette)
+        for place in boxes["group"].tolist():
+            paint_closed(painter, scene, place, scale, self.palette)
+        self._nodes(painter, scene, boxes["node"])
+        self._stub_boxes(painter, scene, boxes["stub"], scale)
 
     def forget(self) -> None:
         """Let go of the last scene, whose graph may be large, with its paths and sprites."""
@@ -178,9 +212,13 @@ class ScenePainter:
         painter.restore()
 
     def _stubs(self, painter: QPainter, scene: Scene, area: Area, scale: float) -> None:
-        palette, layout = self.palette, scene.layout
+        stubs = scene.stubs_in(area)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
-        for place in scene.stubs_in(area).tolist():
+        self._stub_boxes(painter, scene, stubs if scene.lifted is None else stubs[~scene.lifted.stubs[stubs]], scale)
+
+    def _stub_boxes(self, painter: QPainter, scene: Scene, stubs: Indices, scale: float) -> None:
+        palette, layout = self.palette, scene.layout
+        for place in stubs.tolist():
             x, y, w, h = layout.stub_rects[place].tolist()
             painter.setPen(pen(palette.line))
             painter.setBrush(QColor(palette.chip if scale >= STUB_NAMES_FROM else palette.control))

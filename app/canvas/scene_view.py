@@ -16,6 +16,7 @@ from espalier.app.canvas.layout_worker import LayoutRequest, LayoutWorker
 from espalier.app.canvas.overlay import mark_changed, mark_selection, numbers_of
 from espalier.app.canvas.scene import Scene
 from espalier.app.theme import Palette
+from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.graph import Delta, Graph
 
 
@@ -37,6 +38,7 @@ class SceneView(InteractiveViewport):
         self.overlay: Overlay | None = None
         self._measured: dict[str, Overlay] = {}
         self.open_groups: frozenset[str] | None = None
+        self.arrangement = UNARRANGED
         self._problems: dict[str, str] = {}
         self._changed: frozenset[str] = frozenset()
         self._preview: Graph | None = None
@@ -113,6 +115,17 @@ class SceneView(InteractiveViewport):
         if self.scene:
             self._mark_problems(self.scene)
             self.repaint_all()
+
+    def set_arrangement(self, arrangement: Arrangement) -> None:
+        """Show other pins and frames; the view stays."""
+        if arrangement != self.arrangement:
+            self.arrangement = arrangement
+            if self.scene is not None:
+                self.cancel_gesture()
+                self.scene = self.scene.rearranged(arrangement)
+                self.mark()
+                self.bars.minimap.set_scene(self.scene, self.tokens)
+                self.repaint_all()
 
     def set_changed(self, ids: Iterable[str]) -> None:
         """Outline the nodes that differ from another graph, until other ones are named."""
@@ -204,15 +217,18 @@ class SceneView(InteractiveViewport):
         self.waiting = True
         shown, before = self._preview or self.graph, self.scene if same_structure else None
         request = LayoutRequest(
-            shown, before, self.open_groups, self.horizontal, self.show_scalars, self.folding, self.show_shapes
-        )
+            shown, before, self.open_groups, self.horizontal, self.show_scalars, self.folding, self.show_shapes,
+            self.arrangement,
+        )  # fmt: skip
         self._layout_worker.request(request)
 
     def _install(self, scene: Scene) -> None:
         """Replace the scene by a new layout, keeping the part in view in place."""
         old = self.scene
-        if self.marks.wire is not None:  # its ends are places of the layout that goes
+        if self.marks.wire is not None or self.marks.moving is not None:  # of places of the layout that goes
             self.cancel_gesture()
+        if scene.arrangement != self.arrangement:
+            scene = scene.rearranged(self.arrangement)
         self.scene, self.open_groups, self.waiting = scene, scene.layout.open_groups, False
         self._mark_problems(scene)
         self._show_choices()
@@ -240,5 +256,6 @@ class SceneView(InteractiveViewport):
             before = self.marks
             self.marks = mark_selection(self.scene, numbers)
             self.marks.band, self.marks.spot, self.marks.wire = before.band, before.spot, before.wire
+            self.marks.moving, self.marks.frame = before.moving, before.frame
             mark_changed(self.scene, self.marks, numbers_of(self.scene, self._changed))
             self.update()

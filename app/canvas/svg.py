@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from html import escape
 
+from espalier.app.canvas.arranging import arranged
 from espalier.app.canvas.casts import CastLayer
 from espalier.app.canvas.hierarchy import default_open
 from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import CLOSED_HEIGHT, HEAD, Layout, layout
 from espalier.app.canvas.node_metrics import NodeMetrics, counts, port_formats
 from espalier.app.canvas.svg_folds import svg_folds
+from espalier.app.canvas.svg_frames import svg_frames, svg_pins, svg_tabs
 from espalier.app.canvas.svg_marks import clean, fitting, route_data, svg_box, svg_text
 from espalier.app.figures.captions import (
     BADGES_FROM,
@@ -35,6 +37,7 @@ from espalier.app.theme import (
     Palette,
     css_fonts,
 )
+from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.annotation import Annotation
 from espalier.model.graph.graph import Graph, out_port
 
@@ -49,15 +52,16 @@ def to_svg(
     outlines: Mapping[str, str] | None = None,
     folding: bool = True,
     show_shapes: bool = False,
+    arrangement: Arrangement = UNARRANGED,
 ) -> str:
     """The graph as an SVG document. `open_groups` None: expand by size; `outlines`: node id → colour.
 
     `folding`: collapsed identical groups in a row are drawn as one box; `show_shapes`: operations that only move values
-    have boxes, as those of `outlines` always have.
+    have boxes, as those of `outlines` always have; `arrangement`: pins and frames.
     """
     tree = build(graph, show_shapes=show_shapes, kept=(outlines or {}).keys())
     opened = default_open(tree, folding=folding) if open_groups is None else open_groups
-    drawn = layout(tree, opened, horizontal, folding=folding)
+    drawn = arranged(layout(tree, opened, horizontal, folding=folding), arrangement)
     return "\n".join(_Writer(graph, drawn, palette, outlines or {}).document()) + "\n"
 
 
@@ -70,15 +74,17 @@ class _Writer:
         """The lines of the document."""
         drawn, p = self.drawn, self.palette
         width, height = drawn.width + 2 * MARGIN, drawn.height + 2 * MARGIN
-        box = f"{-MARGIN:g} {-MARGIN:g} {width:.1f} {height:.1f}"
+        left, top = drawn.left - MARGIN, drawn.top - MARGIN
+        box = f"{left:g} {top:g} {width:.1f} {height:.1f}"
         yield '<?xml version="1.0" encoding="UTF-8"?>'
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="{box}" '
             f'font-family="{escape(css_fonts())}">'
         )
         yield from self._style()
-        yield svg_box((-MARGIN, -MARGIN, width, height), 0, p.background)
+        yield svg_box((left, top, width, height), 0, p.background)
         yield from self._frames()
+        yield from svg_frames(drawn, p)
         yield f'<g fill="none" stroke="{p.edge}" stroke-width="{EDGE_WIDTH}">'
         yield from self._edges()
         yield "</g>"
@@ -89,6 +95,8 @@ class _Writer:
         yield from self._casts()
         yield from self._stubs()
         yield from self._nodes()
+        yield from svg_tabs(drawn, p)
+        yield from svg_pins(drawn, p)
         yield "</svg>"
 
     def _style(self) -> Iterator[str]:

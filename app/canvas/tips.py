@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.scene import Hit, Scene
 from espalier.app.canvas.wires import wrapped
 
@@ -11,6 +12,8 @@ def tip(scene: Scene, hit: Hit) -> str:
     tree = scene.layout.tree
     if hit.kind == "group":
         return ""
+    if hit.kind == "frame":
+        return "Drag the title to move the frame with its nodes. F2 renames it."
     if hit.kind == "fold":
         metrics, title = scene.fold_metrics(hit.place), scene.layout.folds[hit.place].chain.title
         return f"{title} {metrics.told(hit.bar)}" if hit.bar >= 0 else metrics.differences()
@@ -20,5 +23,7 @@ def tip(scene: Scene, hit: Hit) -> str:
     node = scene.graph.nodes[tree.ids[number]]
     name = node.target if node.call == "call_module" else node.id
     muted = "muted: an identity stands for it" if node.annotation.muted else ""
-    lines = [name, muted, wrapped(node.annotation.note), scene.figures.adapters[number], scene.problems.get(number, "")]
+    pinned = "pinned" if Item("node", hit.place) in scene.layout.pinned else ""
+    problem, adapter = scene.problems.get(number, ""), scene.figures.adapters[number]
+    lines = [name, muted, pinned, wrapped(node.annotation.note), adapter, problem]
     return "\n".join(filter(None, lines))

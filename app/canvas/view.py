@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QKeyCombination, QPoint, QPointF, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QKeyEvent
+from PySide6.QtGui import QContextMenuEvent, QCursor, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QWidget
 
+from espalier.app.canvas.arranged_view import ArrangedView
 from espalier.app.canvas.colouring import MODES
-from espalier.app.canvas.group_view import GroupView
 from espalier.app.canvas.node_search import find
 from espalier.app.canvas.overlay import numbers_of
-from espalier.app.canvas.wires import edge_of
+from espalier.app.canvas.wires import Edge, edge_of
 from espalier.app.theme import LIGHT, Palette
 
 _CONTROL = Qt.KeyboardModifier.ControlModifier
@@ -27,9 +27,10 @@ EDIT_KEYS: dict[QKeyCombination, str] = {
     QKeyCombination(_CONTROL, Qt.Key.Key_V): "paste",
     QKeyCombination(_CONTROL, Qt.Key.Key_D): "duplicate",
 }
+ADD_OPERATION = QKeyCombination(Qt.KeyboardModifier.ShiftModifier, Qt.Key.Key_A)
 
 
-class GraphCanvas(GroupView):
+class GraphCanvas(ArrangedView):
     """Shows a graph: pan, zoom, select, expand and collapse groups, colour by a metric."""
 
     selection_changed = Signal(tuple)
@@ -38,6 +39,8 @@ class GraphCanvas(GroupView):
     edge_menu_requested = Signal(object, QPoint)  # an Edge
     group_menu_requested = Signal(str, QPoint)  # the path of a group
     fold_menu_requested = Signal(object, int, QPoint)  # a Fold, the bar or -1
+    frame_menu_requested = Signal(int, QPoint)  # its place in the arrangement
+    operation_wanted = Signal(object, object)  # an Edge or None for the selected node; a pixel or None
     wire_connected = Signal(str, str, QPoint)  # node whose result, node that is to take it
     key_pressed = Signal(object)  # one of EDIT_KEYS, with nodes selected
 
@@ -70,6 +73,7 @@ class GraphCanvas(GroupView):
         self._choose(tuple(map(self.scene.layout.tree.ids.__getitem__, numbers.tolist())), numbers)
 
     def _choose(self, chosen: tuple[str, ...], numbers: np.ndarray | None) -> None:
+        self.choose_frame(-1)
         if chosen != self._selected:
             self._selected = chosen
             self.mark(numbers)
@@ -84,10 +88,9 @@ class GraphCanvas(GroupView):
         spot = QPointF(event.pos())
         if event.reason() == QContextMenuEvent.Reason.Mouse:
             hit = self.hit(spot)
-            if self.scene is not None and (hit is None or (hit.kind == "group" and not self.on_header(hit, spot))):
-                x, y = self.camera.to_canvas(spot.x(), spot.y())
-                if (edge := self.scene.edge_at(x, y, 6 / self.camera.scale)) is not None:
-                    self.edge_menu_requested.emit(edge_of(self.scene, edge), event.globalPos())
+            if hit is None or (hit.kind == "group" and not self.on_header(hit, spot)):
+                if (edge := self.edge_under(spot)) is not None:
+                    self.edge_menu_requested.emit(edge, event.globalPos())
                 return
             if self.scene is not None and hit is not None and hit.kind == "group":
                 number = int(self.scene.layout.groups[hit.place])
@@ -98,14 +101,45 @@ class GraphCanvas(GroupView):
                 self.select(self.members(hit))
                 self.fold_menu_requested.emit(self.scene.layout.folds[hit.place], hit.bar, event.globalPos())
                 return
+            if self.scene is not None and hit is not None and hit.kind == "frame":
+                self.click(spot, False)
+                self.frame_menu_requested.emit(self.chosen_frame, event.globalPos())
+                return
             nodes = self.members(hit) if hit else []
             if not set(nodes) <= set(self._selected):
                 self.select(nodes)
         if self._selected:
             self.menu_requested.emit(event.globalPos())
 
+    def edge_under(self, spot: QPointF) -> Edge | None:
+        """The edge at a pixel, where nothing but the ground of a group lies under the pointer."""
+        hit = self.hit(spot)
+        if self.scene is None or (hit is not None and (hit.kind != "group" or self.on_header(hit, spot))):
+            return None
+        edge = self.scene.edge_at(*self.camera.to_canvas(spot.x(), spot.y()), 6 / self.camera.scale)
+        return edge_of(self.scene, edge) if edge is not None else None
+
+    def pointer(self) -> QPoint:
+        """The pixel under the pointer; the middle of the canvas where the pointer is elsewhere."""
+        spot = self.mapFromGlobal(QCursor.pos())
+        return spot if self.rect().contains(spot) else self.rect().center()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """On an edge: ask what to insert; on the title of a frame: rename it."""
+        left, hit = event.button() == Qt.MouseButton.LeftButton, self.hit(event.position())
+        if left and hit is not None and hit.kind == "frame":
+            self.key_pressed.emit("rename")
+        elif left and (edge := self.edge_under(event.position())) is not None:
+            self.operation_wanted.emit(edge, event.position().toPoint())
+        else:
+            super().mouseDoubleClickEvent(event)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         keys = QKeyCombination(event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier, Qt.Key(event.key()))
+        if keys == ADD_OPERATION:
+            spot = self.pointer()
+            self.operation_wanted.emit(self.edge_under(QPointF(spot)), spot)
+            return
         if self._selected and keys in EDIT_KEYS:
             self.key_pressed.emit(EDIT_KEYS[keys])
         elif self._selected and keys.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._unfold_by_key(keys):

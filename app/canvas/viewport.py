@@ -144,14 +144,16 @@ class Viewport(QWidget):
         """Show the start of the flow; centre the first node if the graph is wider than the view."""
         left, top, wide, high = _area(self.bars.room())
         sides = ((left, wide, scene.layout.width), (top, high, scene.layout.height))
+        edge, front = scene.area[:2][:: -1 if scene.layout.horizontal else 1]  # of the bounds, across and along
         (start, room, across), (begin, _, _) = sides[::-1] if scene.layout.horizontal else sides
         scale = self.camera.scale = min(max(room / across, READABLE), 1.0)
         first = scene.layout.node_rects[:1, [1, 3] if scene.layout.horizontal else [0, 2]]
         place = float((first[:, 0] + first[:, 1] / 2).sum()) - (start + room / 2) / scale
-        place = min(max(place, -start / scale), across - (start + room) / scale)
+        place = min(max(place, edge - start / scale), edge + across - (start + room) / scale)
         if across * scale <= room:
-            place = across / 2 - (start + room / 2) / scale
-        self.camera.x, self.camera.y = (-begin / scale, place) if scene.layout.horizontal else (place, -begin / scale)
+            place = edge + across / 2 - (start + room / 2) / scale
+        along = front - begin / scale
+        self.camera.x, self.camera.y = (along, place) if scene.layout.horizontal else (place, along)
 
     def bring(self, node: int) -> None:
         """Bring a node into view at a readable scale; does nothing if it is in view already."""

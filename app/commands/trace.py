@@ -8,6 +8,7 @@ from typing import Any
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, age, count, facts, seconds
 from espalier.app.commands.opening import Target, opened, save
+from espalier.model.document.arrangement import MEMBER, from_bytes
 from espalier.model.files import write_text
 from espalier.model.opening import is_project
 from espalier.model.packed.file import is_packed
@@ -60,7 +61,8 @@ def _verify(target: Target, data: dict[str, Any], console: Console) -> None:
 def _draw(target: Target, path: str) -> str:
     from espalier.app.canvas.svg import to_svg
 
-    write_text(path, to_svg(target.project.base), UsageError)
+    arrangement = from_bytes(target.project.extras.get(MEMBER))
+    write_text(path, to_svg(target.project.base, arrangement=arrangement), UsageError)
     return path
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from espalier.model.document.document import Document, State
+from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, JobError
@@ -130,7 +130,7 @@ class EditQueue:
         except EspalierError as error:
             self._session.problem.emit(error)
             return
-        document.commit(request.label, State(request.recipe, result.graph), request.merge_key)
+        _commit(document, request, result.graph)
 
     def graph_of(self, document: Document, recipe: Recipe) -> Graph | None:
         """The graph of a recipe, if it is remembered or can be made at once; raises EspalierError."""
@@ -179,7 +179,12 @@ class EditQueue:
         self._remember(document, request.recipe, result)
         reports = [r.report if r else None for r in result.results]
         document.describe(source_after(document.project.source, request.recipe.active, reports))
-        document.commit(request.label, State(request.recipe, result.graph), request.merge_key)
+        _commit(document, request, result.graph)
+
+
+def _commit(document: Document, request: EditRequest, graph: Graph) -> None:
+    """Make the recipe of a request and its graph the document's state."""
+    document.commit(request.label, replace(document.present, recipe=request.recipe, graph=graph), request.merge_key)
 
 
 def _lasting_titles(steps: tuple[Step, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
@@ -13,6 +14,7 @@ from espalier.app.number_text import percent
 from espalier.app.session.edit_queue import EditQueue, EditRequest
 from espalier.app.session.scoring_session import ScoringSession
 from espalier.app.step_text import title as step_title
+from espalier.model.document.arrangement import Arrangement
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError
 from espalier.model.formats.base import Format
@@ -110,6 +112,11 @@ class EditingSession(ScoringSession):
         """Replace the recipe: at once if no worker is needed, otherwise by a job."""
         self._edits.submit(EditRequest(label, recipe, merge_key))
         self.pending_changed.emit()
+
+    def arrange(self, arrangement: Arrangement, label: str) -> None:
+        """Replace pins and frames on the canvas, as one undo step; nothing is computed."""
+        document = self.open_document
+        document.commit(label, replace(document.present, arrangement=arrangement))
 
     def graph_of(self, recipe: Recipe) -> Graph | None:
         """The graph that a recipe leads to, if it is remembered or needs no worker; else None. Raises EspalierError."""

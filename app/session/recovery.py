@@ -142,6 +142,7 @@ class Recovery(QObject):
         self._copy_timer = QTimer(self, singleShot=True)
         self._copy_timer.timeout.connect(self.write_copy)
         session.changed.connect(self.update)
+        session.arranged.connect(self.update)
         session.pending_changed.connect(self.update)
         session.saved.connect(self._saved)
         session.opened.connect(self._opened)

@@ -50,6 +50,7 @@ class Session(EditingSession):
     about_to_open = Signal()  # create the receivers of `opened` now
     opened = Signal()
     changed = Signal(object)
+    arranged = Signal(object)  # a Change of pins or frames alone
     saving = Signal()  # write unsaved results into the project now
     writing = Signal(object)  # a save to this path begins
     saved = Signal()
@@ -180,6 +181,9 @@ class Session(EditingSession):
             self.selection_changed.emit(selection)
 
     def _on_change(self, change: Change) -> None:
+        if change.only_arranges:
+            self.arranged.emit(change)
+            return
         self.select(self.selection)
         self.changed.emit(change)
         self.score_changed.emit()

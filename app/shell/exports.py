@@ -95,6 +95,6 @@ class Exports:
         canvas, graph = self._canvas(), self._session.open_document.graph
         if path.suffix.lower() == ".svg":
             write_text(path, to_svg(graph, canvas.open_groups, horizontal=canvas.horizontal, folding=canvas.folding,
-                                    show_shapes=canvas.show_shapes))  # fmt: skip
+                                    show_shapes=canvas.show_shapes, arrangement=canvas.arrangement))  # fmt: skip
         else:
             canvas.render(path, (3200, 2400))

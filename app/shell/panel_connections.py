@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
-from espalier.app.features.edits import actions, context_menu, edge_menu
+from espalier.app.features.edits import actions, add_operation, arrange, arrange_menu, context_menu, edge_menu
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.features.outline.panel import OutlinePanel
@@ -34,7 +34,7 @@ def connect_panels(
     outline = docks.panels["outline"]
     assert isinstance(outline, OutlinePanel)
     outline.follow(host.canvas)
-    for part in (actions, context_menu, edge_menu):
+    for part in (actions, add_operation, arrange, arrange_menu, context_menu, edge_menu):
         part.connect(host)
     jobs.busy.connect(show_job)
     problems.counted.connect(lambda n: docks.show_count("problems", n))

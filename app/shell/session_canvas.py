@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject
 
+from espalier.model.document.arrangement import UNARRANGED
+
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
 
@@ -49,14 +51,17 @@ class SessionCanvas(QObject):
         document, canvas = self._session.document, self.canvas
         self._workbench.forget_cameras()
         canvas.set_graph(None)
+        canvas.set_arrangement(document.arrangement if document else UNARRANGED)
         canvas.set_graph(document.graph if document else None)
         canvas.set_problems({p.node: p.message for p in self._session.problems if p.node})
         if document and (view := document.project.view.get("canvas")):
             canvas.restore(view)
 
     def show_change(self, change: Change) -> None:
-        """Show the graph after an edit."""
-        self.canvas.set_graph(change.after.graph, change.delta)
+        """Show the graph, the pins and the frames after an edit."""
+        self.canvas.set_arrangement(change.after.arrangement)
+        if not change.only_arranges:
+            self.canvas.set_graph(change.after.graph, change.delta)
 
     def show_selection(self, ids: tuple[str, ...]) -> None:
         """Select nodes on the canvas and bring them into view."""

@@ -130,6 +130,8 @@ class Window(QMainWindow):
         session.opened.connect(self._opened)
         session.changed.connect(self._changed)
         session.changed.connect(self.graph_view.show_change)
+        session.arranged.connect(self._changed)
+        session.arranged.connect(self.graph_view.show_change)
         session.selection_changed.connect(self.graph_view.show_selection)
         session.selection_changed.connect(self._selection_changed)
         session.saved.connect(self._saved)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from espalier.model.document.arrangement import MEMBER, UNARRANGED, Arrangement, from_bytes, to_bytes
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.graph.graph import Delta, Graph
@@ -19,10 +20,11 @@ LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The undoable state: the recipe and its result."""
+    """The undoable state: the recipe, its result, and what was arranged on the canvas."""
 
     recipe: Recipe
     graph: Graph
+    arrangement: Arrangement = UNARRANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class Change:
         """Differences of the graphs by node."""
         return self.after.graph.delta(self.before.graph)
 
+    @property
+    def only_arranges(self) -> bool:
+        """Whether pins or frames changed and nothing else."""
+        return self.before.graph is self.after.graph and self.before.recipe == self.after.recipe
+
 
 class Document:
     """An open project. All edits use `commit`; listeners get each Change once."""
@@ -61,7 +68,7 @@ class Document:
         self.listeners: list[Callable[[Change], None]] = []
         self._undo: list[Edit] = []
         self._redo: list[Edit] = []
-        self._state = State(project.recipe, project.graph)
+        self._state = State(project.recipe, project.graph, from_bytes(project.extras.get(MEMBER)))
         self._saved = self._state
         self._saved_extras = project.extras
         self._saved_source = project.source
@@ -80,6 +87,11 @@ class Document:
     def recipe(self) -> Recipe:
         """The recipe."""
         return self._state.recipe
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """Pins and frames on the canvas."""
+        return self._state.arrangement
 
     @property
     def dirty(self) -> bool:
@@ -171,8 +183,11 @@ class Document:
         self.project = replace(self.project, source=source)
 
     def snapshot(self) -> Project:
-        """The project with the present recipe and graph, for saving."""
-        return replace(self.project, recipe=self.recipe, graph=self.graph)
+        """The project with the present recipe, graph and arrangement, for saving."""
+        extras = self.project.extras
+        if (data := to_bytes(self.arrangement)) != extras.get(MEMBER):
+            extras = {k: v for k, v in extras.items() if k != MEMBER} | ({MEMBER: data} if data else {})
+        return replace(self.project, recipe=self.recipe, graph=self.graph, extras=extras)
 
     def _move(self, label: str, after: State) -> Change:
         change = Change(label, self._state, after)

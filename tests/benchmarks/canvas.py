@@ -16,14 +16,19 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtWidgets import QApplication
 
+from espalier.app.canvas.arranging import pin_of
+from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.gestures import Pan, RubberBand
+from espalier.app.canvas.moving import Move
 from espalier.app.canvas.view import GraphCanvas
+from espalier.model.document.arrangement import Arrangement, Frame
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.meta import Precision
 from tests.benchmarks.record import report
 from tests.benchmarks.synthetic import transformer
 
 SIZE = (1600, 900)
+PINS = 100
 QUERIES = ("attention.query", "layers 40 up", "attquery", "zzzz")
 
 
@@ -140,6 +145,33 @@ def editing(canvas: GraphCanvas) -> list[float]:
     return found
 
 
+def moving(app: QApplication, canvas: GraphCanvas) -> dict[str, dict[str, float]]:
+    """Dragging a node among pinned ones and frames, and dropping it: other places, scene and tiles."""
+    scene = canvas.scene
+    assert scene is not None
+    canvas.may_move, layout = True, scene.layout
+    ids = [layout.tree.ids[n] for n in layout.nodes.tolist()]
+    places = np.linspace(0, len(ids) - 1, min(PINS, len(ids))).astype(int).tolist()
+    pins = [pin_of(layout, Item("node", k), *(layout.node_rects[k, :2] + 30).tolist()) for k in places]
+    frames = [Frame(f"frame {k}", tuple(ids[k : k + 8])) for k in places[:: max(len(places) // 10, 1)]]
+    arrangement = Arrangement(tuple(pins), tuple(frames))
+    canvas.set_arrangement(arrangement)
+    canvas.camera.scale = 1.0
+    canvas.reveal(ids[places[len(places) // 2]])
+    settle(app, canvas)
+    begin, drag, drop = list[float](), list[float](), list[float]()
+    for k in range(5):
+        gesture = Move(canvas, QPointF(400, 300), [Item("node", places[len(places) // 2 + k])])
+        begin.append(max(stepping(canvas, lambda _, g=gesture: g.move(QPointF(410, 300)), 1)))
+        drag += stepping(canvas, lambda j, g=gesture: g.move(QPointF(400 + 7 * j % 300, 300 + 5 * j % 200)), 60)
+        pinned = canvas.marks.moving.pins() if canvas.marks.moving else ()
+        canvas.put_down(False)
+        arrangement = arrangement.with_pins(pinned)
+        drop.append(max(stepping(canvas, lambda _, a=arrangement: canvas.set_arrangement(a), 1)))
+    canvas.set_arrangement(Arrangement())
+    return {"drag": summary(drag), "begin": summary(begin), "drop": summary(drop)}
+
+
 def timed(act: Callable[[], object]) -> float:
     """CPU milliseconds."""
     start = time.process_time()
@@ -176,6 +208,7 @@ def measure(size: int) -> dict[str, object]:
         everything += [t for v in found.values() for t in v]
     result["all"] = summary(everything)
     result["rubber band ends"] = summary(selecting(app, canvas))  # type: ignore[arg-type]
+    result |= {f"boxes moved, {PINS} pinned: {k}": v for k, v in moving(app, canvas).items()}  # type: ignore[arg-type]
     result["search, a letter typed"] = summary(searching(canvas))
     result["overlay"] = summary(overlaying(canvas))
     result["precision of one layer"] = summary(editing(canvas))

@@ -261,7 +261,7 @@ def test_a_filter_leaves_the_canvas_alone(panel: OutlinePanel, canvas: GraphCanv
     canvas.close_all()
     panel.field.setText("key")
     assert expanded(panel) and not canvas.open_groups
-    canvas.open_group("encoder")
+    canvas.set_open("encoder", True)
     panel.field.clear()
     assert expanded(panel) & shared_groups(panel, canvas) == canvas.open_groups
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from espalier.app.features.edits import clipboard, offers
+from espalier.app.features.edits import arrange, clipboard, offers
 from espalier.app.features.edits.offers import Offer
 from espalier.app.features.edits.recipe_edits import with_graph_edit, without_mute
-from espalier.app.features.edits.titles import TitleField
+from espalier.app.features.edits.titles import type_title
 from espalier.app.number_text import plural
 from espalier.model.errors import EspalierError
 from espalier.passes.choices.configuration import Configuration, with_configuration
@@ -85,7 +85,7 @@ def rename(host: Host) -> None:
     """Type another title on the card of the selected node."""
     if nodes := selected(host):
         ids = [n.id for n in nodes]
-        TitleField(host.canvas, nodes, lambda text: apply(host, Rename(name=text), ids))
+        type_title(host.canvas, nodes, lambda text: apply(host, Rename(name=text), ids))
 
 
 def copy(host: Host) -> None:
@@ -135,11 +135,16 @@ def duplicate(host: Host) -> None:
 
 KEYS = {"delete": bypass, "mute": mute, "rename": rename, "copy": copy, "cut": cut, "paste": paste,
         "duplicate": duplicate}  # fmt: skip
+FRAME_KEYS = {"delete": arrange.remove_frame, "rename": arrange.rename_frame}
 
 
 def press(host: Host, key: str) -> None:
-    """Do what a key of the canvas stands for."""
-    KEYS[key](host)
+    """Do what a key of the canvas stands for; Delete and F2 are of the frame whose title was clicked, if one was."""
+    frame = host.canvas.chosen_frame
+    if frame >= 0 and key in FRAME_KEYS:
+        FRAME_KEYS[key](host, frame)
+    else:
+        KEYS[key](host)
 
 
 def connect(host: Host) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtGui import QAction, QColor, QIcon, QPixmap
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -21,9 +21,9 @@ from PySide6.QtWidgets import (
     QWidgetAction,
 )
 
-from espalier.app.features.edits import actions, offers
+from espalier.app.features.edits import actions, arrange_menu, offers
 from espalier.app.features.edits.offers import Offer
-from espalier.app.features.edits.titles import TitleField
+from espalier.app.features.edits.titles import type_title
 from espalier.app.number_text import plural
 from espalier.app.theme import TAGS
 from espalier.model.errors import EspalierError
@@ -60,6 +60,8 @@ class NodeMenu(QMenu):
         self._add_texts(node)
         self.addSeparator()
         self._add_configuration()
+        self.addSeparator()
+        arrange_menu.add_rows(host, self, chosen)
 
     def _add_scope(self, node: Node) -> None:
         """Which nodes an edit applies to: one control for all rows."""
@@ -105,6 +107,7 @@ class NodeMenu(QMenu):
             self._row(self, offers.mute(self._graph, chosen)).setText("Mute\tM")
         self._submenu("Replace by", offers.replacements(self._nodes()))
         self._submenu("Insert after", offers.insertions(self._graph, self._nodes()))
+        self.addAction("Add operation…\tShift+A", partial(self._host.canvas.operation_wanted.emit, None, None))
         self._add_attributes()
         if len(chosen) == 1:
             self._row(self, offers.output(self._graph, node))
@@ -132,7 +135,7 @@ class NodeMenu(QMenu):
         menu.aboutToShow.connect(field.setFocus)
         tags = self.addMenu("Colour tag")
         for colour in TAGS:
-            row = tags.addAction(_swatch(TAGS[colour]), colour, partial(self._write, Tag(colour=colour)))  # type: ignore[arg-type]
+            row = tags.addAction(arrange_menu.swatch(TAGS[colour]), colour, partial(self._write, Tag(colour=colour)))  # type: ignore[arg-type]
             row.setCheckable(True)
             row.setChecked(node.annotation.colour == colour)
         tags.addAction("none", partial(self._write, Tag())).setEnabled(bool(node.annotation.colour))
@@ -187,7 +190,7 @@ class NodeMenu(QMenu):
 
     def _rename(self) -> None:
         ids = self.ids()
-        TitleField(self._host.canvas, [self._graph.nodes[i] for i in ids],
+        type_title(self._host.canvas, [self._graph.nodes[i] for i in ids],
                    lambda text: actions.apply(self._host, Rename(name=text), ids))  # fmt: skip
 
     def _write(self, edit: Edit) -> None:
@@ -204,12 +207,6 @@ class NodeMenu(QMenu):
             actions.apply(self._host, edit, self.ids())
         except EspalierError as error:
             self._host.banner.show_message(error.message, error.hint)
-
-
-def _swatch(colour: str) -> QIcon:
-    picture = QPixmap(12, 12)
-    picture.fill(QColor(colour))
-    return QIcon(picture)
 
 
 def connect(host: Host) -> None:

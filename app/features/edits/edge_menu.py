@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QMenu
 
 from espalier.app.canvas.wires import Edge
-from espalier.app.features.edits import actions, offers
+from espalier.app.features.edits import actions, arrange_menu, offers
 from espalier.app.figures.captions import shape_text
 from espalier.app.number_text import plural
 from espalier.model.graph.graph import Graph, Ref, out_port
@@ -84,13 +84,16 @@ def edge_menu(host: Host, graph: Graph, edge: Edge) -> QMenu:
     menu.addAction(title.replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
     rows = menu.addMenu("Insert here")
-    reason = _reason(graph, edge)
+    reason = edge_refusal(graph, edge)
     rows.menuAction().setEnabled(not reason)
     rows.menuAction().setToolTip(reason)
     for offer in offers.insertions(graph, [graph[edge.source]]) if not reason else ():
         assert isinstance(offer.edit, InsertAfter)
         edit = replace(offer.edit, user=direct_user(graph, edge))
         rows.addAction(offer.title, partial(actions.apply, host, edit, (edge.source,)))
+    more = menu.addAction("Add operation…\tShift+A", lambda: host.canvas.operation_wanted.emit(edge, None))
+    more.setEnabled(not reason)
+    more.setToolTip(reason)
     menu.addSeparator()
     menu.addAction(f"Select {edge.source}", partial(host.canvas.select, (edge.source,), True))
     if edge.user:
@@ -114,7 +117,7 @@ def direct_user(graph: Graph, edge: Edge) -> str:
     return ""
 
 
-def _reason(graph: Graph, edge: Edge) -> str:
+def edge_refusal(graph: Graph, edge: Edge) -> str:
     """Why nothing can be inserted on an edge; empty where it can."""
     if graph.runs == "module":
         return offers.RECORDED
@@ -160,6 +163,8 @@ def _add_common(host: Host, menu: QMenu) -> None:
     menu.addAction("Collapse all groups", host.canvas.close_all)
     menu.addSeparator()
     menu.addAction("Paste configuration\tCtrl+V", partial(actions.paste, host))
+    menu.addSeparator()
+    arrange_menu.add_rows(host, menu, host.session.selection)
 
 
 def fold_menu(host: Host, fold: Fold, bar: int) -> QMenu:

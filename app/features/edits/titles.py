@@ -1,8 +1,8 @@
-"""A field on a node's card in which its title is typed."""
+"""A field on a card or a frame in which its title is typed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
@@ -15,33 +15,46 @@ from espalier.model.graph.annotation import LONGEST_TITLE
 from espalier.model.graph.graph import Node
 
 if TYPE_CHECKING:
+    from espalier.app.canvas.camera import Area
     from espalier.app.canvas.view import GraphCanvas
 
 LEAST_WIDTH, HEIGHT = 160, 26  # pixels
 
 
 class TitleField(QLineEdit):
-    """Enter, or a click elsewhere, gives the title; Escape leaves the node as it is. An empty title takes it away."""
+    """Enter, or a click elsewhere, gives the title; Escape leaves all as it is.
 
-    def __init__(self, canvas: GraphCanvas, nodes: list[Node], give: Callable[[str], object]) -> None:
-        super().__init__(nodes[0].annotation.title or node_title(nodes[0]), canvas)
-        self._give, self._before, self._over, self._several = give, self.text(), False, len(nodes) > 1
+    `own`: what an empty title stands for; `rect`: where it is typed, in canvas units; `always`: give a title that was
+    not changed, too; `several`: give one that was typed again.
+    """
+
+    def __init__(
+        self,
+        canvas: GraphCanvas,
+        title: str,
+        own: str,
+        rect: Area | None,
+        give: Callable[[str], object],
+        *,
+        several: bool = False,
+        always: bool = False,
+    ) -> None:
+        super().__init__(title, canvas)
+        self._give, self._before, self._over = give, self.text(), False
+        self._several, self._always = several, always
         self.setMaxLength(LONGEST_TITLE)
         self.setAccessibleName("Title")
-        own = node_title(nodes[0]) if not nodes[0].annotation.title else nodes[0].id
-        self.setPlaceholderText(own if len(nodes) == 1 else plural(len(nodes), "node"))
-        self.setToolTip("Enter gives the title. Empty: the node's own name. Escape leaves it.")
-        self._place(canvas, nodes[0])
+        self.setPlaceholderText(own)
+        self.setToolTip("Enter gives the title. Empty: its own name. Escape leaves it.")
+        self._place(canvas, rect)
         self.selectAll()
         self.show()
         self.setFocus(Qt.FocusReason.PopupFocusReason)
         self.returnPressed.connect(lambda: self._end(True))
 
-    def _place(self, canvas: GraphCanvas, node: Node) -> None:
+    def _place(self, canvas: GraphCanvas, rect: Area | None) -> None:
         """On the card, or in the middle of the canvas where the card is out of view."""
-        scene, camera = canvas.scene, canvas.camera
-        number = scene.layout.tree.index.get(node.id) if scene else None
-        rect = scene.rect_of(number) if scene is not None and number is not None else None
+        camera = canvas.camera
         x, y = (canvas.width() - LEAST_WIDTH) / 2, (canvas.height() - HEIGHT) / 2
         width = float(LEAST_WIDTH)
         if rect is not None:
@@ -61,7 +74,7 @@ class TitleField(QLineEdit):
         parent = self.parentWidget()
         if parent is not None:
             parent.setFocus(Qt.FocusReason.OtherFocusReason)
-        if wanted and (text != self._before or (self._several and self.isModified())):
+        if wanted and (self._always or text != self._before or (self._several and self.isModified())):
             self._give(text)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -69,8 +82,19 @@ class TitleField(QLineEdit):
             self._end(False)
         else:
             super().keyPressEvent(event)
+            event.accept()  # Enter would expand what is selected, and other keys are of the canvas, too
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
         if event.reason() not in (Qt.FocusReason.PopupFocusReason, Qt.FocusReason.ActiveWindowFocusReason):
             self._end(True)
+
+
+def type_title(canvas: GraphCanvas, nodes: Sequence[Node], give: Callable[[str], object]) -> TitleField:
+    """Ask for the title of nodes on the card of the first; an empty title is the node's own name."""
+    node, scene = nodes[0], canvas.scene
+    number = scene.layout.tree.index.get(node.id) if scene else None
+    rect = scene.rect_of(number) if scene is not None and number is not None else None
+    name = node_title(node) if not node.annotation.title else node.id
+    own = name if len(nodes) == 1 else plural(len(nodes), "node")
+    return TitleField(canvas, node.annotation.title or node_title(node), own, rect, give, several=len(nodes) > 1)

@@ -34,6 +34,7 @@ class HistoryWindow(QDialog):
         self.list.itemClicked.connect(self._go)
         self.list.itemActivated.connect(self._go)
         session.changed.connect(self.refresh)
+        session.arranged.connect(self.refresh)
         session.opened.connect(self.refresh)
         self.refresh()
 

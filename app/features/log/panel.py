@@ -42,6 +42,7 @@ class LogPanel(QWidget):
         session.job_event.connect(self.on_job_event)
         session.problem.connect(self.add_error)
         session.changed.connect(self.add_change)
+        session.arranged.connect(self.add_change)
 
     def _on_range_changed(self, minimum: int, maximum: int) -> None:
         """Scroll to the newest line unless the user has scrolled up; also while the panel is hidden."""

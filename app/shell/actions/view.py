@@ -71,7 +71,7 @@ def rows(view: View, host: Host) -> list[Action]:
         Action("fit", "Fit graph", "View", lambda: view.canvas.fit(), "Ctrl+0"),
         Action("zoom_in", "Zoom in", "View", lambda: view.canvas.zoom_by(1.25), "Ctrl++"),
         Action("zoom_out", "Zoom out", "View", lambda: view.canvas.zoom_by(0.8), "Ctrl+-"),
-        Action("zoom_to", "Go to the selection", "View", view.reveal, "Ctrl+G", needs=has_selection),
+        Action("zoom_to", "Go to the selection", "View", view.reveal, "Ctrl+Shift+G", needs=has_selection),
         Action("expand", "Expand all", "View", lambda: view.canvas.open_all(), "Ctrl+Shift+E", group=1),
         Action("collapse", "Collapse all", "View", lambda: view.canvas.close_all(), "Ctrl+Shift+C", group=1),
         Action("fold", "Fold identical layers", "View", lambda: view.canvas.set_folding(not view.canvas.folding),

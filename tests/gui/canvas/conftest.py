@@ -21,6 +21,6 @@ def canvas(qtbot: QtBot) -> Iterator[GraphCanvas]:
     made.show()
     made.set_graph(transformer(60))
     for path in ("model.embed", LAYER, f"{LAYER}.attention", f"{LAYER}.mlp"):
-        made.open_group(path)
+        made.set_open(path, True)
     settle(qtbot, made)
     yield made

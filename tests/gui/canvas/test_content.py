@@ -29,7 +29,7 @@ def test_empty_canvas_says_so(qtbot: QtBot) -> None:
     assert len(np.unique(before)) > 5
     for act in (canvas.fit, canvas.open_all, canvas.close_all, lambda: canvas.zoom_by(2), lambda: canvas.reveal("x")):
         act()
-    canvas.open_group("a")
+    canvas.set_open("a", True)
     canvas.set_overlay("error", {"x": 1.0})
     canvas.set_problems({"x": "bad"})
     canvas.restore({"open": ["a"], "scale": 1.0, "centre": [0, 0]})
@@ -119,7 +119,7 @@ def test_a_choice_edit_repaints_the_head_that_counts_identical_blocks(canvas: Gr
 def test_structural_edit_keeps_selection_and_open_groups(canvas: GraphCanvas, qtbot: QtBot) -> None:
     """Removing a node lays out again; what was selected and open stays so."""
     assert canvas.graph
-    canvas.close_group(LAYER)
+    canvas.set_open(LAYER, False)
     canvas.select(["head", "input_ids"])
     nodes = dict(canvas.graph.nodes)
     head_node = nodes.pop("head")

@@ -202,3 +202,23 @@ def test_cards_are_never_blank(folded: GraphCanvas, qtbot: QtBot, scale: float) 
     card = picture[max(round(top), 0) : round(low) + 1, max(round(left), 0) : round(right) + 1]
     inner = card[1:-1, 3:-1] if scale >= 0.2 else card
     assert inner.size == 0 or len(np.unique(inner)) > 1 or inner.flat[0] != 0xFFFFFF
+
+
+def test_arrow_keys_stop_on_folded_cards(folded: GraphCanvas, qtbot: QtBot) -> None:
+    """Down goes to the card, all of whose nodes are selected, and past it; up returns; Enter opens its first layer."""
+    scene = folded.scene
+    assert scene is not None and len(scene.layout.folds) == 1
+    tree = scene.layout.tree
+    inside = {tree.ids[i] for group in scene.layout.folds[0].members for i in tree.members(group)}
+    before = next(tree.ids[u] for u, v in tree.edges.tolist() if tree.ids[v] in inside and tree.ids[u] not in inside)
+    folded.select((before,))
+    qtbot.keyClick(folded, Qt.Key.Key_Down)
+    assert set(folded.selection()) == inside
+    qtbot.keyClick(folded, Qt.Key.Key_Down)
+    after = set(folded.selection())
+    assert after and after.isdisjoint(inside)
+    qtbot.keyClick(folded, Qt.Key.Key_Up)
+    assert set(folded.selection()) == inside
+    qtbot.keyClick(folded, Qt.Key.Key_Return)
+    settle(qtbot, folded)
+    assert titles(folded) == ["layers 1 … 8"]

@@ -44,7 +44,7 @@ def test_wheel_zooms_at_the_pointer_and_touchpad_pans(canvas: GraphCanvas) -> No
 
 def test_view_state_round_trip(canvas: GraphCanvas, qtbot: QtBot) -> None:
     """What is remembered as JSON brings another canvas to the same view."""
-    canvas.close_group(LAYER)
+    canvas.set_open(LAYER, False)
     canvas.set_horizontal(True)
     canvas.set_mode("bits")
     settle(qtbot, canvas)

@@ -35,11 +35,11 @@ def test_a_preview_stays_while_groups_open(canvas: GraphCanvas, qtbot: QtBot, mo
     before = badge(canvas)
     canvas.preview(with_precision(graph, LINEAR))
     shown = badge(canvas)
-    canvas.close_group(LAYER)
+    canvas.set_open(LAYER, False)
     settle(qtbot, canvas)
     assert badge(canvas) == shown != before
     canvas.preview(None)
-    canvas.open_group(LAYER)
+    canvas.set_open(LAYER, True)
     settle(qtbot, canvas)
     assert badge(canvas) == before
 

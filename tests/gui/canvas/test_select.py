@@ -43,7 +43,7 @@ def test_rubber_band(canvas: GraphCanvas) -> None:
 def test_closed_group_selects_its_members(canvas: GraphCanvas, qtbot: QtBot) -> None:
     """A click on a closed group selects all that it hides."""
     canvas.set_folding(False)
-    canvas.close_group(LAYER)
+    canvas.set_open(LAYER, False)
     settle(qtbot, canvas)
     assert canvas.scene
     canvas.show_group(canvas.scene.layout.tree.group_of(LAYER))
@@ -132,7 +132,7 @@ def test_pointing_at_a_stub_marks_all_its_ends(qtbot: QtBot) -> None:
     canvas.set_folding(False)
     canvas.set_graph(transformer(120, mask=True))
     canvas.close_all()
-    canvas.open_group("model")
+    canvas.set_open("model", True)
     settle(qtbot, canvas)
     assert canvas.scene
     layout = canvas.scene.layout
