@@ -31,7 +31,8 @@ def test_closures_compiled_by_two_processes_are_two_functions_in_a_third(tmp_pat
     def addresses(*sizes: str) -> list[str]:
         run = subprocess.run(
             [sys.executable, "-c", COMPILE, *sizes],
-            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=True,
+            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONHASHSEED": "0"},
+            capture_output=True, text=True, check=True,
         )  # fmt: skip
         return run.stdout.split()
 
