@@ -158,7 +158,7 @@ class Format:
         """float32 values of `x` in this format, with numpy only, for display in the window."""
         return self.decode(self.encode(x))
 
-    def forward(self, x: Tensor, *, spare: bool = False) -> Tensor:
+    def forward(self, x: Tensor, *, overwrite: bool = False) -> Tensor:
         """`x` in this format without gradient: the fast version for x's device, or else `define`.
         With gradient: `straight_through`.
 
@@ -167,10 +167,10 @@ class Format:
         fast = fast_for(self, x)
         if fast is None:
             return self.define(x)
-        return x if spare and fast.over(self, x, None, False) else fast.value(self, x, None)
+        return x if overwrite and fast.over(self, x, None, False) else fast.value(self, x, None)
 
     @classmethod
-    def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def normalise(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """`values` with alternative names of parameters (those of the MASE labs) replaced; a copy."""
         return dict(values)
 
@@ -220,12 +220,12 @@ def _folded(name: str) -> str:
 def make_format(name: str, values: dict[str, Any]) -> Format:
     """The format `name` (or alias) with `values`; raises FormatError for unknown names, keys and impossible values."""
     cls, preset = named_format(name)
-    values = cls.spelled({**preset, **values})
-    known = {f.name: f for f in fields(cls)}
+    values = cls.normalise({**preset, **values})
+    parameters_by_name = {f.name: f for f in fields(cls)}
     for key in values:
-        if key not in known:
-            raise FormatError(f"{name} has no parameter {key!r}.", nearest(key, known))
-    missing = [n for n, f in known.items() if f.default is MISSING and n not in values]
+        if key not in parameters_by_name:
+            raise FormatError(f"{name} has no parameter {key!r}.", nearest(key, parameters_by_name))
+    missing = [n for n, f in parameters_by_name.items() if f.default is MISSING and n not in values]
     if missing:
         raise FormatError(f"{name} needs {', '.join(missing)}.", f"Write {name}({missing[0]}=…).")
     return cls(**values)
@@ -246,41 +246,41 @@ def parse_format(text: str) -> Format:
 
 
 def _pairs(name: str, inner: str) -> Iterator[tuple[str, Any]]:
-    seen = set[str]()
+    keys = set[str]()
     for part in filter(str.strip, comma_parts(inner)):
         key, equals, value = part.partition("=")
         if not equals:
             raise FormatError(f"{name}: {part.strip()!r} is not key=value.", f"Write {name}(key=value, …).")
-        if key.strip() in seen:
+        if key.strip() in keys:
             raise FormatError(f"{name}: {key.strip()} is given twice.", f"Write each key once: {name}(key=value, …).")
-        seen.add(key.strip())
+        keys.add(key.strip())
         yield key.strip(), _literal(value.strip().strip("'\""))
 
 
-def _literal(word: str) -> Any:
-    if word.startswith("[") and word.endswith("]"):
-        return [_literal(part.strip()) for part in word[1:-1].split(",")]
-    if word.lower() == "none":
+def _literal(text: str) -> Any:
+    if text.startswith("[") and text.endswith("]"):
+        return [_literal(part.strip()) for part in text[1:-1].split(",")]
+    if text.lower() == "none":
         return None
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    if word[:1].isalpha():  # `reserved=nan` is a word, not a number
-        return word
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text[:1].isalpha():  # `reserved=nan` is a word, not a number
+        return text
     for kind in (int, float):
         try:
-            return kind(word)
+            return kind(text)
         except ValueError:
             continue
-    return word
+    return text
 
 
-def whole(fmt: str, field: str, value: object, low: int, high: int) -> None:
+def check_integer(fmt: str, field: str, value: object, low: int, high: int) -> None:
     """Raise FormatError unless `value` is an integer in low…high."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise FormatError(f"{fmt}: {field} is {value!r}.", f"{field} must be a whole number from {low} to {high}.")
 
 
-def unsaid(values: Mapping[str, Any], **always: Any) -> dict[str, Any]:
+def without_implied(values: Mapping[str, Any], **always: Any) -> dict[str, Any]:
     """`values` without keys that are implied by a format, which the MASE labs write explicitly."""
     return {k: v for k, v in values.items() if k not in always or v is not always[k]}
 

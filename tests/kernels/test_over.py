@@ -111,7 +111,7 @@ def test_leaves_alone_what_it_cannot_write() -> None:
     fmt, x = parse_format("mxint"), tame(torch.float32)
     assert not over(fmt, x.t()) and not over(fmt, x[:, :37].contiguous()) and not over(fmt, x.double())
     assert not FAST[type(fmt), "cpu"].over(fmt, torch.nn.Parameter(x), None, False)
-    assert fmt.forward(x, spare=True) is x and torch.equal(fmt.forward(x), x)
+    assert fmt.forward(x, overwrite=True) is x and torch.equal(fmt.forward(x), x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
