@@ -97,11 +97,11 @@ class Format:
     name: ClassVar[str]
     title: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # what an alias says of the parameters
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # alias → implied parameters
     formula: ClassVar[str]
     source: ClassVar[str]
     rowwise: ClassVar[bool] = False  # whether values depend on their neighbours: blocks, scales of rows or tensors
-    stochastic = False  # whether it rounds at random; not annotated, since a format may have it as a parameter
+    stochastic = False  # stochastic rounding; not annotated, since a format may have it as a parameter
     keeps_zero: ClassVar[bool] = True  # whether 0 stays 0, so that a mask holds through it
     shift: ClassVar[str | None] = None  # the parameter that halves all values when it grows by one
 
@@ -162,7 +162,7 @@ class Format:
         """`x` in this format without gradient: the fast version for x's device, or else `define`.
         With gradient: `straight_through`.
 
-        `spare`: nobody needs `x` any more, so its value may be written over it.
+        `overwrite`: `x` is not needed any more, so that the result may be written over it.
         """
         fast = fast_for(self, x)
         if fast is None:
@@ -190,7 +190,7 @@ def parameters(fmt: Format) -> dict[str, Any]:
 
 
 def named_format(name: str) -> tuple[type[Format], dict[str, Any]]:
-    """The format of a name or alias, and what the alias says of its parameters; raises FormatError for other words.
+    """The format of a name or alias, and the parameters that an alias implies; raises FormatError for other names.
 
     Capitals, hyphens and underscores do not matter in an alias.
     """
@@ -264,7 +264,7 @@ def _literal(text: str) -> Any:
         return None
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if text[:1].isalpha():  # `reserved=nan` is a word, not a number
+    if text[:1].isalpha():  # the value of `reserved=nan` is a name, not a number
         return text
     for kind in (int, float):
         try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class BinaryResidual(ScaledFormat):
     """Σ α_l·sign(r_l) with r_1 = x, r_{l+1} = r_l − α_l·sign(r_l), sign(0) = +1; float32, summed from level 1 on.
 
-    α_l = mean|r_l| of the tensor or row (finite elements, float64 sum, rounded to float32), or given with shape (levels, …).
+    α_l = mean|r_l| of the tensor or row (finite elements, float64 sum, rounded to float32), or given as (levels, …).
     The gradient of x is 1 where |x| ≤ 1, that of α_l is Σ grad·sign(r_l). The format is not idempotent: the mean of its
     values differs from α. `codes` has α = 1, ½, ¼, the ratios of the means for uniform x.
     Source: ReBNet, Ghasemzadeh et al. 2018, https://arxiv.org/abs/1711.01243, section III.
