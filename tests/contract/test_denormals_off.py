@@ -45,7 +45,7 @@ def test_zeros_among_numbers_have_their_own_value(fmt: Format, flushed: None) ->
 
 @pytest.mark.parametrize("fmt", FORMS, ids=str)
 def test_what_is_kept_from_then_is_exact_afterwards(fmt: Format) -> None:
-    plan._made.cache_clear()
+    plan._make_plan.cache_clear()
     torch.set_flush_denormal(True)
     try:
         value_and_gate(fmt, torch.ones(2, 32))

@@ -121,6 +121,6 @@ def test_gradients_are_stopped_where_they_lie(dtype: torch.dtype) -> None:
         grad = torch.randn(size, generator=generator).to(dtype)
         grad[: min(len(SPECIAL), size)] = torch.tensor(SPECIAL[:size], dtype=torch.float64).to(dtype)
         gate = torch.rand(size, generator=generator) < ones
-        want, held = cpu.passed(grad, gate), grad.clone()
-        assert cpu.passed(held, gate, True) is held and torch.equal(bits(held), bits(want))
+        want, held = cpu.gated_gradient(grad, gate), grad.clone()
+        assert cpu.gated_gradient(held, gate, True) is held and torch.equal(bits(held), bits(want))
         assert torch.equal(bits(want), bits(grad * gate))

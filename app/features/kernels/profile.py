@@ -20,7 +20,7 @@ from espalier.app.number_text import count, mebibytes, percent, time_text
 from espalier.app.widgets.forms.fields import Choice, tokens
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Table
-from espalier.kernels.bench.others import busy_words
+from espalier.kernels.bench.other_load import busy_note
 from espalier.passes.analysis.profile import ProfileOptions
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class ProfilePage(MeasurementTab):
         text = " · ".join(p if p.startswith("<b>") else escape(p) for p in parts if p)
         omitted = result.more.get("timeline", {}).get("left_out", 0)
         notes = [OLD] if self.state.stale else []
-        notes += [busy] if (busy := busy_words(summary.get("others"))) else []
+        notes += [busy] if (busy := busy_note(summary.get("others"))) else []
         notes += [f"the timeline omits the {count(omitted)} smallest operations"] if omitted else []
         return text + "".join(f' · <span style="color:{palette.muted}">{escape(n)}</span>' for n in notes)
 

@@ -22,7 +22,7 @@ from espalier.app.features.kernels.state.runs import kernel_runs_of
 from espalier.app.session.session import Session
 from espalier.app.shell.window import Window
 from espalier.app.theme import DARK, LIGHT
-from espalier.kernels.bench.answers.known import Fact, Known, gathered
+from espalier.kernels.bench.answers.measured_data import Fact, MeasuredData, merge_measurements
 from espalier.kernels.bench.answers.questions import QUESTIONS
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.request import Request
@@ -327,8 +327,10 @@ def test_pictures_follow_the_theme_and_files_are_light(page: KernelExplanations,
 
 
 def test_what_is_kept_is_read_again() -> None:
-    known = gathered("cpu", everything())
-    kept = from_bytes(to_bytes({"cpu": StoredFacts("A processor", known), "cuda": StoredFacts("", Known("cuda"))}))
+    known = merge_measurements("cpu", everything())
+    kept = from_bytes(
+        to_bytes({"cpu": StoredFacts("A processor", known), "cuda": StoredFacts("", MeasuredData("cuda"))})
+    )
     assert set(kept) == {"cpu"} and kept["cpu"].machine == "A processor"
     again = kept["cpu"].known
     assert again.facts == known.facts and again.ceilings == known.ceilings
@@ -377,7 +379,7 @@ def test_answers_come_with_their_project(window: Window, runner: list[FakeRunner
     from tests.gui.conftest import small_project
 
     held = kernel_answers_of(window.session)
-    kept = to_bytes({"cpu": StoredFacts("", gathered("cpu", everything()))})
+    kept = to_bytes({"cpu": StoredFacts("", merge_measurements("cpu", everything()))})
     open_small(window, runner, replace(small_project(), extras={MEMBER: kept}))
     assert held.known("cpu").fact("weight packed", 8) and held.error is None
     window.session.close()
@@ -388,7 +390,7 @@ def test_answers_come_with_their_project(window: Window, runner: list[FakeRunner
 def test_answers_of_another_machine_are_not_shown_as_measured_here(window: Window, runner: list[FakeRunner]) -> None:
     from tests.gui.conftest import small_project
 
-    held, known = kernel_answers_of(window.session), gathered("cpu", everything())
+    held, known = kernel_answers_of(window.session), merge_measurements("cpu", everything())
     theirs = replace(small_project(), extras={MEMBER: to_bytes({"cpu": StoredFacts("Another one", known)})})
     open_small(window, runner, theirs)
     held.runs._on_lab(LAB)  # of "A processor"

@@ -14,7 +14,7 @@ from espalier.app.commands.console import Console, table
 from espalier.app.commands.opening import opened
 
 if TYPE_CHECKING:
-    from espalier.kernels.bench.answers.known import Known
+    from espalier.kernels.bench.answers.measured_data import MeasuredData
     from espalier.kernels.bench.answers.questions import Question
 
 WIDTH = 100
@@ -25,24 +25,24 @@ def measure_answers(args: Arguments, console: Console) -> Answer:
     import torch
 
     from espalier.kernels.bench import machine
-    from espalier.kernels.bench.answers.known import Known, gathered
     from espalier.kernels.bench.answers.measure import measure
+    from espalier.kernels.bench.answers.measured_data import MeasuredData, merge_measurements
     from espalier.kernels.bench.answers.questions import QUESTIONS, question
-    from espalier.kernels.bench.results import check_place
+    from espalier.kernels.bench.results import check_writable
 
     questions = [question(n) for n in args.names] or list(QUESTIONS)
     if args.model and "memory" not in [q.key for q in questions]:
         raise UsageError("--model applies to the question memory only.", "Add memory to the questions.")
     if args.output:
-        check_place(Path(args.output))
+        check_writable(Path(args.output))
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if why := machine.no_device(device):
         raise UsageError(f"Kernels cannot run on {device}: {why}.", "Choose --device cpu.")
     parts: list[object] = []
-    known = Known(device)
+    known = MeasuredData(device)
     for each in questions:
         measure(each.key, device, console.progress, parts.append)
-        known = gathered(device, parts, known)
+        known = merge_measurements(device, parts, known)
     if args.model:
         known = with_project(known, _ledger(args, console), args.model)
     console.clear()
@@ -53,7 +53,7 @@ def measure_answers(args: Arguments, console: Console) -> Answer:
     return Answer(data, lambda: _lines(questions, known, args.output))
 
 
-def with_project(known: Known, rows: Iterable[Mapping[str, Any]], name: str) -> Known:
+def with_project(known: MeasuredData, rows: Iterable[Mapping[str, Any]], name: str) -> MeasuredData:
     """Add the ledger lines of a model."""
     return replace(known, project=tuple(rows), project_name=name)
 
@@ -68,7 +68,7 @@ def _ledger(args: Arguments, console: Console) -> tuple[dict[str, Any], ...]:
         return run_step(target.project.graph, step, target.context).report.rows
 
 
-def _as_dict(question: Question, known: Known) -> dict[str, Any]:
+def _as_dict(question: Question, known: MeasuredData) -> dict[str, Any]:
     from espalier.kernels.bench.answers.lines import lines_of
 
     lines = [asdict(line) for line in lines_of(question.key, known)]
@@ -83,7 +83,7 @@ def _write(path: str, data: dict[str, Any]) -> None:
     write_report(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-def _lines(questions: list[Question], known: Known, output: str | None) -> Iterator[str]:
+def _lines(questions: list[Question], known: MeasuredData, output: str | None) -> Iterator[str]:
     from espalier.app.features.kernels.state.answer_text import note_text, value_text
     from espalier.kernels.bench.answers.lines import lines_of
 

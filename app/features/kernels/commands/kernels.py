@@ -77,20 +77,20 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 def _measured(args: Arguments, console: Console) -> Answer:
     from espalier.kernels.bench import run
-    from espalier.kernels.bench.results import check_place, compared, dumped, save
+    from espalier.kernels.bench.results import check_writable, compared, save, to_json
 
     others, request, parts = [_load(p) for p in args.compare], _request(args), list[object]()
     if args.output:
-        check_place(Path(args.output))
+        check_writable(Path(args.output))
     try:
         results = run.run(request, console.progress, parts.append)
     except KeyboardInterrupt:
         if args.output and parts:
-            save(run.gathered(request, parts), Path(args.output))
+            save(run.results_of(request, parts), Path(args.output))
             console.note(f"Stopped; what was measured until then is in {args.output}.")
         raise
     console.clear()
-    data = dumped(results) | {"rows": [r.as_row() for r in results.rows]}
+    data = to_json(results) | {"rows": [r.as_row() for r in results.rows]}
     if args.output:
         save(results, Path(args.output))
         data["output"] = args.output
@@ -108,10 +108,10 @@ def _load(path: str) -> Results:
 
 
 def _compared(runs: list[Results]) -> Answer:
-    from espalier.kernels.bench.results import compared, dumped
+    from espalier.kernels.bench.results import compared, to_json
 
     if len(runs) == 1:
-        return Answer(dumped(runs[0]), lambda: _lines(runs[0], {}))
+        return Answer(to_json(runs[0]), lambda: _lines(runs[0], {}))
     rows = compared(runs)
     return Answer({"files": [r.label for r in runs], "compared": rows, "busy": _busy(runs)},
                   lambda: [*_comparison(rows), *_busy(runs)])  # fmt: skip

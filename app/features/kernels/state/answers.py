@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from espalier.app.features.kernels.state.measurement import MeasurementResult, measurement_of
 from espalier.app.features.kernels.state.runs import kernel_runs_of
 from espalier.kernels.bench import results as files
-from espalier.kernels.bench.answers.known import Fact, Known, gathered
+from espalier.kernels.bench.answers.measured_data import Fact, MeasuredData, merge_measurements
 from espalier.kernels.bench.answers.questions import question
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.results import Results, Row
@@ -38,7 +38,7 @@ class StoredFacts:
     """Facts of a device stored in a project, and the machine's name (may be empty)."""
 
     machine: str
-    known: Known
+    known: MeasuredData
 
 
 class KernelAnswers(QObject):
@@ -50,7 +50,7 @@ class KernelAnswers(QObject):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._session = session
-        self._known: dict[str, Known] = {d: Known(d) for d in DEVICES}
+        self._known: dict[str, MeasuredData] = {d: MeasuredData(d) for d in DEVICES}
         self._stored: dict[str, StoredFacts] = {}
         self.job: JobInfo | None = None
         self.asked = ""  # the question measured last
@@ -70,26 +70,26 @@ class KernelAnswers(QObject):
 
     # -- facts
 
-    def known(self, device: str) -> Known:
+    def known(self, device: str) -> MeasuredData:
         """All facts of a device: from answers, from runs, and of the open model's memory."""
         parts: list[object] = []
         for run in self.runs.runs.values():
             if self.runs.is_own(run) and run.device == device:
                 parts += [run.results.ceilings, *run.rows]
         # Measurements for answers take precedence: their sizes were chosen for the answer.
-        facts = self._own(device, gathered(device, parts))
+        facts = self._own(device, merge_measurements(device, parts))
         ledger = self._current_ledger
         if ledger is None or str(getattr(ledger.options, "device", "cpu")) != device:
             return facts
         name = self._session.document.project.source.spec if self._session.document else "the model"
         return replace(facts, project=ledger.rows, project_name=name)
 
-    def _own(self, device: str, before: Known | None = None) -> Known:
+    def _own(self, device: str, before: MeasuredData | None = None) -> MeasuredData:
         """Facts measured for answers: those stored by this machine, then those of this session."""
         stored, now = self._stored.get(device), self._known[device]
         if stored and not self.runs.elsewhere(device, stored.machine):
-            before = gathered(device, _parts(stored.known), before)
-        return gathered(device, _parts(now), before)
+            before = merge_measurements(device, _parts(stored.known), before)
+        return merge_measurements(device, _parts(now), before)
 
     @property
     def other_machine(self) -> str:
@@ -156,7 +156,7 @@ class KernelAnswers(QObject):
             return
         if isinstance(job_event.event, PartialResult):
             device = self.job.job.device if isinstance(self.job.job, AnswerJob) else "cpu"
-            self._known[device] = gathered(device, [job_event.event.part], self._known[device])
+            self._known[device] = merge_measurements(device, [job_event.event.part], self._known[device])
         if isinstance(job_event.event, TERMINAL):
             self.job, self.stopped = None, isinstance(job_event.event, Stopped)
             self._store()
@@ -197,13 +197,13 @@ def kernel_answers_of(session: Session) -> KernelAnswers:
     return session.findChild(KernelAnswers) or KernelAnswers(session)
 
 
-def _parts(known: Known) -> list[Row | Fact | Ceilings | None]:
+def _parts(known: MeasuredData) -> list[Row | Fact | Ceilings | None]:
     return [known.ceilings, *known.rows, *known.facts]
 
 
 def to_bytes(stored: Mapping[str, StoredFacts]) -> bytes:
     """Serialise rows, facts and ceilings by device."""
-    data = {d: {"results": files.dumped(Results({"device": d, "name": k.machine}, "", k.known.ceilings, k.known.rows)),
+    data = {d: {"results": files.to_json(Results({"device": d, "name": k.machine}, "", k.known.ceilings, k.known.rows)),
                 "facts": [asdict(f) for f in k.known.facts]}
             for d, k in stored.items() if k.known.rows or k.known.facts}  # fmt: skip
     return json.dumps({"version": VERSION, "devices": data}, separators=(",", ":"), ensure_ascii=False).encode()
@@ -221,7 +221,7 @@ def from_bytes(raw: bytes) -> dict[str, StoredFacts]:
 
 
 def _read(device: str, entry: dict[str, Any]) -> StoredFacts:
-    results = files.parsed(entry["results"], "the project")
+    results = files.from_json(entry["results"], "the project")
     facts = [Fact(str(f["name"]), float(f["value"]), str(f["unit"]), int(f["at"]), device) for f in entry["facts"]]
     machine = str(results.machine.get("name") or "")
-    return StoredFacts(machine, gathered(device, [results.ceilings, *results.rows, *facts]))
+    return StoredFacts(machine, merge_measurements(device, [results.ceilings, *results.rows, *facts]))

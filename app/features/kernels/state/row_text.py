@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from espalier.app.number_text import THIN, count, figure, mebibytes, percent, plural, time_text
-from espalier.kernels.bench import others
+from espalier.kernels.bench import other_load
 from espalier.kernels.bench.ceilings import Ceilings
-from espalier.kernels.bench.results import Results, Row, compared, disturbed
+from espalier.kernels.bench.results import Results, Row, compared, disturbance
 from espalier.kernels.bench.spec import KernelInfo, shape_text
 
 TIME, BYTES = "time (ms)", "bytes that must move"
@@ -146,7 +146,7 @@ def limits_text(limits: Ceilings | None) -> str:
 
 def busy_text(rows: Sequence[Row]) -> str:
     """Note that other programs disturbed the timing of rows; empty if none did."""
-    return others.busy_words(disturbed(rows))
+    return other_load.busy_note(disturbance(rows))
 
 
 # -- comparison of two runs

@@ -52,7 +52,7 @@ class Run:
         """The finished run as JSON, cached."""
         if not self._json:
             data = {"file": self.file, "stopped": self.stopped, "error": self.error,
-                    "results": files.dumped(self.all_results)}  # fmt: skip
+                    "results": files.to_json(self.all_results)}  # fmt: skip
             self._json = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         return self._json
 
@@ -284,7 +284,7 @@ def _runs(raw: bytes, on_error: Callable[[], None]) -> list[tuple[dict[str, Any]
         data = parse_json(raw)
         if data["version"] != VERSION:
             raise ValueError(data["version"])
-        return [(entry, files.parsed(entry["results"], "the project")) for entry in data["runs"]]
+        return [(entry, files.from_json(entry["results"], "the project")) for entry in data["runs"]]
 
     runs = tried(read, None)
     if runs is None:

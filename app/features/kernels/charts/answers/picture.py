@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from espalier.app.theme import BODY, CATEGORIES, SMALL, Palette
 from espalier.app.widgets.charts.chart_export import Table, light_theme, write_chart
 from espalier.app.widgets.forms.fields import tokens
-from espalier.kernels.bench.answers.known import Known
+from espalier.kernels.bench.answers.measured_data import MeasuredData
 
 LEFT, RIGHT, CENTRE = (
     side | Qt.AlignmentFlag.AlignVCenter
@@ -89,12 +89,12 @@ class Picture(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.look: Palette = tokens(self)
-        self.known = Known()
+        self.known = MeasuredData()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(self.LEAST)
         self.setAccessibleName(self.NAME)
 
-    def show_known(self, known: Known) -> None:
+    def show_known(self, known: MeasuredData) -> None:
         """Draw measured facts."""
         self.known = known
         self.update()
