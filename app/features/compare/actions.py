@@ -21,7 +21,7 @@ MODELS = "Models (*.espalier *.safetensors *.pt2 *.onnx);;All files (*)"
 
 def existing_panel(host: Host) -> ComparePanel | None:
     """The panel, if it was shown before. Actions ask at every selection: a search of all widgets took 0.8 ms."""
-    panel = kept() if (kept := _PANELS.get(host)) else None
+    panel = reference() if (reference := _PANELS.get(host)) else None
     return panel if panel is not None and isValid(panel) else None
 
 
@@ -66,7 +66,7 @@ def toggle(host: Host) -> None:
 def show(host: Host) -> None:
     """Show the panel in place of graph and docks."""
     panel = panel_of(host)
-    panel.comparing.look_on(True)
+    panel.comparing.set_visible(True)
     host.cover(panel)
     panel.table.setFocus()
 
@@ -75,14 +75,14 @@ def hide(host: Host) -> None:
     """Show the graph again."""
     panel = existing_panel(host)
     if panel is not None and panel.comparing.active:
-        panel.comparing.look_on(False)
+        panel.comparing.set_visible(False)
         host.cover(None)
         host.canvas.setFocus()
 
 
 def leave(host: Host, panel: ComparePanel) -> None:
     """Another document is open, or none: show its graph. The panel may be in front but hidden by the welcome page."""
-    panel.comparing.look_on(False)
+    panel.comparing.set_visible(False)
     host.cover(None)
 
 
@@ -107,9 +107,9 @@ def is_compared(host: Host) -> bool:
     return panel is not None and panel.comparing.active and panel.comparing.result is not None
 
 
-def ask_file(host: Host, panel: ComparePanel, place: str) -> None:
+def ask_file(host: Host, panel: ComparePanel, side: str) -> None:
     """Ask for a model or a project to compare with."""
-    chosen = lambda path: panel.choose_file(cast("Place", place), Path(path))  # noqa: E731
+    chosen = lambda path: panel.choose_file(cast("Place", side), Path(path))  # noqa: E731
     host.ask_path("Compare with a model or project", chosen, names=MODELS)
 
 

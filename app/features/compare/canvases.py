@@ -127,12 +127,12 @@ class CanvasPair(QWidget):
         x, y = leader.camera.to_canvas(leader.width() / 2, leader.height() / 2)
         rects = layout.node_rects
         distance = (rects[:, 0] + rects[:, 2] / 2 - x) ** 2 + (rects[:, 1] + rects[:, 3] / 2 - y) ** 2
-        for place in np.argsort(distance)[:20].tolist():
-            partner = self.partners(here, (layout.tree.ids[layout.nodes[place]],))
+        for index in np.argsort(distance)[:20].tolist():
+            partner = self.partners(here, (layout.tree.ids[layout.nodes[index]],))
             number = follower.scene.layout.tree.index.get(partner[0]) if partner else None
             rect = follower.scene.rect_of(number) if number is not None else None
             if rect is not None:
-                return rect[0] - float(rects[place, 0]), rect[1] - float(rects[place, 1])
+                return rect[0] - float(rects[index, 0]), rect[1] - float(rects[index, 1])
         return 0.0, 0.0
 
     # -- places

@@ -77,7 +77,7 @@ class ComparePanel(QWidget):
         """A workspace was chosen, or the panel closed: compute nothing until it is shown again."""
         super().hideEvent(event)
         if not event.spontaneous():
-            self.comparing.look_on(False)
+            self.comparing.set_visible(False)
 
     def _build(self) -> None:
         upper = QVBoxLayout(self._upper)
@@ -85,9 +85,9 @@ class ComparePanel(QWidget):
         upper.setSpacing(0)
         upper.addWidget(self.slider)
         lists = QSplitter(Qt.Orientation.Horizontal)
-        for part, share in ((self._differences(), 2), (self._score(), 1)):
+        for part, stretch in ((self._differences(), 2), (self._score(), 1)):
             lists.addWidget(part)
-            lists.setStretchFactor(lists.count() - 1, share)
+            lists.setStretchFactor(lists.count() - 1, stretch)
         lists.setSizes([840, 560])
         lists.setHandleWidth(1)
         self._split.setHandleWidth(1)
@@ -230,9 +230,9 @@ class ComparePanel(QWidget):
         if self._shown is not None:
             write_text(path, SUFFIXES[path.suffix.lower()](self._shown))
 
-    def choose_file(self, place: Place, path: Path) -> None:
+    def choose_file(self, side: Place, path: Path) -> None:
         """Compare with a model of another file."""
-        self.comparing.open_file(place, path)
+        self.comparing.open_file(side, path)
 
     def ask_pin(self) -> None:
         """Ask for a name, and pin the present state under it."""
@@ -269,8 +269,10 @@ def _facts(comparison: StateComparison) -> tuple[str, str]:
     texts: list[str] = []
     for side in ("a", "b"):
         values = {name: getattr(rows[name], side) for name in ("accuracy", "size_bytes", "weight_bits") if name in rows}
-        shown = [f"{figure_text(n, v)}{' bits' * (n == 'weight_bits')}" for n, v in values.items() if v is not None]
-        texts.append(" · ".join(shown))
+        values_shown = [
+            f"{figure_text(n, v)}{' bits' * (n == 'weight_bits')}" for n, v in values.items() if v is not None
+        ]
+        texts.append(" · ".join(values_shown))
     return texts[0], texts[1]
 
 

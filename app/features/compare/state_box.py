@@ -55,15 +55,15 @@ class StateBox(QComboBox):
                 self.addItem(choice.title, choice)
         if self.count():
             self.insertSeparator(self.count())
-        shown = self._shown
-        if shown is not None and shown.kind == "file":
-            self.addItem(shown.title, shown)
-            self.setItemData(self.count() - 1, shown.name, Qt.ItemDataRole.ToolTipRole)
+        current = self._shown
+        if current is not None and current.kind == "file":
+            self.addItem(current.title, current)
+            self.setItemData(self.count() - 1, current.name, Qt.ItemDataRole.ToolTipRole)
         self.addItem(FILE)
-        if shown is not None and shown.kind == "pin":
+        if current is not None and current.kind == "pin":
             self.addItem(UNPIN)
-        places = range(self.count())
-        index = next((i for i in places if shown is not None and self._key(i) == shown.key), -1)
+        rows = range(self.count())
+        index = next((i for i in rows if current is not None and self._key(i) == current.key), -1)
         self.setCurrentIndex(index)
         self.setToolTip(self.currentText())
 

@@ -19,17 +19,17 @@ from espalier.passes.comparison.groups import Group
 TONES = {"better": "good", "worse": "bad"}
 
 
-def shared_widths(wanted: Sequence[int], room: int) -> list[int]:
+def shared_widths(natural: Sequence[int], room: int) -> list[int]:
     """Widths [pixels] of columns in a room: the first takes what is left over; if they need more, the widest shrink."""
-    order = sorted(wanted)
-    cap, left = max(order, default=0), room
+    order = sorted(natural)
+    cap, remaining = max(order, default=0), room
     if sum(order) > room:
-        for place, width in enumerate(order):
-            cap = max(left // (len(order) - place), 0)
+        for index, width in enumerate(order):
+            cap = max(remaining // (len(order) - index), 0)
             if width > cap:
                 break
-            left -= width
-    widths = [min(width, cap) for width in wanted]
+            remaining -= width
+    widths = [min(width, cap) for width in natural]
     return [max(widths[0], room - sum(widths[1:])), *widths[1:]] if widths else []
 
 
@@ -42,8 +42,8 @@ class FittedTable(Table):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStretchLastSection(False)
         columns = range(len(self.rows.columns))
-        wanted = [max(self.sizeHintForColumn(c), header.sectionSizeHint(c)) for c in columns]
-        for column, width in enumerate(shared_widths(wanted, self.viewport().width())):
+        natural = [max(self.sizeHintForColumn(c), header.sectionSizeHint(c)) for c in columns]
+        for column, width in enumerate(shared_widths(natural, self.viewport().width())):
             header.resizeSection(column, width)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -97,8 +97,8 @@ class DifferenceTable(FittedTable):
 
     def group_at(self, row: int) -> Group | None:
         """The group of a shown row."""
-        shown = self.rows.shown
-        return self._groups.get(id(shown[row])) if 0 <= row < len(shown) else None
+        rows = self.rows.shown
+        return self._groups.get(id(rows[row])) if 0 <= row < len(rows) else None
 
     def step(self, by: int) -> None:
         """Go to the next or the previous row, around the ends."""

@@ -103,19 +103,19 @@ def cut(host: Host) -> None:
 def paste(host: Host) -> None:
     """Give the configuration on the clipboard to the selected nodes."""
     try:
-        wanted = clipboard.pasted()
+        configuration = clipboard.pasted()
     except EspalierError as error:
         host.banner.show_message(error.message, error.hint)
         return
-    _configure(host, wanted, "Configure")
+    _configure(host, configuration, "Configure")
 
 
-def _configure(host: Host, wanted: Configuration, verb: str) -> None:
+def _configure(host: Host, configuration: Configuration, verb: str) -> None:
     nodes, document = selected(host), host.session.document
     if not nodes or document is None:
         return
     try:
-        recipe = with_configuration(host.session.recipe, document.graph, [n.id for n in nodes], wanted)
+        recipe = with_configuration(host.session.recipe, document.graph, [n.id for n in nodes], configuration)
     except EspalierError as error:
         host.banner.show_message(error.message, error.hint)
         return

@@ -17,11 +17,11 @@ KEY, LONGEST = "espalier configuration", 100_000  # characters: anything may lie
 
 def copy(node: Node) -> Configuration:
     """Put the configuration of a node on the clipboard."""
-    found = configuration_of(node)
+    configuration = configuration_of(node)
     data = QMimeData()
-    data.setText(json.dumps({KEY: encode(found)}))
+    data.setText(json.dumps({KEY: encode(configuration)}))
     QGuiApplication.clipboard().setMimeData(data)
-    return found
+    return configuration
 
 
 def pasted() -> Configuration:

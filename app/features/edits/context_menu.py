@@ -83,8 +83,8 @@ class NodeMenu(QMenu):
 
     def ids(self) -> tuple[str, ...]:
         """The nodes that an edit applies to."""
-        place = self.scope.currentIndex() if hasattr(self, "scope") else 0
-        return self._groups[place]
+        index = self.scope.currentIndex() if hasattr(self, "scope") else 0
+        return self._groups[index]
 
     def _nodes(self) -> list[Node]:
         return [self._graph.nodes[i] for i in self._groups[0]]

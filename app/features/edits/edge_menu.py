@@ -44,12 +44,12 @@ def takers(host: Host, source: str) -> Collection[str]:
     if document.graph.runs == "module":
         host.banner.show_message(offers.RECORDED)
         return ()
-    found = offers.wire_takers(document.graph, source)
-    if not found:
+    ports = offers.wire_takers(document.graph, source)
+    if not ports:
         shape = shape_text(document.graph[source].out) or "no tensor"
         host.banner.show_message(f"No other node takes what {source} gives ({shape}).",
                          "Insert a module behind it that gives the wanted shape.")  # fmt: skip
-    return found
+    return ports
 
 
 def connect_wire(host: Host, source: str, target: str, spot: QPoint) -> None:
@@ -103,13 +103,13 @@ def direct_user(graph: Graph, edge: Edge) -> str:
 
     Empty if there is none.
     """
-    ways, seen = [edge.user], {edge.user}
+    ways, visited = [edge.user], {edge.user}
     while ways:
         node = graph[ways.pop(0)]
         if Ref(edge.source) in node.inputs:
             return node.id
-        ups = [r.node for r in node.inputs if r.node not in seen and spec(graph[r.node].op).moves]
-        seen.update(ups)
+        ups = [r.node for r in node.inputs if r.node not in visited and spec(graph[r.node].op).moves]
+        visited.update(ups)
         ways += ups
     return ""
 
@@ -168,8 +168,8 @@ def fold_menu(host: Host, fold: Fold, bar: int) -> QMenu:
     chain = fold.chain
     menu.addAction(f"{fold.title} · {plural(len(host.session.selection), 'node')}".replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
-    place = fold.first + max(bar, 0)
-    menu.addAction(f"Open {chain.title} {chain.numbers[place]}\tReturn", partial(canvas.open_member, chain, place))
+    layer = fold.first + max(bar, 0)
+    menu.addAction(f"Open {chain.title} {chain.numbers[layer]}\tReturn", partial(canvas.open_member, chain, layer))
     menu.addAction(f"Open all {len(chain.members)}", partial(canvas.open_chain, chain, True))
     menu.addAction("Fold\tShift+Return", partial(canvas.open_chain, chain, False)).setEnabled(not fold.is_whole)
     _add_common(host, menu)

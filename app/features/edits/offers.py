@@ -64,8 +64,8 @@ def replacements(nodes: Sequence[Node]) -> list[Offer]:
     """What can stand in the place of nodes of one category."""
     kinds = {category(n) for n in nodes}
     if kinds == {"activation"}:
-        words = {w: t for w, t in ACTIVATIONS.items() if {n.op for n in nodes} != {w}}
-        return [Offer(t, Replace(op=w)) for w, t in words.items()] + [Offer("Identity", Replace(op="identity"))]
+        titles = {w: t for w, t in ACTIVATIONS.items() if {n.op for n in nodes} != {w}}
+        return [Offer(t, Replace(op=w)) for w, t in titles.items()] + [Offer("Identity", Replace(op="identity"))]
     if kinds == {"norm"}:
         return [Offer(t, Replace(op=w)) for w, t in NORMS.items() if {n.op for n in nodes} != {w}]
     if {n.op for n in nodes} == {"linear"} and all(n.call == "call_module" for n in nodes):
@@ -94,15 +94,15 @@ def insertions(graph: Graph, nodes: Sequence[Node]) -> list[Offer]:
     metas = [n.out for n in nodes]
     if not all(m is not None and m.dtype.startswith(("float", "bfloat")) for m in metas):
         return []
-    words = {**ACTIVATIONS, **NORMS, "dropout": "Dropout", "identity": "Identity"}
-    found = [Offer(title, InsertAfter(op=word)) for word, title in words.items()]
-    return [*found, Offer("Linear (identity)", InsertAfter(op="linear", init="identity"))]
+    titles = {**ACTIVATIONS, **NORMS, "dropout": "Dropout", "identity": "Identity"}
+    offers = [Offer(title, InsertAfter(op=op)) for op, title in titles.items()]
+    return [*offers, Offer("Linear (identity)", InsertAfter(op="linear", init="identity"))]
 
 
 def output(graph: Graph, node: Node) -> Offer:
     """Let the result leave the model."""
-    held = any(r.node == node.id for r in graph.output.inputs)
-    reason = f"The result of {node.id} is an output already." if held else ""
+    is_output = any(r.node == node.id for r in graph.output.inputs)
+    reason = f"The result of {node.id} is an output already." if is_output else ""
     return Offer("Add as output", AddOutput(), reason or ("" if node.out else f"{node.id} gives no tensor."))
 
 
@@ -111,17 +111,17 @@ def wire_takers(graph: Graph, source: str) -> dict[str, tuple[str, ...]]:
 
     A node on which `source` itself depends is none of them: that would be a cycle.
     """
-    given = graph[source].out
-    if given is None or graph.runs == "module":
+    source_type = graph[source].out
+    if source_type is None or graph.runs == "module":
         return {}
     before, ref = graph.feeding(source), Ref(source)
     takers = dict[str, tuple[str, ...]]()
     for node in graph:
         if node.id in before or node.call not in ("call_module", "call_function", "output"):
             continue
-        if not any(_meta(graph, r) == given for r in node.inputs):
+        if not any(_meta(graph, r) == source_type for r in node.inputs):
             continue
-        ports = tuple(p for p, r in input_sources(node, graph) if p and r != ref and _meta(graph, r) == given)
+        ports = tuple(p for p, r in input_sources(node, graph) if p and r != ref and _meta(graph, r) == source_type)
         if ports:
             takers[node.id] = ports
     return takers
@@ -136,8 +136,8 @@ def duplicate(graph: Graph, node: Node) -> Offer:
     name = str(node.attrs.get("class", ""))
     if node.call != "call_module" or class_of_name(name) is None:
         return Offer("Duplicate", InsertAfter(), f"{node.id} is no module that can be made again.")
-    taken = graph.nodes[node.inputs[0].node].ports.get(out_port(node.inputs[0].output)) if node.inputs else None
-    if taken != node.out:
+    existing = graph.nodes[node.inputs[0].node].ports.get(out_port(node.inputs[0].output)) if node.inputs else None
+    if existing != node.out:
         return Offer("Duplicate", InsertAfter(), f"{node.id} gives another shape than it takes.")
     attrs = {k: v for k, v in node.attrs.items() if k not in ("class", *SHARED)}
     return Offer("Duplicate", InsertAfter(op=name, attrs=attrs))

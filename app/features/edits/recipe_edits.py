@@ -46,10 +46,10 @@ def without_mute(recipe: Recipe, ids: Collection[str]) -> Recipe:
         step = recipe.steps[index]
         if not step.enabled or not isinstance(step.options, EditGraphOptions):
             continue
-        edits = tuple(e for held in step.options.edits for e in _unmuted(held, ids))
+        edits = tuple(e for edit in step.options.edits for e in _unmuted(edit, ids))
         if edits != step.options.edits:
-            kept = replace(step, options=EditGraphOptions(edits))
-            recipe = recipe.set(index, kept) if edits else recipe.remove(index)
+            updated = replace(step, options=EditGraphOptions(edits))
+            recipe = recipe.set(index, updated) if edits else recipe.remove(index)
     return recipe
 
 
@@ -60,5 +60,5 @@ def _unmuted(edit: Edit, ids: Collection[str]) -> tuple[Edit, ...]:
     names = edit.select.values if edit.select and edit.select.by == "name" else (edit.node,) if edit.node else None
     if names is None or not set(names) & set(ids):
         return (edit,)
-    left = tuple(n for n in names if n not in ids)
-    return (on_nodes(edit, left),) if left else ()
+    remaining = tuple(n for n in names if n not in ids)
+    return (on_nodes(edit, remaining),) if remaining else ()

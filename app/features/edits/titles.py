@@ -28,8 +28,8 @@ class TitleField(QLineEdit):
         self._give, self._before, self._over, self._several = give, self.text(), False, len(nodes) > 1
         self.setMaxLength(LONGEST_TITLE)
         self.setAccessibleName("Title")
-        own = node_title(nodes[0]) if not nodes[0].annotation.title else nodes[0].id
-        self.setPlaceholderText(own if len(nodes) == 1 else plural(len(nodes), "node"))
+        default = node_title(nodes[0]) if not nodes[0].annotation.title else nodes[0].id
+        self.setPlaceholderText(default if len(nodes) == 1 else plural(len(nodes), "node"))
         self.setToolTip("Enter gives the title. Empty: the node's own name. Escape leaves it.")
         self._place(canvas, nodes[0])
         self.selectAll()
@@ -51,7 +51,7 @@ class TitleField(QLineEdit):
         x = max(0.0, min(x, canvas.width() - width))
         self.setGeometry(int(x), int(y), int(width), HEIGHT)
 
-    def _end(self, wanted: bool) -> None:
+    def _end(self, accept: bool) -> None:
         if self._over:
             return
         self._over = True
@@ -61,7 +61,7 @@ class TitleField(QLineEdit):
         parent = self.parentWidget()
         if parent is not None:
             parent.setFocus(Qt.FocusReason.OtherFocusReason)
-        if wanted and (text != self._before or (self._several and self.isModified())):
+        if accept and (text != self._before or (self._several and self.isModified())):
             self._give(text)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -49,8 +49,8 @@ class Hit:
 
 def slug(heading: str) -> str:
     """A heading as GitHub names it in links."""
-    kept = re.sub(r"[^\w\- ]", "", plain(heading).casefold())
-    return kept.replace(" ", "-")
+    text = re.sub(r"[^\w\- ]", "", plain(heading).casefold())
+    return text.replace(" ", "-")
 
 
 def plain(text: str) -> str:
@@ -82,23 +82,23 @@ def links(text: str) -> list[tuple[str, str]]:
 def pages(root: Path = ROOT) -> tuple[Page, ...]:
     """All pages in the order of the contents, the front page first; those of a list follow it."""
     text = (root / FRONT).read_text(encoding="utf-8")
-    made, part = [Page(FRONT, headings(text)[0], "")], ""
+    contents, part = [Page(FRONT, headings(text)[0], "")], ""
     for line, code in lines_of(text):
         if code:
             continue
-        if found := HEADING.match(line):
-            part = found.group(2)
-        for words, target in LINK.findall(line) if line.startswith("- ") else ():
-            if target.endswith(".md") and not any(p.path == target for p in made):
-                made.append(Page(target, words, part))
-                made += _listed(root, target, part) if target in LISTS else []
-    return tuple(made)
+        if heading := HEADING.match(line):
+            part = heading.group(2)
+        for title, target in LINK.findall(line) if line.startswith("- ") else ():
+            if target.endswith(".md") and not any(p.path == target for p in contents):
+                contents.append(Page(target, title, part))
+                contents += _listed(root, target, part) if target in LISTS else []
+    return tuple(contents)
 
 
 def _listed(root: Path, path: str, part: str) -> list[Page]:
     folder = path.rpartition("/")[0]
     targets = dict((t, w) for w, t in links((root / path).read_text(encoding="utf-8")) if re.match(r"[\w-]+\.md$", t))
-    return [Page(f"{folder}/{target}", words, part, path) for target, words in targets.items()]
+    return [Page(f"{folder}/{target}", title, part, path) for target, title in targets.items()]
 
 
 def resolved(page: str, target: str) -> tuple[str, str]:
@@ -120,38 +120,38 @@ def resolved(page: str, target: str) -> tuple[str, str]:
 @cache
 def _sections(root: Path) -> list[tuple[Page, str, str]]:
     """(page, heading, text) of all sections of all pages."""
-    made: list[tuple[Page, str, str]] = []
+    sections: list[tuple[Page, str, str]] = []
     for page in pages(root):
         heading, body = "", list[str]()
         for line, code in lines_of(page.text(root)):
-            found = None if code else HEADING.match(line)
-            if found and len(found.group(1)) > 1:
-                made.append((page, heading, "\n".join(body)))
-                heading, body = plain(found.group(2)), []
-            elif not found:
+            match = None if code else HEADING.match(line)
+            if match and len(match.group(1)) > 1:
+                sections.append((page, heading, "\n".join(body)))
+                heading, body = plain(match.group(2)), []
+            elif not match:
                 body.append(line)
-        made.append((page, heading, "\n".join(body)))
-    return made
+        sections.append((page, heading, "\n".join(body)))
+    return sections
 
 
 def search(query: str, root: Path = ROOT) -> list[Hit]:
     """The sections that hold all words of `query`, those first whose headings do."""
-    words = [w for w in query.casefold().split() if w]
-    if not words:
+    terms = [w for w in query.casefold().split() if w]
+    if not terms:
         return []
-    hits = [hit for page, heading, text in _sections(root) if (hit := _hit(page, heading, text, words))]
+    hits = [hit for page, heading, text in _sections(root) if (hit := _hit(page, heading, text, terms))]
     return sorted(hits, key=lambda h: -h.rank)[:MOST]
 
 
-def _hit(page: Page, heading: str, text: str, words: list[str]) -> Hit | None:
+def _hit(page: Page, heading: str, text: str, terms: list[str]) -> Hit | None:
     body, head, title = plain(text), heading.casefold(), page.title.casefold()
     folded = body.casefold()
-    if not all(w in folded or w in head or (not heading and w in title) for w in words):
+    if not all(w in folded or w in head or (not heading and w in title) for w in terms):
         return None
     rank = sum(20 * (w in head) + 20 * (w in title and not heading) + 3 * (w in title) + min(folded.count(w), 5)
-               for w in words)  # fmt: skip
+               for w in terms)  # fmt: skip
     rank *= BEHIND.get(page.under, 1.0)
-    at = min((i for w in words if (i := folded.find(w)) >= 0), default=0)
+    at = min((i for w in terms if (i := folded.find(w)) >= 0), default=0)
     begin = max(0, body.rfind(" ", 0, max(0, at - SNIPPET // 3)) + 1) if at > SNIPPET // 3 else 0
     cut = body[begin : begin + SNIPPET]
     return Hit(page, heading, ("… " if begin else "") + cut + (" …" if begin + SNIPPET < len(body) else ""), rank)

@@ -49,11 +49,11 @@ class Reader(QTextBrowser):
         self.setAccessibleName("Page of the guide")
         self.anchorClicked.connect(self._follow)
 
-    def open(self, path: str, section: str = "", words: tuple[str, ...] = ()) -> None:
+    def open(self, path: str, section: str = "", terms: tuple[str, ...] = ()) -> None:
         """Show a page from its beginning or from a section, with searched words marked."""
         if path != self._path:
             self._load(path)
-        self._mark(words)
+        self._mark(terms)
         self.verticalScrollBar().setValue(self._height_of(section))
 
     def show_palette(self, palette: Palette) -> None:
@@ -66,32 +66,32 @@ class Reader(QTextBrowser):
     def _load(self, path: str) -> None:
         self._path = path
         text = (self._root / path).read_text(encoding="utf-8")
-        made, last = QTextDocument(self), self._made  # put together unseen: nothing is laid out in between
-        made.setDefaultFont(self.font())
-        made.setDocumentMargin(MARGIN)
-        made.setMarkdown(text, QTextDocument.MarkdownFeature.MarkdownDialectGitHub)
-        cursor = QTextCursor(made)
+        document, previous = QTextDocument(self), self._made  # put together unseen: nothing is laid out in between
+        document.setDefaultFont(self.font())
+        document.setDocumentMargin(MARGIN)
+        document.setMarkdown(text, QTextDocument.MarkdownFeature.MarkdownDialectGitHub)
+        cursor = QTextCursor(document)
         cursor.beginEditBlock()
-        block = made.begin()
+        block = document.begin()
         while block.isValid():
             self._dress(cursor, block)
             block = block.next()
-        for frame in made.rootFrame().childFrames():
+        for frame in document.rootFrame().childFrames():
             if isinstance(frame, QTextTable):
                 self._rule(frame)
         cursor.endEditBlock()
-        self.setDocument(made)
-        self._made = made
-        if last is not None:
-            last.deleteLater()
+        self.setDocument(document)
+        self._made = document
+        if previous is not None:
+            previous.deleteLater()
 
     def _dress(self, cursor: QTextCursor, block: QTextBlock) -> None:
         """Room above headings, a ground under code."""
         cursor.setPosition(block.position())
-        made = QTextBlockFormat()
+        block_format = QTextBlockFormat()
         if level := block.blockFormat().headingLevel():
-            made.setTopMargin(4 if level == 1 else 18)
-            made.setBottomMargin(6)
+            block_format.setTopMargin(4 if level == 1 else 18)
+            block_format.setBottomMargin(6)
             cursor.setPosition(block.position() + block.length() - 1, QTextCursor.MoveMode.KeepAnchor)
             font, look = QFont(self.font()), QTextCharFormat()
             font.setPixelSize(round(BODY * SIZES.get(level, 1.0)))
@@ -99,25 +99,25 @@ class Reader(QTextBrowser):
             look.setFont(font)
             cursor.setCharFormat(look)
         elif _is_code(block):
-            made.setBackground(QColor(self._palette.group))
-            made.setLeftMargin(8)
-            made.setNonBreakableLines(False)
+            block_format.setBackground(QColor(self._palette.group))
+            block_format.setLeftMargin(8)
+            block_format.setNonBreakableLines(False)
             self._fixed(cursor, block.position(), block.length() - 1)
         else:
-            made.setLineHeight(118, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
+            block_format.setLineHeight(118, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
             if block.textList() is None and cursor.currentTable() is None:
-                made.setTopMargin(5)
-                made.setBottomMargin(5)
+                block_format.setTopMargin(5)
+                block_format.setBottomMargin(5)
             self._inline(cursor, block)
-        cursor.mergeBlockFormat(made)
+        cursor.mergeBlockFormat(block_format)
 
     def _inline(self, cursor: QTextCursor, block: QTextBlock) -> None:
         part = block.begin()
         code: list[tuple[int, int]] = []
         while not part.atEnd():
-            piece = part.fragment()
-            if piece.charFormat().fontFixedPitch():
-                code.append((piece.position(), piece.length()))
+            fragment = part.fragment()
+            if fragment.charFormat().fontFixedPitch():
+                code.append((fragment.position(), fragment.length()))
             part += 1
         for at, length in code:
             self._fixed(cursor, at, length)
@@ -147,19 +147,19 @@ class Reader(QTextBrowser):
         look.setWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
         table.setFormat(look)
 
-    def _mark(self, words: tuple[str, ...]) -> None:
-        self._words = words
+    def _mark(self, terms: tuple[str, ...]) -> None:
+        self._words = terms
         look = QTextCharFormat()
         look.setBackground(QColor(self._palette.accent_ground))
         look.setForeground(QColor(self._palette.accent))
         marks: list[QTextEdit.ExtraSelection] = []
-        for word in words:
-            found = self.document().find(word, 0)
-            while not found.isNull() and len(marks) < HIGHLIGHTS:
+        for term in terms:
+            cursor = self.document().find(term, 0)
+            while not cursor.isNull() and len(marks) < HIGHLIGHTS:
                 mark = QTextEdit.ExtraSelection()
-                mark.cursor, mark.format = found, look  # type: ignore[attr-defined]
+                mark.cursor, mark.format = cursor, look  # type: ignore[attr-defined]
                 marks.append(mark)
-                found = self.document().find(word, found)
+                cursor = self.document().find(term, cursor)
         self.setExtraSelections(marks)
 
     def _height_of(self, section: str) -> int:
@@ -209,9 +209,9 @@ class Reader(QTextBrowser):
 
 
 def _narrowed(picture: QImage, width: int, ratio: float) -> QImage:
-    made = picture.scaledToWidth(round(width * ratio), Qt.TransformationMode.SmoothTransformation)
-    made.setDevicePixelRatio(ratio)
-    return made
+    scaled = picture.scaledToWidth(round(width * ratio), Qt.TransformationMode.SmoothTransformation)
+    scaled.setDevicePixelRatio(ratio)
+    return scaled
 
 
 def _is_code(block: QTextBlock) -> bool:

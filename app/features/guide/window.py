@@ -145,13 +145,13 @@ class GuideWindow(QDialog):
         """The page that is read."""
         return self._past[self._now][0]
 
-    def open(self, path: str, section: str = "", words: tuple[str, ...] = ()) -> None:
+    def open(self, path: str, section: str = "", terms: tuple[str, ...] = ()) -> None:
         """Show a page, and remember it for the way back."""
         if self._now < 0 or self._past[self._now] != (path, section):
             del self._past[self._now + 1 :]
             self._past.append((path, section))
             self._now += 1
-        self._show(words)
+        self._show(terms)
 
     def go(self, step: int) -> None:
         """Back or forward along the pages that were read."""
@@ -159,9 +159,9 @@ class GuideWindow(QDialog):
             self._now += step
             self._show()
 
-    def _show(self, words: tuple[str, ...] = ()) -> None:
+    def _show(self, terms: tuple[str, ...] = ()) -> None:
         path, section = self._past[self._now]
-        self.reader.open(path, section, words)
+        self.reader.open(path, section, terms)
         if (row := self._rows.get(path)) is not None:
             self.contents.blockSignals(True)
             self.contents.setCurrentItem(row)
@@ -171,10 +171,10 @@ class GuideWindow(QDialog):
         self.forward.setEnabled(self._now + 1 < len(self._past))
 
     def _choose(self, item: QTreeWidgetItem | None) -> None:
-        place = item.data(0, DATA) if item else None
-        if place:
-            self.open(place[0], place[1], tuple(self.query.text().split()) if item and item.treeWidget() is self.results
-                      else ())  # fmt: skip
+        target = item.data(0, DATA) if item else None
+        if target:
+            is_hit = item and item.treeWidget() is self.results
+            self.open(target[0], target[1], tuple(self.query.text().split()) if is_hit else ())
 
     def _search(self) -> None:
         query = self.query.text().strip()

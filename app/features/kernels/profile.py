@@ -190,16 +190,16 @@ class ProfilePage(MeasurementTab):
 
 def row_of(row: dict[str, Any]) -> dict[str, Any]:
     """A table row with rounded numbers, so that columns sort."""
-    shown = {
+    values = {
         "node": row["node"], "time (ms)": 1e3 * row["seconds"], "share": row["share"], "op": row["op"],
         "calls": row.get("calls", 1), "rounding (ms)": 1e3 * row["rounding"] or None,
         "GPU (ms)": 1e3 * row["device_seconds"] or None, "allocated (KiB)": row["allocated_bytes"] / 1024 or None,
         "GFLOP/s": row["gflop_s"], "largest operation": row["largest"],
     }  # fmt: skip
-    return {k: float(f"{v:.4g}") if isinstance(v, float) and k != "share" else v for k, v in shown.items()}
+    return {k: float(f"{v:.4g}") if isinstance(v, float) and k != "share" else v for k, v in values.items()}
 
 
 def drop_empty_columns(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows without empty columns, such as those of a GPU."""
-    known = {k for row in rows for k, v in row.items() if v is not None}
-    return [{k: v for k, v in row.items() if k in known} for row in rows]
+    used = {k for row in rows for k, v in row.items() if v is not None}
+    return [{k: v for k, v in row.items() if k in used} for row in rows]

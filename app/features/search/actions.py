@@ -39,11 +39,11 @@ def connect(host: Host, panel: SearchPanel) -> None:
 
     preview = panel.results.preview = TrialPreview(host.canvas)
     dock = host.dock("search")
-    dock.visibilityChanged.connect(preview.look_on)
+    dock.visibilityChanged.connect(preview.set_visible)
     panel.begun.connect(lambda: host.show_dock("search"))
     panel.searches.stored.connect(host.mark_changed)
     panel.searches.listed.connect(host.refresh_actions)
-    panel.searches.stood.connect(host.refresh_actions)
+    panel.searches.state_changed.connect(host.refresh_actions)
     panel.board.save_wanted.connect(lambda tile: host.save_plots(tile, "Save the chart", tile.file_name))
     panel.model_wanted.connect(lambda trial: save_model(host, trial))
     panel.file_wanted.connect(lambda what: _FILES[what](host))
@@ -111,9 +111,9 @@ def pause(host: Host) -> None:
         panel.act("again" if study.paused else "pause")
 
 
-def act(word: str) -> Callable[[Host], None]:
+def act(action: str) -> Callable[[Host], None]:
     """Do with the study that is shown what its head offers by this word."""
-    return lambda host: panel_of(host).act(word)
+    return lambda host: panel_of(host).act(action)
 
 
 def open_search(host: Host) -> None:

@@ -56,8 +56,8 @@ class More(QWidget):
 
     def offer(self, names: Sequence[str]) -> None:
         """The choices before it that a condition can name."""
-        held = self.only.get()  # one that is none of them stays, and is told as wrong
-        names = tuple(dict.fromkeys([*names, *([held] if held != ALWAYS else [])]))
+        current = self.only.get()  # one that is none of them stays, and is told as wrong
+        names = tuple(dict.fromkeys([*names, *([current] if current != ALWAYS else [])]))
         texts = tuple(f"only if {n} is" for n in names)
         self.only.offer((ALWAYS, *names), (ALWAYS, *texts))
         self.values.setVisible(self.only.get() != ALWAYS)
@@ -71,10 +71,10 @@ class More(QWidget):
         self.fit.put(vary.fit)
         self.log.put(vary.log)
         self.name.put(vary.name)
-        wanted = vary.when.name if vary.when else ALWAYS
-        if wanted not in self.only.values:
-            self.offer((*self.only.values[1:], wanted))
-        self.only.put(wanted)
+        condition = vary.when.name if vary.when else ALWAYS
+        if condition not in self.only.values:
+            self.offer((*self.only.values[1:], condition))
+        self.only.put(condition)
         self.values.put(", ".join(map(value_text, vary.when.values)) if vary.when else "")
         self.values.setVisible(vary.when is not None)
 
@@ -96,8 +96,8 @@ class EntryCard(QFrame):
         super().__init__()
         self.kind = vary.kind
         self.setProperty("card", True)
-        made = OptionForm if vary.kind == "option" else EntryForm
-        self.form = made(vary.kind, graph, recipe)
+        form_type = OptionForm if vary.kind == "option" else EntryForm
+        self.form = form_type(vary.kind, graph, recipe)
         self.title = QLabel(TITLES[vary.kind])
         self.title.setProperty("role", "strong")
         self.title.setToolTip(meaning(self.title.text()))
@@ -145,14 +145,14 @@ class EntryCard(QFrame):
 
     def value(self) -> Vary:
         """The entry; raises OptionsError."""
-        made = Vary(self.kind, **self.form.get(), per=self.per.get(), depth=self.parts.get())  # type: ignore[arg-type]
-        return self.more.get(made)
+        vary = Vary(self.kind, **self.form.get(), per=self.per.get(), depth=self.parts.get())  # type: ignore[arg-type]
+        return self.more.get(vary)
 
     def _edited(self) -> None:
         self.parts.setVisible(self.per.get() == "module")
         self.edited.emit()
 
-    def tell(self, note: str, wrong: str = "") -> None:
+    def show_note(self, note: str, wrong: str = "") -> None:
         """Say how much it is, or what is wrong with it."""
         self.note.setText(note)
         self.wrong.setText(wrong)
@@ -164,17 +164,17 @@ class EntryCard(QFrame):
 
     def _note_more(self, vary: Vary) -> None:
         """What is not as usual of the part that is folded away."""
-        words = [vary.name, f"only if {vary.when.name}" if vary.when else "",
+        parts = [vary.name, f"only if {vary.when.name}" if vary.when else "",
                  "" if vary.fit or self.kind != "format" else "not fitted", "by ratio" if vary.log else ""]  # fmt: skip
-        self.fold.note(", ".join(w for w in words if w))
+        self.fold.note(", ".join(w for w in parts if w))
 
 
 def _row(caption: str, *parts: QWidget) -> QWidget:
-    held = QWidget()
-    flow = FlowLayout(held, spacing=6)
+    container = QWidget()
+    flow = FlowLayout(container, spacing=6)
     label = QLabel(caption)
     label.setProperty("role", "muted")
     label.setToolTip(meaning(caption))
     for part in (label, *parts):
         flow.addWidget(part)
-    return held
+    return container

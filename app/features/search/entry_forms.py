@@ -116,14 +116,14 @@ class EntryForm(QWidget):
 
     def get(self) -> dict[str, Any]:
         """The fields of the entry that this form edits."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, field in self.fields.items():
-            found |= field.get() if isinstance(field, Range) else {name: field.get()}
-        if found.get("ports") == ():
+            values |= field.get() if isinstance(field, Range) else {name: field.get()}
+        if values.get("ports") == ():
             raise OptionsError("No port is chosen.", "Choose weight, data_in, bias or data_out.")
-        if "key" in found and not (key := found["key"].strip()):
+        if "key" in values and not (key := values["key"].strip()):
             raise OptionsError("No key is named.", "Write one of the configuration, such as num_hidden_layers.")
-        return found | ({"key": key} if "key" in found else {})
+        return values | ({"key": key} if "key" in values else {})
 
     def put(self, vary: Vary) -> None:
         """Show an entry."""
@@ -155,28 +155,28 @@ class OptionForm(EntryForm):
 
     def _show(self) -> None:
         self.axis.setVisible(not self._by_text)
-        for place in range(1, self._grid.rowCount()):
+        for row in range(1, self._grid.rowCount()):
             for column in (0, 1):
-                item = self._grid.itemAtPosition(place, column)
-                if item and (held := item.widget()):
-                    held.setVisible(self._by_text)
+                item = self._grid.itemAtPosition(row, column)
+                if item and (widget := item.widget()):
+                    widget.setVisible(self._by_text)
 
     def get(self) -> dict[str, Any]:
         """The option's path and its values."""
         if self._by_text:
             return {"key": self.key.get().strip(), **self.share.get()}
-        found = self.axis.axis()
-        return {"key": axis_name(self.recipe, found), "values": values_text(found.values), "low": None, "high": None}
+        axis = self.axis.axis()
+        return {"key": axis_name(self.recipe, axis), "values": values_text(axis.values), "low": None, "high": None}
 
     def put(self, vary: Vary) -> None:
         """Show an entry; an option that the recipe lacks, or a range, stands as text."""
         try:
-            place = parse_place(self.recipe, vary.key) if vary.key and vary.low is None else None
+            option = parse_place(self.recipe, vary.key) if vary.key and vary.low is None else None
         except EspalierError:
-            place = None
-        self._by_text = bool(vary.key and place is None) or not self.recipe.steps
-        if place and not self._by_text:
-            self.axis.choose(*place, vary.values)
+            option = None
+        self._by_text = bool(vary.key and option is None) or not self.recipe.steps
+        if option and not self._by_text:
+            self.axis.choose(*option, vary.values)
         self.key.put(vary.key)
         self.share.put(vary)
         self._show()

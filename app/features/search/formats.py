@@ -75,9 +75,9 @@ class FamilyRow(QWidget):
     def get(self) -> Family:
         """The family as it is chosen; raises OptionsError."""
         name = self._family.name
-        found = Family(name, parameters(self.rest.text(), name))
+        family = Family(name, parameters(self.rest.text(), name))
         chosen = self.chips.get()
-        return Family(name, (*(((chip_parameter(name), chosen),) if chosen else ()), *found.values))
+        return Family(name, (*(((chip_parameter(name), chosen),) if chosen else ()), *family.values))
 
 
 class FormatsField(QWidget):

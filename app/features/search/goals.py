@@ -28,8 +28,8 @@ class Row(QWidget):
 
     def __init__(self, figure: str, figures: Sequence[str], about: str, remove: str) -> None:
         super().__init__()
-        known = tuple(dict.fromkeys([*figures, figure]))
-        self.figure = Choice(known, tuple(map(title, known)))
+        names = tuple(dict.fromkeys([*figures, figure]))
+        self.figure = Choice(names, tuple(map(title, names)))
         self.figure.setAccessibleName(about)
         self.figure.put(figure)
         self.drop = link("×", self.removed.emit)
@@ -88,8 +88,8 @@ class LimitRow(Row):
 
 def _parts(text: str) -> tuple[str, str, str]:
     for sign in SIGNS:
-        name, found, number = text.partition(sign)
-        if found:
+        name, relation, number = text.partition(sign)
+        if relation:
             return name.strip(), sign, number.strip()
     return text.strip(), "<=", ""
 
@@ -141,15 +141,15 @@ class Goals(QWidget):
         goals = tuple(row.get() for row in self.goals)
         return goals, tuple(row.get() for row in self.limits), self.how.get() and len(goals) > 1
 
-    def tell(self, wrong: str) -> None:
+    def show_note(self, wrong: str) -> None:
         """Say what is wrong here."""
         self.wrong.setText(wrong)
         self.wrong.setVisible(bool(wrong))
 
     def add_goal(self) -> None:
         """One more goal: the first figure that is none yet."""
-        taken = {row.figure.get() for row in self.goals}
-        first = next((f for f in ("weight_bits", *self._figures) if f not in taken), self._figures[0])
+        used = {row.figure.get() for row in self.goals}
+        first = next((f for f in ("weight_bits", *self._figures) if f not in used), self._figures[0])
         self._add(self.goals, self._top, GoalRow(Goal(first), self._figures))
         self._edited()
 

@@ -55,13 +55,13 @@ class SearchHead(QWidget):
         self.status, self.best, self.wrong = Elided("", "muted", 40), QLabel(), warning()
         self.bar = Bar()
         self.links: dict[str, QPushButton] = {}
-        words = {
+        actions = {
             "pause": ("Pause", "Pause after the running trial"), "again": ("Continue", "Continue the search"),
             "after": ("Stop after this trial", "Stop after the running trial"),
             "stop": ("Stop", "End the search now; the running trial is given up"),
             "on": ("Go on", "Run further trials of this search"),
         }  # fmt: skip
-        for name, (title, tip) in words.items():
+        for name, (title, tip) in actions.items():
             button = self.links[name] = link(title, lambda n=name: self.wanted.emit(n))
             button.setToolTip(tip)
         self.menu = QMenu(self)
@@ -94,10 +94,10 @@ class SearchHead(QWidget):
         top.setContentsMargins(12, 6, 12, 0)
         for part in (self.studies, self.status, *self.links.values(), self.compare, self.more):
             top.addWidget(part)
-        told = QHBoxLayout()
-        told.setContentsMargins(12, 0, 12, 0)
-        told.addWidget(self.best, 1)
-        told.addWidget(self.apply)
+        row = QHBoxLayout()
+        row.setContentsMargins(12, 0, 12, 0)
+        row.addWidget(self.best, 1)
+        row.addWidget(self.apply)
         self.best.setProperty("role", "strong")
         self.best.setMinimumWidth(1)
         self.best.setWordWrap(True)
@@ -107,7 +107,7 @@ class SearchHead(QWidget):
         box.setSpacing(3)
         box.addLayout(top)
         box.addWidget(self.bar)
-        box.addLayout(told)
+        box.addLayout(row)
         box.addWidget(self.wrong)
 
     def offer(self, names: tuple[str, ...]) -> None:
@@ -148,18 +148,18 @@ class SearchHead(QWidget):
         self.links["on"].setText("Go on" if missing > 0 else f"{MORE} more trials")
         self.status.show_text(progress_text(study, time.monotonic()))
         self.best.setText(_leads(study, leader) if leader else _none(study))
-        kept = " The trials so far are kept." if study.done else ""
-        self.wrong.setText(f"{study.error}{kept}" if study.error else "")
+        kept_text = " The trials so far are kept." if study.done else ""
+        self.wrong.setText(f"{study.error}{kept_text}" if study.error else "")
         self.bar.show_done(min(study.done, study.spec.trials), max(study.spec.trials, 1))
 
-    def _offer_links(self, shown: dict[str, bool]) -> None:
+    def _offer_links(self, visible: dict[str, bool]) -> None:
         """Show these links; the focus of one that goes is never left to Stop, which is beside it."""
         focused = next((n for n, b in self.links.items() if b.hasFocus()), "")
-        for name in sorted(shown, key=lambda n: not shown[n]):  # those that come before those that go
-            if name == focused and not shown[name]:
+        for name in sorted(visible, key=lambda n: not visible[n]):  # those that come before those that go
+            if name == focused and not visible[name]:
                 heir = HEIRS.get(name, "")
-                (self.links[heir] if shown.get(heir) else self.studies).setFocus()
-            self.links[name].setVisible(shown[name])
+                (self.links[heir] if visible.get(heir) else self.studies).setFocus()
+            self.links[name].setVisible(visible[name])
 
 
 def _leads(study: Study, leader: Trial) -> str:
@@ -185,10 +185,10 @@ def progress_text(study: Study, now: float) -> str:
     twice = sum(t.reused and not t.unmeasured for t in trials)
     doubled = "duplicate" if twice == 1 else "duplicates"
     kinds = {"failed": failed, doubled: twice, "not measured": unmeasured, "ended early": early}
-    wanted = max(study.spec.trials, study.done)  # more were asked for, and the window ended before it was saved
-    words = [f"{count(study.done)} of {plural(wanted, 'trial')}",
+    total = max(study.spec.trials, study.done)  # more were asked for, and the window ended before it was saved
+    parts = [f"{count(study.done)} of {plural(total, 'trial')}",
              *(f"{number} {kind}" for kind, number in kinds.items() if number), *_doing(study, now)]  # fmt: skip
-    return " · ".join(w for w in words if w)
+    return " · ".join(w for w in parts if w)
 
 
 def _doing(study: Study, now: float) -> list[str]:
@@ -199,7 +199,9 @@ def _doing(study: Study, now: float) -> list[str]:
     if job is None:
         return [
             *begun,
-            f"ended: {study.why}" if study.why not in ("", ASKED) and study.done < study.spec.trials else "",
+            f"ended: {study.end_reason}"
+            if study.end_reason not in ("", ASKED) and study.done < study.spec.trials
+            else "",
         ]
     if study.ending:
         return [*begun, "ends after this trial"]

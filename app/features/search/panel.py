@@ -54,9 +54,9 @@ class SearchPanel(FormPanel):
         self.head, self.trials, self.board = self.results.head, self.results.trials, self.results.board
         self._build()
         self._soon = QTimer(self, singleShot=True, interval=SOON)
-        self._soon.timeout.connect(self._tell)
+        self._soon.timeout.connect(self._update_texts)
         self._clock = QTimer(self, interval=CLOCK)
-        self._clock.timeout.connect(self._tell)
+        self._clock.timeout.connect(self._update_texts)
         self._clock.timeout.connect(lambda: self.compare())
         self._connect()
         self._opened()
@@ -80,7 +80,7 @@ class SearchPanel(FormPanel):
         self.results.used.connect(self.use)
         self.head.compared.connect(lambda _: self.compare(show=True))
         searches.changed.connect(self._came)
-        searches.stood.connect(self._tell)
+        searches.state_changed.connect(self._update_texts)
         searches.listed.connect(self._listed)
         session.opened.connect(self._opened)
         session.changed.connect(self._edited)
@@ -141,21 +141,21 @@ class SearchPanel(FormPanel):
         """Draw the study that is chosen."""
         self.results.show_study(self.study)
         self.compare()
-        self._tell()
+        self._update_texts()
 
     def _came(self, study: Study, news: Sequence[Trial]) -> None:
         if study is self.results.study:
             self.results.take(news)
             if not study.running or not self.isVisible():
-                self._tell()
+                self._update_texts()
             elif not self._soon.isActive():
                 self._soon.start()
         if not study.running:
             self.trials.settle()
             self.compare()  # a last time, also where another study is shown
 
-    def _tell(self) -> None:
-        self.results.tell()
+    def _update_texts(self) -> None:
+        self.results.update_texts()
         if any(s.running for s in self.searches.studies.values()):
             if not self._clock.isActive():
                 self._clock.start()
@@ -164,12 +164,12 @@ class SearchPanel(FormPanel):
         each = seconds_each(self.searches.studies.values())
         if each != self.setup.each:
             self.setup.each = each
-            self.setup.tell_time()
+            self.setup.update_duration()
 
     def compare(self, show: bool = False) -> None:
         """Draw the studies that are ticked on one figure."""
-        found = [self.searches.studies[n] for n in self.head.together if n in self.searches.studies]
-        self.results.compare(found if len(found) > 1 else [], show)
+        studies = [self.searches.studies[n] for n in self.head.together if n in self.searches.studies]
+        self.results.compare(studies if len(studies) > 1 else [], show)
 
     # -- trials
 
@@ -229,7 +229,7 @@ class SearchPanel(FormPanel):
         if study and (leader := study.leader):
             self.use(leader)
 
-    def act(self, word: str) -> None:
+    def act(self, action: str) -> None:
         """What a link of the head, or the menu, asks for of the study that is shown."""
         study = self.results.study
         if study is None:
@@ -243,7 +243,7 @@ class SearchPanel(FormPanel):
             "form": lambda: self.show_form(study),
         }  # fmt: skip
         try:
-            acts[word]()
+            acts[action]()
         except EspalierError as error:
             self._session.problem.emit(error)
 
@@ -268,9 +268,9 @@ class SearchPanel(FormPanel):
 
     def repeat(self, study: Study, seeds: int = SEEDS) -> None:
         """The same search with so many other seeds, one study each; they are drawn together."""
-        taken = [s.spec.seed for s in self.searches.studies.values() if s.spec.space == study.spec.space]
+        used_seeds = [s.spec.seed for s in self.searches.studies.values() if s.spec.space == study.spec.space]
         head = study.name.partition(" · seed")[0]
-        for seed in range(max(taken) + 1, max(taken) + 1 + seeds):
+        for seed in range(max(used_seeds) + 1, max(used_seeds) + 1 + seeds):
             self.searches.start(replace(study.spec, study=f"{head} · seed {seed}", seed=seed), study.recipe)
         self.choose(study)
 

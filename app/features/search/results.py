@@ -46,17 +46,17 @@ class SearchResults(QWidget):
         self.split.add(self.board, self.trials)
         self.trials.chosen.connect(self._chosen)
         self.trials.used.connect(self.used)
-        self.trials.left.connect(self.leave)
+        self.trials.exited.connect(self.leave)
         self.board.picked.connect(self.trials.choose)
         self.board.hovered.connect(self._hover)
         self.board.applied.connect(self.used)
 
     def show_study(self, study: Study | None) -> None:
         """Draw a study from its beginning; what stands there already stays."""
-        drawn = (study.spec.goals, study.spec.within, study.space.choices) if study else ()
-        if study and study is self.study and drawn == self._drawn:
+        key = (study.spec.goals, study.spec.within, study.space.choices) if study else ()
+        if study and study is self.study and key == self._drawn:
             return
-        self.study, self._drawn = study, drawn
+        self.study, self._drawn = study, key
         trials = list(study.trials.values()) if study else []
         goals = study.spec.goals if study else ()
         self.trials.use.setText(AS_PROJECT if study and study.other else "Apply")
@@ -81,12 +81,12 @@ class SearchResults(QWidget):
         self.board.compare([
             Compared(s.name, s.name.partition(" · seed")[0], tuple(s.trials.values()), s.spec.goals) for s in studies
         ])  # fmt: skip
-        tiles = self.board.seen
+        tiles = self.board.visible_tiles
         if show and all(t.kind.get() != COMPARISON for t in tiles):
             tiles[-1].kind.put(COMPARISON)
             tiles[-1].kind.edited.emit()
 
-    def tell(self) -> None:
+    def update_texts(self) -> None:
         """Say where the study stands."""
         self.head.show_study(self.study)
         self.trials.table.rows.pause(bool(self.study and self.study.paused))

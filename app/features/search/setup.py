@@ -96,7 +96,7 @@ class SearchSetup(DeferredWork):
         self.name.setToolTip("Searches with the same name resume the same study")
         self.menu = QMenu(self)
         self.templates = link("Templates ▾", self._open_menu)
-        self._own, self._own_link = muted(""), link("Use the present recipe", self._forget_recipe)
+        self._recipe_note, self._recipe_link = muted(""), link("Use the present recipe", self._forget_recipe)
         self.goals = Goals(figures)
         self.how = GroupedForm(SearchSpec, GROUPS, without=WITHOUT)
         self.training = TrainingField()
@@ -118,20 +118,20 @@ class SearchSetup(DeferredWork):
         self._list.setSpacing(6)
         self._adds = QWidget()
         adds = FlowLayout(self._adds, spacing=8, between=0)
-        for kind, words in ADDS.items():
-            adds.addWidget(link(words, lambda k=kind: self.add(BEGINNINGS[k], edited=True)))
+        for kind, title in ADDS.items():
+            adds.addWidget(link(title, lambda k=kind: self.add(BEGINNINGS[k], edited=True)))
         self._train_fold = Collapsible("Training in each trial", lambda: self.training)
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(7)
-        parts = (head, self._own, self._own_link, caption("Vary"), self._list, self._adds, caption("Goal"), self.goals,
-                 caption("How"), self.how, self._train_fold, self.score)  # fmt: skip
+        parts = (head, self._recipe_note, self._recipe_link, caption("Vary"), self._list, self._adds, caption("Goal"),
+                 self.goals, caption("How"), self.how, self._train_fold, self.score)  # fmt: skip
         for part in parts:
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)
 
     def _connect(self) -> None:
-        self._wait.timeout.connect(self.tell)
+        self._wait.timeout.connect(self.update_notes)
         parts = (self.goals.edited, self.how.changed, self.name.edited, self.training.edited, self.score.edited)
         for edited in parts:
             edited.connect(self._wait.start)
@@ -188,7 +188,7 @@ class SearchSetup(DeferredWork):
         self._cards.append(card)
         self._list.addWidget(card)
         if edited:
-            self.tell()
+            self.update_notes()
             card.form.setFocus()
         return card
 
@@ -210,17 +210,17 @@ class SearchSetup(DeferredWork):
         if spec.train != "none":
             self._train_fold.unfold()
         self.score.put(spec.score)
-        self.tell()
+        self.update_notes()
 
     def refresh(self) -> None:
         """The graph or the recipe is another: count again, with the same entries."""
         document = self._session.document
         stay = [card.form.see(document.graph if document else None, self.used) for card in self.cards]
         with contextlib.suppress(EspalierError):  # half written: they stay as they are
-            kept = [card.value() for card in self.cards]
+            values = [card.value() for card in self.cards]
             if not all(stay):
-                self._fill(kept)
-        self.tell()
+                self._fill(values)
+        self.update_notes()
 
     def _fill(self, space: Sequence[Vary]) -> None:
         """Cards that offer what the graph and the recipe have now."""
@@ -244,25 +244,25 @@ class SearchSetup(DeferredWork):
     def run(self) -> None:
         """Ask for the search, if there is one."""
         self.settle()
-        self.tell()
+        self.update_notes()
         if self.run_button.isEnabled():
             self.run_wanted.emit(self.spec())
 
-    def tell(self) -> None:
+    def update_notes(self) -> None:
         """Count the space, and say what is wrong beside what has it."""
         self._wait.stop()
-        good = self._tell_cards()
+        good = self._update_card_notes()
         try:
             goals, within, summed = self.goals.get()
             wanted(SearchSpec(goals=goals, within=within, summed=summed))
         except EspalierError as error:
-            self.goals.tell(_words(error))
+            self.goals.show_note(_words(error))
             good = False
         else:
-            self.goals.tell("")
+            self.goals.show_note("")
         self._tell_whole(good)
 
-    def _tell_cards(self) -> bool:
+    def _update_card_notes(self) -> bool:
         """Each entry by itself; whether all are well."""
         good, names = True, list[str]()
         for card in self.cards:
@@ -271,10 +271,10 @@ class SearchSetup(DeferredWork):
                 vary = card.value()
                 choices = self._choices(vary)
             except EspalierError as error:
-                card.tell("", _beside(_words(error)))
+                card.show_note("", _beside(_words(error)))
                 good = False
                 continue
-            card.tell(entry_text(choices))
+            card.show_note(entry_text(choices))
             names += [vary.name] if vary.name else []
             names += [c.name for c in choices] if len(choices) <= FEW else []
         return good
@@ -295,27 +295,27 @@ class SearchSetup(DeferredWork):
                 if not spec.space:
                     raise OptionsError("Nothing varies yet.", "Add formats, a sparsity or an option above.")
                 self.counted.setText(size_words(space := self._expand(spec, document.graph, self.used)))
-                self.tell_time(spec.trials)
+                self.update_duration(spec.trials)
                 check_source(space, document.project.source)
                 _check(spec, space, document.graph, self.recipe, self.used)
         except EspalierError as error:
             wrong = "" if self.how.error else _words(error)
         self.score.show_summary()
         steps = ", ".join(s.pass_name for s in self.recipe.steps) if self.recipe else ""
-        self._own.setText(f"On the template's own recipe: {steps}." if steps else "")
-        for part in (self._own, self._own_link):
+        self._recipe_note.setText(f"On the template's own recipe: {steps}." if steps else "")
+        for part in (self._recipe_note, self._recipe_link):
             part.setVisible(bool(steps))
         self.foot.show_state(wrong, document is not None)
 
-    def tell_time(self, trials: int = 0) -> None:
+    def update_duration(self, trials: int = 0) -> None:
         """How long it will take, by the trials that ran before."""
         editor = self.how.editor("trials")
         try:
             number, train = trials or int(editor.get()), self.training.get()[0]
         except EspalierError:
             number, train = 0, "none"
-        words = time_text(number, self.each.get(train), trains=train != "none")
-        self.time.setText(words if number and self.counted.text() else "")
+        text = time_text(number, self.each.get(train), trains=train != "none")
+        self.time.setText(text if number and self.counted.text() else "")
 
 
 def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
@@ -327,11 +327,11 @@ def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
     menu.addSeparator()
 
 
-def _check(spec: SearchSpec, space: Space, graph: Graph, own: Recipe | None, used: Recipe) -> None:
+def _check(spec: SearchSpec, space: Space, graph: Graph, recipe: Recipe | None, used: Recipe) -> None:
     """Raise OptionsError for what no trial can hold. A template's own recipe leads to another graph than ours."""
     check_spec(spec, want := wanted(spec), used)
     check_grid(spec, space)
-    if own is None:
+    if recipe is None:
         check_limits(space, graph, want)
 
 
@@ -339,8 +339,8 @@ def _words(error: EspalierError) -> str:
     return f"{error.message} {error.hint}".strip()
 
 
-def _beside(words: str) -> str:
+def _beside(message: str) -> str:
     """What is said of an entry, where it is seen which: without its place in the space."""
-    words = re.sub(r"^space\[\d+\](\.\w+)?: ", "", words)
-    words = words[:1].upper() + words[1:]
-    return re.sub(r"^space\[\d+\]( |\.)", lambda m: "This " if m.group(1) == " " else "", words)
+    message = re.sub(r"^space\[\d+\](\.\w+)?: ", "", message)
+    message = message[:1].upper() + message[1:]
+    return re.sub(r"^space\[\d+\]( |\.)", lambda m: "This " if m.group(1) == " " else "", message)

@@ -36,15 +36,15 @@ class TrainingField(QWidget):
         super().__init__()
         self.train = Choice(get_args(Training), tuple(WORDS[t] for t in get_args(Training)))
         self.train.setAccessibleName("What a trial trains")
-        self._words = muted("")
-        self._words.setProperty("role", "small")
+        self._note = muted("")
+        self._note.setProperty("role", "small")
         self.form: GroupedForm | None = None
         self._data = ""
         self._box = QVBoxLayout(self)
         self._box.setContentsMargins(0, 0, 0, 0)
         self._box.setSpacing(5)
         self._box.addWidget(self.train)
-        self._box.addWidget(self._words)
+        self._box.addWidget(self._note)
         self.train.edited.connect(self._chosen)
         self._adapt()
 
@@ -67,7 +67,7 @@ class TrainingField(QWidget):
 
     def _adapt(self) -> None:
         train = self.train.get()
-        self._words.setText(TELL[train])
+        self._note.setText(TELL[train])
         if train != "none" and self.form is None:
             self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze", "resume"))
             self.form.put(FinetuneOptions(data=self._data))

@@ -25,9 +25,9 @@ PAD, CELLS = 32, 360  # pixels beside a text; cells by which widths are found: a
 
 
 class TrialTable(RowsView):
-    """Columns as wide as their first rows need. `left` tells that Escape was pressed."""
+    """Columns as wide as their first rows need. `exited` tells that Escape was pressed."""
 
-    left = Signal()
+    exited = Signal()
 
     def __init__(self) -> None:
         self.rows = TrialRows()
@@ -56,17 +56,17 @@ class TrialTable(RowsView):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
-            self.left.emit()
+            self.exited.emit()
         else:
             super().keyPressEvent(event)
 
 
 class SearchTrials(QWidget):
-    """`chosen` tells the trial of a row that was chosen, `used` that it is to be applied, `left` that none is meant."""
+    """`chosen`: the trial of the chosen row; `used`: apply this trial; `exited`: no trial is chosen any more."""
 
     chosen = Signal(object)
     used = Signal(object)
-    left = Signal()
+    exited = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class SearchTrials(QWidget):
         box.addWidget(self.table, 1)
         box.addWidget(self.foot)
         self._connect()
-        self._tell()
+        self._update_texts()
 
     def _connect(self) -> None:
         self.filter.edited.connect(self._filter)
@@ -116,7 +116,7 @@ class SearchTrials(QWidget):
         self.table.selectionModel().currentRowChanged.connect(self._row_chosen)
         self.table.doubleClicked.connect(lambda _: self.want())
         self.table.activated.connect(lambda _: self.want())
-        self.table.left.connect(self.leave)
+        self.table.exited.connect(self.leave)
 
     def begin(
         self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset(),
@@ -129,7 +129,7 @@ class SearchTrials(QWidget):
         self.table.rows.begin(goals, trials, best, within)
         self.table.fit()
         self._fitted = len(self.table.rows.trials)
-        self._tell()
+        self._update_texts()
 
     def take(self, news: Sequence[Trial], best: frozenset[int]) -> None:
         """Trials that came, and which are the best now: seen at once, where many come five times a second."""
@@ -157,14 +157,14 @@ class SearchTrials(QWidget):
             self.table.scrollToBottom()
         if self.picked and self.picked.number in {t.number for t in news}:
             self.picked = rows.trials[self.picked.number]
-            self._tell()
+            self._update_texts()
 
     def _filter(self) -> None:
         self.table.rows.set_filter(self.filter.get(), self.search.get())
 
-    def _row_chosen(self, now: QModelIndex) -> None:
-        if now.isValid():
-            self.choose(self.table.rows.trial(now.row()))
+    def _row_chosen(self, current: QModelIndex) -> None:
+        if current.isValid():
+            self.choose(self.table.rows.trial(current.row()))
 
     def choose(self, trial: Trial) -> None:
         """Mark a trial, and say which it is."""
@@ -175,7 +175,7 @@ class SearchTrials(QWidget):
         row = self.table.rows.row_of(trial.number)
         if row >= 0 and self.table.currentIndex().row() != row:
             self.table.setCurrentIndex(self.table.rows.index(row, 0))
-        self._tell()
+        self._update_texts()
         self.chosen.emit(trial)
 
     def leave(self) -> None:
@@ -183,10 +183,10 @@ class SearchTrials(QWidget):
         self.picked = None
         self.table.clearSelection()
         self.table.setCurrentIndex(QModelIndex())
-        self._tell()
-        self.left.emit()
+        self._update_texts()
+        self.exited.emit()
 
-    def _tell(self) -> None:
+    def _update_texts(self) -> None:
         trial = self.picked
         self.use.setEnabled(trial is not None and trial.state == "complete")
         self.foot.setVisible(trial is not None)

@@ -61,8 +61,8 @@ class CurveChart(Chart):
         if sweep is None or len(self.lines) != len(sweep.variants):
             self.picked = None
         self.lines = curves(sweep, outcomes, figure) if sweep else []
-        places = positions(sweep) if sweep else []
-        self._places = [math.log10(p) for p in places] if is_log(places) else places
+        values = positions(sweep) if sweep else []
+        self._places = [math.log10(p) for p in values] if is_log(values) else values
         self.setAccessibleName(f"{figure_title(figure)} against {axis_title(sweep)}" if sweep else "No sweep")
         self.draw(self.look)
 
@@ -71,15 +71,15 @@ class CurveChart(Chart):
         self.picked = (variant, x) if variant >= 0 else None
         self.draw(self.look)
 
-    def colour(self, place: int) -> str:
+    def colour(self, index: int) -> str:
         """The colour of the variant at a place, light enough for the ground."""
-        return lighter(line_style(place)[0], self.look)
+        return lighter(line_style(index)[0], self.look)
 
     @property
     def baseline(self) -> float | None:
         """The figure of the model without a step."""
-        found = baseline_of(self.outcomes)
-        value = found.score.get(self.figure) if found else None
+        baseline_score = baseline_of(self.outcomes)
+        value = baseline_score.score.get(self.figure) if baseline_score else None
         return None if value is None else float(value)
 
     def draw(self, palette: Palette) -> None:
@@ -92,10 +92,10 @@ class CurveChart(Chart):
             self.plot.addItem(pg.InfiniteLine(level, 0, pen=dashed(palette.muted)))
         if (guess := guessing_of(self.outcomes, self.figure)) is not None:
             self.plot.addItem(pg.InfiniteLine(guess, 0, pen=dashed(palette.bad)))
-        for place, band in enumerate(bands(self.sweep, self.outcomes, self.figure)):
-            self._band(place, band)
-        for place, line in enumerate(self.lines):
-            self._line(place, line)
+        for index, band in enumerate(bands(self.sweep, self.outcomes, self.figure)):
+            self._band(index, band)
+        for index, line in enumerate(self.lines):
+            self._line(index, line)
         self._mark(palette)
         self._bound()
 
@@ -103,19 +103,21 @@ class CurveChart(Chart):
         """The lines in words of their colours, and the baseline: to stand beside the data, never on it."""
         if self.sweep is None:
             return ""
-        words = [f'<span style="color:{self.colour(i)}">● {_unbroken(v.label)}</span>'
+        texts = [f'<span style="color:{self.colour(i)}">● {_unbroken(v.label)}</span>'
                  for i, v in enumerate(self.sweep.variants) if v.label]  # fmt: skip
-        words += [] if self.sweep.axis else [self._spread(m) for line in self.lines for _, m in line]
+        texts += [] if self.sweep.axis else [self._spread(m) for line in self.lines for _, m in line]
         if (level := self.baseline) is not None:
             text = _unbroken(f"╌ {baseline_label(self.sweep)} {figure_text(self.figure, level)}")
-            words.append(f'<span style="color:{self.look.muted}">{text}</span>')
-        known = sampled(self.outcomes) if self.figure == "accuracy" else None
-        if known is not None:
-            words.append(f'<span style="color:{self.look.muted}">{_unbroken(f"▒ 95 % of n = {count(known.n)}")}</span>')
-        if known is not None and known.guessing is not None:
-            text = _unbroken(f"┈ guessing {figure_text(self.figure, known.guessing)}")
-            words.append(f'<span style="color:{self.look.bad}">{text}</span>')
-        return " &nbsp; ".join(words)
+            texts.append(f'<span style="color:{self.look.muted}">{text}</span>')
+        samples = sampled(self.outcomes) if self.figure == "accuracy" else None
+        if samples is not None:
+            texts.append(
+                f'<span style="color:{self.look.muted}">{_unbroken(f"▒ 95 % of n = {count(samples.n)}")}</span>'
+            )
+        if samples is not None and samples.guessing is not None:
+            text = _unbroken(f"┈ guessing {figure_text(self.figure, samples.guessing)}")
+            texts.append(f'<span style="color:{self.look.bad}">{text}</span>')
+        return " &nbsp; ".join(texts)
 
     def _spread(self, mean: Mean) -> str:
         """Of a recipe that is only repeated: its mean and spread."""
@@ -131,27 +133,27 @@ class CurveChart(Chart):
         texts = [(p, "" if v is None else value_text(v)) for p, v in zip(self._places, values, strict=True)]
         bottom.setTicks([sorted(texts)[::every]])
 
-    def _band(self, place: int, band: list[tuple[int, float, float]]) -> None:
+    def _band(self, index: int, band: list[tuple[int, float, float]]) -> None:
         """The noise of a line's accuracies."""
         points = sorted((self._places[x], low, high) for x, low, high in band)
         if len(points) > 1:
             x, low, high = np.array(points).T
             ends = pg.PlotCurveItem(x, low, pen=None), pg.PlotCurveItem(x, high, pen=None)
-            self.plot.addItem(pg.FillBetweenItem(*ends, brush=tint(self.colour(place), BAND)))
+            self.plot.addItem(pg.FillBetweenItem(*ends, brush=tint(self.colour(index), BAND)))
 
-    def _line(self, place: int, line: list[tuple[int, Mean]]) -> None:
+    def _line(self, index: int, line: list[tuple[int, Mean]]) -> None:
         if not line:
             return
         points = sorted(((self._places[x], m) for x, m in line), key=lambda p: p[0])
         x = np.array([p for p, _ in points])
         y = np.array([m.mean for _, m in points])
         spread = np.array([m.std for _, m in points])
-        colour = self.colour(place)
+        colour = self.colour(index)
         if spread.any():
             beam = self._beam()
             self.plot.addItem(pg.ErrorBarItem(x=x, y=y, height=2 * spread, beam=beam, pen=pen(colour, 1.2)))
         stroke = pen(colour)
-        if dashes := line_style(place)[1]:
+        if dashes := line_style(index)[1]:
             stroke.setDashPattern([d / 1.8 for d in dashes])
         self.plot.plot(x, y, pen=stroke, symbol="o", symbolSize=6, symbolBrush=colour, symbolPen=None)
 
@@ -162,8 +164,8 @@ class CurveChart(Chart):
 
     def _mark(self, palette: Palette) -> None:
         """A ring round the point that is picked."""
-        if self.picked and (found := self._mean(*self.picked)):
-            ring = pg.ScatterPlotItem([self._places[self.picked[1]]], [found.mean], size=13, brush=None,
+        if self.picked and (mean := self._mean(*self.picked)):
+            ring = pg.ScatterPlotItem([self._places[self.picked[1]]], [mean.mean], size=13, brush=None,
                                       pen=pen(palette.text, 1.6))  # fmt: skip
             self.plot.addItem(ring)
 
@@ -175,8 +177,8 @@ class CurveChart(Chart):
         means = [m for line in self.lines for _, m in line]
         ends = [e for m in means for e in (m.mean - m.std, m.mean + m.std)]
         ends += [self.baseline] if self.baseline is not None else []
-        known = bands(self.sweep, self.outcomes, self.figure) if self.sweep else []
-        ends += [e for band in known for _, low, high in band for e in (low, high)]
+        ranges = bands(self.sweep, self.outcomes, self.figure) if self.sweep else []
+        ends += [e for band in ranges for _, low, high in band for e in (low, high)]
         guess = guessing_of(self.outcomes, self.figure)
         ends += [guess] if guess is not None and ends and is_near(guess, min(ends), max(ends)) else []
         if not ends or not self._places:
@@ -205,42 +207,42 @@ class CurveChart(Chart):
         scene = self.plot.vb.mapViewToScene(QPointF(self._places[x], figure))
         return QPointF(self.mapFromScene(scene))
 
-    def words_at(self, variant: int, x: int) -> str:
+    def hover_text_at(self, variant: int, x: int) -> str:
         """What a point says of itself."""
         assert self.sweep is not None
-        found = self._mean(variant, x)
-        if found is None:
+        mean = self._mean(variant, x)
+        if mean is None:
             return ""
         value = self.sweep.values[x]
         head = " · ".join(t for t in (f"{axis_title(self.sweep)} {value_text(value)}" if self.sweep.axis else "",
                                       self.sweep.variants[variant].label) if t)  # fmt: skip
-        text = f"{figure_title(self.figure)} {figure_text(self.figure, found.mean)}"
+        text = f"{figure_title(self.figure)} {figure_text(self.figure, mean.mean)}"
         text += self._noise_at(variant, x)
-        if found.count > 1:
-            ends = f"{figure_text(self.figure, found.low)} to {figure_text(self.figure, found.high)}"
-            text += f" ± {figure_text(self.figure, found.std)}\n{ends} over {found.count} seeds"
+        if mean.count > 1:
+            ends = f"{figure_text(self.figure, mean.low)} to {figure_text(self.figure, mean.high)}"
+            text += f" ± {figure_text(self.figure, mean.std)}\n{ends} over {mean.count} seeds"
         return "\n".join(t for t in (head, text, "Click to choose it") if t)
 
     def _noise_at(self, variant: int, x: int) -> str:
         """n, interval and change of a single point's accuracy."""
         assert self.sweep is not None
         point = next((o for o in self.outcomes if (o.variant, o.x) == (variant, x)), None)
-        now = accuracy_of(point.score) if point and self.figure == "accuracy" else None
-        if point is None or now is None:
+        accuracy = accuracy_of(point.score) if point and self.figure == "accuracy" else None
+        if point is None or accuracy is None:
             return ""
         change = change_of(point, self.outcomes, self.sweep)
-        return "".join(f"\n{w}" for w in (noise_text(now), change_text(change) if change else "") if w)
+        return "".join(f"\n{w}" for w in (noise_text(accuracy), change_text(change) if change else "") if w)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
-        found = self.near(event.position())
-        self.setCursor(Qt.CursorShape.PointingHandCursor if found else Qt.CursorShape.ArrowCursor)
-        QToolTip.showText(event.globalPosition().toPoint(), self.words_at(*found) if found else "", self)
+        point = self.near(event.position())
+        self.setCursor(Qt.CursorShape.PointingHandCursor if point else Qt.CursorShape.ArrowCursor)
+        QToolTip.showText(event.globalPosition().toPoint(), self.hover_text_at(*point) if point else "", self)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        if event.button() == Qt.MouseButton.LeftButton and (found := self.near(event.position())):
-            self.chosen.emit(*found)
+        if event.button() == Qt.MouseButton.LeftButton and (point := self.near(event.position())):
+            self.chosen.emit(*point)
 
     def table(self) -> Table:
         """A row for each value and variant."""

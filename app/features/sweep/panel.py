@@ -55,7 +55,7 @@ class SweepsPanel(FormPanel):
         self._status, self._legend, self._wrong = Elided("", "muted", 40), QLabel(wordWrap=True), warning()
         self._stop = link("Stop", lambda: self._with_run(self.sweeps.stop))
         self._after = link("Stop after this point", lambda: self._with_run(partial(self.sweeps.stop, after_point=True)))
-        self._again = link("Run what is missing", self._go_on)
+        self._rerun_link = link("Run what is missing", self._go_on)
         self._save = link("Save as…", self.save_wanted.emit)
         self._remove = link("Remove", lambda: self._with_run(self.sweeps.remove))
         self._build()
@@ -70,18 +70,18 @@ class SweepsPanel(FormPanel):
         self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
         self.example_link = link("Try it: accuracy against weight width", self.run_example)
         empty = empty_page(WORDS, muted(ABOUT), self.example_link, self._how)
-        shown = QWidget()  # filled in its place: a reparented widget is styled again
-        self._lay_out(empty, self.setup, self.setup.foot, shown, [SETUP, 560 + TABLE])
-        self._fill(shown)
+        content = QWidget()  # filled in its place: a reparented widget is styled again
+        self._lay_out(empty, self.setup, self.setup.foot, content, [SETUP, 560 + TABLE])
+        self._fill(content)
 
-    def _fill(self, shown: QWidget) -> None:
+    def _fill(self, content: QWidget) -> None:
         """The sweep that is chosen: what it is and what can be done with it, over its curves and its points."""
-        box, split = QVBoxLayout(shown), QSplitter(Qt.Orientation.Horizontal)
+        box, split = QVBoxLayout(content), QSplitter(Qt.Orientation.Horizontal)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         self._runs.setMaximumWidth(NAME)
-        box.addLayout(_bar(self._runs, self._figure, self._status, self._again, self._after, self._stop, self._save,
-                           self._remove))  # fmt: skip
+        box.addLayout(_bar(self._runs, self._figure, self._status, self._rerun_link, self._after, self._stop,
+                           self._save, self._remove))  # fmt: skip
         box.addWidget(split, 1)
         split.setHandleWidth(1)
         for part in (self._middle(), self.points):
@@ -95,15 +95,15 @@ class SweepsPanel(FormPanel):
         self._legend.setMinimumWidth(1)  # it wraps; its words must not hold the window open
         self._legend.setContentsMargins(12, 0, 12, 0)
         self._wrong.setContentsMargins(12, 0, 12, 0)
-        held = QWidget()
-        held.setMinimumWidth(MIDDLE)
-        box = QVBoxLayout(held)
+        content = QWidget()
+        content.setMinimumWidth(MIDDLE)
+        box = QVBoxLayout(content)
         box.setContentsMargins(0, 3, 0, 2)
         box.setSpacing(3)
         box.addWidget(self._wrong)
         box.addWidget(self._legend)
         box.addWidget(self.chart, 1)
-        return held
+        return content
 
     def _connect(self) -> None:
         self.chart.themed.connect(self._name_colours)
@@ -118,7 +118,7 @@ class SweepsPanel(FormPanel):
         self.sweeps.listed.connect(self._listed)
         session.opened.connect(self._opened)
         session.changed.connect(lambda _: self._offer(self._looked_at))
-        session.score_changed.connect(self.setup.tell)
+        session.score_changed.connect(self.setup.update_estimate)
 
     def look_on(self, on: bool) -> None:
         """Whether the panel is in front; then it catches up with the recipe."""
@@ -141,10 +141,10 @@ class SweepsPanel(FormPanel):
         self.setup.score.forget()
         self._listed()
 
-    def _offer(self, seen: bool = True) -> None:
+    def _offer(self, visible: bool = True) -> None:
         """What can be varied; a long recipe takes a while to look through, so nobody waits for it unseen."""
         document = self._session.document
-        if document and seen:
+        if document and visible:
             self.setup.offer(document.recipe)
         self.example_link.setVisible(document is not None)
         self._how.setVisible(document is not None)
@@ -166,7 +166,7 @@ class SweepsPanel(FormPanel):
         else:
             self._wait.stop()
             self.refresh()
-            self.setup.tell()
+            self.setup.update_estimate()
 
     def _run_chosen(self) -> None:
         self.chart.picked = None
@@ -175,13 +175,13 @@ class SweepsPanel(FormPanel):
     def refresh(self) -> None:
         """Draw the sweep that is chosen."""
         run = self.run
-        sweep, found = (run.sweep, list(run.outcomes.values())) if run else (None, [])
-        known = figures_of(found) or ("accuracy",)
-        self._figure.offer(known, tuple(map(figure_title, known)))
+        sweep, outcomes = (run.sweep, list(run.outcomes.values())) if run else (None, [])
+        metrics = figures_of(outcomes) or ("accuracy",)
+        self._figure.offer(metrics, tuple(map(figure_title, metrics)))
         for part in (self._runs, self._figure, self._save, self._remove):
             part.setVisible(run is not None)
-        self.chart.show_run(sweep, found, self.figure)
-        self.points.show_run(sweep, found)
+        self.chart.show_run(sweep, outcomes, self.figure)
+        self.points.show_run(sweep, outcomes)
         self._name_colours()
         self._show_state(run)
 
@@ -194,13 +194,13 @@ class SweepsPanel(FormPanel):
             self._status.show_text("")
         else:
             total, failed = len(points(run.sweep)), sum(bool(o.error) for o in self.points.outcomes)
-            words = [f"{len(self.points.outcomes)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
+            texts = [f"{len(self.points.outcomes)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
                      _doing(run)]  # fmt: skip
-            self._status.show_text(" · ".join(w for w in words if w))
+            self._status.show_text(" · ".join(w for w in texts if w))
         running = run is not None and run.running
         for part in (self._stop, self._after):
             part.setVisible(running)
-        self._again.setVisible(run is not None and not running and run.missing > 0)
+        self._rerun_link.setVisible(run is not None and not running and run.missing > 0)
         wrong = run.error if run else ""
         self._wrong.setText(f"{wrong} The points so far are kept." if wrong else "")
         self._wrong.setVisible(bool(wrong))

@@ -85,8 +85,8 @@ class Sweeps(DocumentRuns):
         self._forget()
         self.timed.clear()
         document = self._session.document
-        found = journal.journals(document.project.extras) if document else {}
-        self.runs = {n: Run(n, j.sweep, {o.place: o for o in j.outcomes}) for n, j in found.items()}
+        stored = journal.journals(document.project.extras) if document else {}
+        self.runs = {n: Run(n, j.sweep, {o.place: o for o in j.outcomes}) for n, j in stored.items()}
         for run in self.runs.values():
             self._learn(run.outcomes.values())
         self.listed.emit()
@@ -105,8 +105,8 @@ class Sweeps(DocumentRuns):
         if run and run.running:
             raise OptionsError("This sweep runs already.", "Wait for it, or stop it first.")
         if run is None:
-            taken = (*document.project.extras, *self.runs)
-            run = self.runs[name] = Run(name := journal.member(taken), sweep)
+            names = (*document.project.extras, *self.runs)
+            run = self.runs[name] = Run(name := journal.member(names), sweep)
         run.error = ""
         self._submit(run)
         self._note(run)
@@ -121,10 +121,10 @@ class Sweeps(DocumentRuns):
         """The job of a sweep, with the outcomes of points that need not run again."""
         document = self._session.open_document
         source, base = document.project.source, document.project.base
-        held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
+        graphs = ((document.recipe.active, document.graph),) if document.recipe.active else ()
         locations = document.store.locate(keys_of(base, document.graph))
-        known = tuple(o for r in self.runs.values() for o in r.outcomes.values() if not o.error)
-        return SweepJob(run.sweep, base, locations, document.store.folder, source, held, known)
+        outcomes = tuple(o for r in self.runs.values() for o in r.outcomes.values() if not o.error)
+        return SweepJob(run.sweep, base, locations, document.store.folder, source, graphs, outcomes)
 
     def _rest(self, run: Run, result: Any) -> Rest | None:
         return Rest(self._work(run)) if len(run.outcomes) < len(points(run.sweep)) else None
@@ -146,19 +146,19 @@ class Sweeps(DocumentRuns):
         self.listed.emit()
         self.stored.emit()
 
-    def _hear(self, heard: JobEvent) -> None:
-        self._time(heard)
-        run = next((r for r in self.runs.values() if r.job and r.job.id == heard.job.id), None)
+    def _on_job_event(self, job_event: JobEvent) -> None:
+        self._time(job_event)
+        run = next((r for r in self.runs.values() if r.job and r.job.id == job_event.job.id), None)
         if run is None:
             return
-        if isinstance(heard.event, PartialResult) and isinstance(heard.event.part, Outcome):
-            run.outcomes[heard.event.part.place] = heard.event.part
-            self._learn([heard.event.part])
+        if isinstance(job_event.event, PartialResult) and isinstance(job_event.event.part, Outcome):
+            run.outcomes[job_event.event.part.place] = job_event.event.part
+            self._learn([job_event.event.part])
             self._note(run)
             self._give_way(run)
-        elif isinstance(heard.event, TERMINAL):
+        elif isinstance(job_event.event, TERMINAL):
             run.job = None
-            run.error = heard.event.message if isinstance(heard.event, Failed) else ""
+            run.error = job_event.event.message if isinstance(job_event.event, Failed) else ""
             self.write()
         self.changed.emit(run)
 
@@ -168,16 +168,16 @@ class Sweeps(DocumentRuns):
         for outcome in outcomes:
             self.timed.update(outcome.seconds)
 
-    def _time(self, heard: JobEvent) -> None:
+    def _time(self, job_event: JobEvent) -> None:
         """Learn from the jobs of the window how long each pass takes on this model."""
-        job = heard.job
-        if not isinstance(heard.event, Done):
+        job = job_event.job
+        if not isinstance(job_event.event, Done):
             return
         if is_evaluation(job) and job.finished:
             self.timed["evaluate"] = job.took
-        elif isinstance(job.job, ReplayJob) and isinstance(heard.event.result, ReplayResult):
-            found = heard.event.result.results
-            self.timed.update({r.report.pass_name: r.seconds for r in found if r and r.seconds})
+        elif isinstance(job.job, ReplayJob) and isinstance(job_event.event.result, ReplayResult):
+            results = job_event.event.result.results
+            self.timed.update({r.report.pass_name: r.seconds for r in results if r and r.seconds})
 
     # -- using
 

@@ -178,7 +178,7 @@ def test_a_template_fills_the_form_with_a_recipe_of_its_own(panel: SearchPanel, 
         'trials = 4\ngoals = "loss"\n[[space]]\nkind = "option"\nkey = "prune.sparsity"\nvalues = [0.2, 0.4]\n'
         '[[steps]]\npass = "prune"\n', encoding="utf-8")  # fmt: skip
     panel.setup.open_file(path)
-    assert "own recipe: prune" in panel.setup._own.text() and panel.setup.counted.text() == "2 configurations"
+    assert "own recipe: prune" in panel.setup._recipe_note.text() and panel.setup.counted.text() == "2 configurations"
     assert panel.setup.spec().trials == 4 and panel.setup.spec().study == "own"
     told: list[object] = []
     panel._session.problem.connect(told.append)

@@ -155,7 +155,7 @@ def test_studies_are_compared(panel: SearchPanel, runner: list[FakeRunner], qtbo
     assert panel.head.compare.isVisibleTo(panel) and panel.head.together == ("formats 1", "formats 1 · seed 1")
     panel.head.others.actions()[0].setChecked(False)
     panel.head.others.actions()[0].setChecked(True)
-    chart = panel.board.seen[-1].charts["Comparison"]
+    chart = panel.board.visible_tiles[-1].charts["Comparison"]
     assert [(c.name, c.group, len(c.trials)) for c in chart.others] == [
         ("formats 1", "formats 1", 2), ("formats 1 · seed 1", "formats 1", 0)]  # fmt: skip
 
@@ -170,7 +170,7 @@ def test_a_repeated_search_is_drawn_when_it_has_ended(panel: SearchPanel, runner
     runner[-1].tell(info, Started())
     feed(runner, info, [trial(0), trial(1)])
     runner[-1].tell(info, Done(""))
-    assert [len(c.trials) for c in panel.board.seen[-1].charts["Comparison"].others] == [0, 2]
+    assert [len(c.trials) for c in panel.board.visible_tiles[-1].charts["Comparison"].others] == [0, 2]
 
 
 def test_another_architecture_becomes_a_project(

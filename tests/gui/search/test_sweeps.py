@@ -171,7 +171,7 @@ def test_the_curve_grows_point_by_point(panel: SweepsPanel, runner: list[FakeRun
     assert len(panel.points.table.rows.shown) == 3 and panel.points.table.rows.shown[1]["value"] == 4
     runner[-1].tell(info, PartialResult(found[3]))
     runner[-1].tell(info, Done(4))
-    assert len(panel.points.outcomes) == 4 and not panel.run.running and panel._again.isHidden()
+    assert len(panel.points.outcomes) == 4 and not panel.run.running and panel._rerun_link.isHidden()
     assert "baseline" in panel._legend.text() and panel._status._text == "4 of 4 points"
     assert panel.sweeps.timed["evaluate"] == 2.0
     assert [panel._figure.itemText(i) for i in range(panel._figure.count())] == [
@@ -216,8 +216,8 @@ def test_a_stopped_sweep_keeps_its_points_and_goes_on(panel: SweepsPanel, runner
         runner[-1].tell(info, PartialResult(outcome))
     panel._stop.click()
     assert info.state == "stopped" and panel.run and not panel.run.running
-    assert len(panel.points.outcomes) == 2 and not panel._again.isHidden() and panel.run.missing == 2
-    panel._again.click()
+    assert len(panel.points.outcomes) == 2 and not panel._rerun_link.isHidden() and panel.run.missing == 2
+    panel._rerun_link.click()
     again = sweep_job(runner)
     assert again is not info and isinstance(again.job, SweepJob) and again.job.outcomes == tuple(found[:2])
     assert len(panel.sweeps.runs) == 1
@@ -281,7 +281,7 @@ def test_sweeps_are_kept_with_the_project(
     quiet(runner)
     open_small(window, runner, replace(small_project("demo:small"), extras=extras))
     assert panel.run and panel.run.sweep == held.sweep and panel.points.outcomes == found[:2]
-    assert not window.session.document.dirty and not panel._again.isHidden()
+    assert not window.session.document.dirty and not panel._rerun_link.isHidden()
     panel._remove.click()
     assert not panel.sweeps.runs and not window.session.document.project.extras and window.session.document.dirty
 

@@ -56,8 +56,8 @@ def test_a_brush_that_came_or_went_unseen_is_drawn_so(board: StudyBoard) -> None
 
 def middle_of(chart: Any, place: int) -> QPoint:
     """Where a trial's first cell lies in the map."""
-    box, column = chart._box(), int(np.flatnonzero(chart.places == place)[0])
-    wide, tall = box.width() / len(chart.places), box.height() / len(chart.axes)
+    box, column = chart._box(), int(np.flatnonzero(chart.indices == place)[0])
+    wide, tall = box.width() / len(chart.indices), box.height() / len(chart.axes)
     return QPointF(box.left() + (column + 0.5) * wide, box.top() + 0.5 * tall).toPoint()
 
 

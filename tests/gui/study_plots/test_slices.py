@@ -144,7 +144,7 @@ def test_without_intermediate_values_it_says_what_would_tell_them(board: StudyBo
 def test_the_map_shows_which_layer_took_which_format(board: StudyBoard, qtbot: QtBot) -> None:
     chart = show(board, 100, "Choice map")
     feasible = sorted((t for t in board.study.trials if t.feasible), key=lambda t: -t.values[0])
-    assert [board.study.trials[p].number for p in chart.places] == [t.number for t in feasible[:30]]
+    assert [board.study.trials[p].number for p in chart.indices] == [t.number for t in feasible[:30]]
     head, rows = chart.table()
     assert head[1] == f"trial {feasible[0].number}" and rows[0][1] in (
         "int 2/1",
@@ -160,7 +160,7 @@ def test_the_map_shows_which_layer_took_which_format(board: StudyBoard, qtbot: Q
         QTest.mouseClick(chart, LEFT, NONE, at.toPoint())
     assert told.args[0].number == feasible[0].number
     chart.choose("trials", "front")
-    assert set(chart.places.tolist()) == set(board.study.front(["accuracy", "weight_bits"]).tolist())
+    assert set(chart.indices.tolist()) == set(board.study.front(["accuracy", "weight_bits"]).tolist())
 
 
 def test_seeds_of_a_sampler_are_a_mean_with_its_spread(board: StudyBoard) -> None:

@@ -51,8 +51,8 @@ def choices_of(session: Session) -> list[list[StateChoice]]:
         return []
     recipe = document.recipe
     steps = recipe.active
-    now = f"Now, after {plural(len(steps), 'step')}" if steps else "Now, as opened"
-    positions = [StateChoice("now", now, recipe=recipe)]
+    title = f"Now, after {plural(len(steps), 'step')}" if steps else "Now, as opened"
+    positions = [StateChoice("now", title, recipe=recipe)]
     positions += [StateChoice("step", f"Step {i}: {step_title(steps[i - 1])}", str(i), Recipe(steps[:i]))
                   for i in range(len(steps) - 1, 0, -1)]  # fmt: skip
     positions.append(StateChoice("opened", "Opened, before the first step", recipe=Recipe()))

@@ -82,16 +82,16 @@ class Comparing(QObject):
 
     # -- sides
 
-    def look_on(self, visible: bool) -> None:
+    def set_visible(self, visible: bool) -> None:
         """Compute only while the panel is in view."""
         if visible != self.active:
             self.active = visible
             if visible:
                 self.refresh()
 
-    def choose(self, place: Place, choice: StateChoice) -> None:
+    def choose(self, side: Place, choice: StateChoice) -> None:
         """Set a side."""
-        self.sides[place], self._graphs[place] = choice, None
+        self.sides[side], self._graphs[side] = choice, None
         self.refresh()
 
     def swap(self) -> None:
@@ -100,12 +100,12 @@ class Comparing(QObject):
         self._graphs = {"a": self._graphs["b"], "b": self._graphs["a"]}
         self.refresh()
 
-    def open_file(self, place: Place, path: Path) -> None:
+    def open_file(self, side: Place, path: Path) -> None:
         """Compare with a model of another file, which the user chose; it is opened in the worker, as it is by now."""
-        other = self.sides["b" if place == "a" else "a"]
+        other = self.sides["b" if side == "a" else "a"]
         if other is None or other.key != ("file", str(path)):
             self._leave_file(str(path))
-        self.choose(place, StateChoice("file", path.name, str(path)))
+        self.choose(side, StateChoice("file", path.name, str(path)))
 
     def _leave_file(self, name: str) -> None:
         if other := self._others.pop(name, None):
@@ -132,25 +132,25 @@ class Comparing(QObject):
         if not self.active:
             return
         groups = choices_of(self._session)
-        known = {c.key: c for group in groups for c in group}
+        choices = {c.key: c for group in groups for c in group}
         pair = default_pair(groups)
-        for place in ("a", "b"):
-            side: StateChoice | None = self.sides[place]
-            if side is None or (side.kind != "file" and side.key not in known):
-                side = pair["ab".index(place)] if pair else None
-            fresh = known.get(side.key, side) if side else None
-            if fresh is not side or (fresh and side and fresh.recipe != side.recipe) or side is not self.sides[place]:
-                self._graphs[place] = None
-            self.sides[place] = fresh
+        for name in ("a", "b"):
+            side: StateChoice | None = self.sides[name]
+            if side is None or (side.kind != "file" and side.key not in choices):
+                side = pair["ab".index(name)] if pair else None
+            fresh = choices.get(side.key, side) if side else None
+            if fresh is not side or (fresh and side and fresh.recipe != side.recipe) or side is not self.sides[name]:
+                self._graphs[name] = None
+            self.sides[name] = fresh
         self.error = None
         self._load()
 
     def _load(self) -> None:
-        for place in ("a", "b"):
-            side = self.sides[place]
-            if side is not None and self._graphs[place] is None:
+        for name in ("a", "b"):
+            side = self.sides[name]
+            if side is not None and self._graphs[name] is None:
                 try:
-                    self._graphs[place] = self._graph(side)
+                    self._graphs[name] = self._graph(side)
                 except EspalierError as error:
                     self.error = error
         self._compare()
@@ -165,13 +165,13 @@ class Comparing(QObject):
         recipe = side.recipe or Recipe()
         graph = self._session.graph_of(recipe)
         if graph is None and not self._is_awaited(recipe):
-            job = self._session.compute_graph(recipe, f"Compute {side.title}", partial(self._arrived, recipe),
+            job = self._session.compute_graph(recipe, f"Compute {side.title}", partial(self._receive_graph, recipe),
                                               partial(self._fail, side))  # fmt: skip
             self._awaited[job.id] = _Awaited(side, recipe)
         return graph
 
-    def _is_awaited(self, what: Recipe | str) -> bool:
-        return any(a.what == what for a in self._awaited.values() if a.side is not None)
+    def _is_awaited(self, source: Recipe | str) -> bool:
+        return any(a.what == source for a in self._awaited.values() if a.side is not None)
 
     def _open_other(self, side: StateChoice) -> None:
         scratch, document = Scratch(WINDOW), self._session.document
@@ -200,10 +200,10 @@ class Comparing(QObject):
                 awaited.side, JobError(f"{event.job.title} was stopped.", "Choose the state again to repeat it.")
             )
 
-    def _arrived(self, recipe: Recipe, graph: Graph) -> None:
-        for place, side in self.sides.items():
+    def _receive_graph(self, recipe: Recipe, graph: Graph) -> None:
+        for name, side in self.sides.items():
             if side is not None and side.recipe == recipe:
-                self._graphs[place] = graph
+                self._graphs[name] = graph
         self._compare()
 
     def _fail(self, side: StateChoice, error: EspalierError) -> None:
@@ -246,23 +246,23 @@ class Comparing(QObject):
             measures.restore(project)
             data = measures.options
         recipe = recipe or Recipe()
-        found, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
+        score, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
         base = self._session.open_document.project.base
         kl = measures.divergence(recipe, Baseline(OPENED, Recipe(), base)) if side.kind != "file" else None
-        if found is None and side.trial is not None and self._is_of(side):
+        if score is None and side.trial is not None and self._is_on_current_data(side):
             figures: dict[str, Any] = {**side.trial.figures, **side.trial.noise}
             if isinstance(figures.get("accuracy"), float) and isinstance(figures.get("loss"), float):
-                found, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
+                score, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
             kl = figures["kl"] if kl is None and isinstance(figures.get("kl"), float) else kl
         if side.recipe is not None and not recipe.active:
             kl = 0.0  # from itself
         static = self._scorer.score(graph) if side.kind != "file" else static_score(graph)
-        return Measured(static.measured(*found) if found else static, accuracy, kl, data=samples_of(data))
+        return Measured(static.measured(*score) if score else static, accuracy, kl, data=samples_of(data))
 
-    def _is_of(self, side: StateChoice) -> bool:
+    def _is_on_current_data(self, side: StateChoice) -> bool:
         """Whether a trial was measured on the data in use."""
-        held = self._session.measured_on
-        return side.study is not None and (held.which, held.split) == (side.study.spec.score.which,
+        options = self._session.measured_on
+        return side.study is not None and (options.which, options.split) == (side.study.spec.score.which,
                                                                        side.study.spec.score.split)  # fmt: skip
 
     @property
@@ -286,9 +286,9 @@ class Comparing(QObject):
 
     # -- using
 
-    def use(self, place: Place) -> None:
+    def use(self, name: Place) -> None:
         """Make the recipe of a side the document's, as one undoable edit; raises nothing for a file, which has none."""
-        side = self.sides[place]
+        side = self.sides[name]
         if side is None or side.recipe is None:
             return
         if side.trial is not None and side.study is not None and {"accuracy", "loss"} <= set(side.trial.figures):

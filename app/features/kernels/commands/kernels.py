@@ -143,8 +143,8 @@ def _untimed(rows: Iterable[Row]) -> Iterable[str]:
     if whose:
         yield ""
         yield "without a time"
-    for why, names in whose.items():
-        yield f"  {why}:"
+    for reason, names in whose.items():
+        yield f"  {reason}:"
         yield from textwrap.wrap(", ".join(names), WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
@@ -185,15 +185,15 @@ def _matching_arguments(results: Results, others: list[Results]) -> str:
 def _machine(results: Results) -> dict[str, str]:
     from espalier.app.features.kernels.state.row_text import busy_text, rate_of
 
-    shown = {"machine": f"{results.machine['name']} ({results.machine['device']}), {results.date}"}
+    values = {"machine": f"{results.machine['name']} ({results.machine['device']}), {results.date}"}
     limits = results.ceilings
     if limits:
         unit, factor = rate_of(limits.device)
         rates = ", ".join(f"{d} {r * factor:.3g} {unit}" for d, r in limits.matmul_tflop_s.items())
-        shown["ceilings"] = f"copy {limits.copy_gb_s:.4g} GB/s, matrix product {rates}"
+        values["ceilings"] = f"copy {limits.copy_gb_s:.4g} GB/s, matrix product {rates}"
     if busy := busy_text(results.rows):
-        shown["busy"] = busy
-    return shown
+        values["busy"] = busy
+    return values
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _list_or_source(args: Arguments) -> Answer:
         KERNELS.get(name)
     infos = [i for i in catalogue() if not args.names or i.name in args.names]
     if not args.source:
-        lacks = {d: why for d in DEVICES if (why := machine.no_device(d))}
+        lacks = {d: reason for d in DEVICES if (reason := machine.no_device(d))}
         return Answer({"kernels": [_info(i) for i in infos]}, lambda: _list(infos, lacks))
     if len(args.names) != 1:
         raise UsageError("--source needs exactly one kernel.", "Name one: kernels softmax --source triton.")
@@ -235,13 +235,13 @@ def _info(info: KernelInfo) -> dict[str, Any]:
 
 def _list(infos: list[KernelInfo], lacks: dict[str, str]) -> Iterable[str]:
     """Lines of the kernels and versions; why a device is missing is printed once."""
-    yield from (f"Nothing runs on {device} here: {why}." for device, why in lacks.items())
+    yield from (f"Nothing runs on {device} here: {reason}." for device, reason in lacks.items())
     for info in infos:
         yield f"{info.name}  {info.title}: {info.about}"
         yield f"    {info.formula}"
         for version in info.versions:
-            why = "; ".join(f"not on {d}: {w}" for d, w in version.missing.items() if d not in lacks)
-            yield f"    {version.name}  {version.about}" + (f"  ({why})" if why else "")
+            reason = "; ".join(f"not on {d}: {w}" for d, w in version.missing.items() if d not in lacks)
+            yield f"    {version.name}  {version.about}" + (f"  ({reason})" if reason else "")
 
 
 COMMAND = Command("kernels", "measures kernels against their references", _arguments, _run, DETAILS)

@@ -84,12 +84,12 @@ class KernelAnswers(QObject):
         name = self._session.document.project.source.spec if self._session.document else "the model"
         return replace(facts, project=ledger.rows, project_name=name)
 
-    def _own(self, device: str, before: MeasuredData | None = None) -> MeasuredData:
+    def _own(self, device: str, previous: MeasuredData | None = None) -> MeasuredData:
         """Facts measured for answers: those stored by this machine, then those of this session."""
-        stored, now = self._stored.get(device), self._known[device]
+        stored, current = self._stored.get(device), self._known[device]
         if stored and not self.runs.elsewhere(device, stored.machine):
-            before = merge_measurements(device, _parts(stored.known), before)
-        return merge_measurements(device, _parts(now), before)
+            previous = merge_measurements(device, _parts(stored.known), previous)
+        return merge_measurements(device, _parts(current), previous)
 
     @property
     def other_machine(self) -> str:
@@ -117,8 +117,8 @@ class KernelAnswers(QObject):
         """Measure the facts of a question; raises OptionsError if busy or the device is unavailable."""
         if self.job:
             raise OptionsError("A question is being measured already.", "Wait for it, or stop it.")
-        if why := self.why_not(device):
-            raise OptionsError(f"Kernels cannot run on {device}: {why}.", "Choose the CPU.")
+        if reason := self.why_not(device):
+            raise OptionsError(f"Kernels cannot run on {device}: {reason}.", "Choose the CPU.")
         self.error, self.stopped, self.asked = None, False, key
         title = f"Measure: {question(key).name}"
         self.job = self._session.submit(title, AnswerJob(key, device), lambda _: None, failed=self._failed)
@@ -173,9 +173,9 @@ class KernelAnswers(QObject):
     def _store(self) -> None:
         """Write the facts into the project."""
         if document := self._session.document:
-            known = {d: self._own(d) for d in DEVICES}
+            measured = {d: self._own(d) for d in DEVICES}
             machines = self.runs.lab.machines if self.runs.lab else {}
-            self._stored = {d: StoredFacts(str(machines.get(d, {}).get("name", "")), k) for d, k in known.items()}
+            self._stored = {d: StoredFacts(str(machines.get(d, {}).get("name", "")), k) for d, k in measured.items()}
             document.keep(MEMBER, to_bytes(self._stored))
             self.stored.emit()
 
@@ -197,8 +197,8 @@ def kernel_answers_of(session: Session) -> KernelAnswers:
     return session.findChild(KernelAnswers) or KernelAnswers(session)
 
 
-def _parts(known: MeasuredData) -> list[Row | Fact | Ceilings | None]:
-    return [known.ceilings, *known.rows, *known.facts]
+def _parts(measured: MeasuredData) -> list[Row | Fact | Ceilings | None]:
+    return [measured.ceilings, *measured.rows, *measured.facts]
 
 
 def to_bytes(stored: Mapping[str, StoredFacts]) -> bytes:

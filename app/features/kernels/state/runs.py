@@ -61,10 +61,10 @@ class Run:
         """Title: kernels, and whether it is a sweep."""
         kernels = self.results.settings.get("kernels") or dict.fromkeys(r.kernel for r in self.rows)
         names = list(kernels)
-        what = (
+        subject = (
             names[0].replace("_", " ") if len(names) == 1 else plural(len(names), "kernel") if names else "all kernels"
         )
-        return f"{what}, sweep" if self.results.settings.get("sweep") else what
+        return f"{subject}, sweep" if self.results.settings.get("sweep") else subject
 
     @property
     def device(self) -> str:
@@ -296,12 +296,14 @@ def _fail(run: Run, error: JobError) -> None:
     run.error = f"{error.message} {error.hint}".strip()
 
 
-def _remaining_job(run: Run, left: int) -> Rest | None:
+def _remaining_job(run: Run, remaining: int) -> Rest | None:
     """A job of the sizes from number `left` on, or None."""
     run.gives_way = False
     work = run.job.job if run.job else None
     return (
-        Rest(replace(work, first=left, limits=run.results.ceilings)) if left and isinstance(work, KernelsJob) else None
+        Rest(replace(work, first=remaining, limits=run.results.ceilings))
+        if remaining and isinstance(work, KernelsJob)
+        else None
     )
 
 

@@ -31,27 +31,29 @@ class Axis:
     brushes: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
 
     @property
-    def words(self) -> bool:
+    def is_categorical(self) -> bool:
         """Whether it has categories."""
         return self.scale is not None and not self.scale.numeric
 
     def like(self, other: Axis) -> bool:
         """Whether another has the same categories."""
-        return bool(self.words and other.words and self.scale and other.scale
+        return bool(self.is_categorical and other.is_categorical and self.scale and other.scale
                     and self.scale.values == other.scale.values)  # fmt: skip
 
     def values(self, study: Study) -> Array:
         """The trials' values on it."""
         return study.figures[self.name] if self.scale is None else study.params[self.name]
 
-    def unit(self, study: Study, places: Array | slice = ALL) -> Array:
+    def unit(self, study: Study, indices: Array | slice = ALL) -> Array:
         """Where the trials lie, 0 to 1: those of one category beside each other; NaN where there is no value."""
-        return self.part(self.spread(study, places))
+        return self.part(self.spread(study, indices))
 
-    def spread(self, study: Study, places: Array | slice = ALL) -> Array:
+    def spread(self, study: Study, indices: Array | slice = ALL) -> Array:
         """The trials' values, those of one category beside each other."""
-        values = self.values(study)[places]
-        return values + SPREAD * (2 * np.mod(study.number[places] * GOLDEN, 1.0) - 1) if self.words else values
+        values = self.values(study)[indices]
+        return (
+            values + SPREAD * (2 * np.mod(study.number[indices] * GOLDEN, 1.0) - 1) if self.is_categorical else values
+        )
 
     def part(self, values: Array) -> Array:
         """Where values lie, 0 to 1."""
@@ -60,7 +62,7 @@ class Axis:
             values, low, high = np.log(np.where(values > 0, values, np.nan)), np.log(low), np.log(high)
         return (values - low) / ((high - low) or 1.0)
 
-    def words_at(self, part: float) -> str:
+    def hover_text_at(self, part: float) -> str:
         """What lies at a place of the axis, 0 to 1."""
         part = min(max(part, 0.0), 1.0)
         value = self.low * (self.high / self.low) ** part if self.log else self.low + part * (self.high - self.low)
@@ -68,18 +70,18 @@ class Axis:
 
     def ticks(self) -> list[tuple[float, str]]:
         """Labels with their places, 0 to 1."""
-        if self.words and self.scale:
-            return [(float(self.part(np.array(place))), text) for place, text in self.scale.categories()]
+        if self.is_categorical and self.scale:
+            return [(float(self.part(np.array(position))), text) for position, text in self.scale.categories()]
         if self.log:
             powers = range(int(np.floor(np.log10(self.low))), int(np.ceil(np.log10(self.high))) + 1)
-            found = np.array([10.0**p for p in powers])
+            labels = np.array([10.0**p for p in powers])
         else:
             step = step_of(self.name, self.high - self.low, MANY)
-            found = np.arange(np.ceil(self.low / step), np.floor(self.high / step + 1e-9) + 1) * step
-        parts = self.part(found)
+            labels = np.arange(np.ceil(self.low / step), np.floor(self.high / step + 1e-9) + 1) * step
+        parts = self.part(labels)
         inside = (parts > -1e-9) & (parts < 1 + 1e-9)
-        gap = 0.0 if self.log or len(found) < 2 else float(found[1] - found[0])
-        return list(zip(parts[inside].tolist(), tick_text(self.name, found[inside].tolist(), gap), strict=True))
+        gap = 0.0 if self.log or len(labels) < 2 else float(labels[1] - labels[0])
+        return list(zip(parts[inside].tolist(), tick_text(self.name, labels[inside].tolist(), gap), strict=True))
 
     def inside(self, study: Study) -> Array:
         """Which trials a brush holds; all where there is none."""
@@ -90,18 +92,18 @@ class Axis:
 
     def fit(self, study: Study) -> bool:
         """Make room for all values; whether that changed the ends."""
-        held = self.low, self.high
-        if self.scale is not None and (self.scale.numeric or self.words):
+        previous = self.low, self.high
+        if self.scale is not None and (self.scale.numeric or self.is_categorical):
             self.low, self.high = self.scale.ends
         else:
             values = self.values(study)[study.state == COMPLETE]
             values = values[np.isfinite(values)]
             if len(values):
                 low, high = float(values.min()), float(values.max())
-                if not (self.low <= low and high <= self.high) or held == (0.0, 1.0):
+                if not (self.low <= low and high <= self.high) or previous == (0.0, 1.0):
                     room = 0.03 * ((high - low) or abs(low) or 1.0)
                     self.low, self.high = low - room, high + room
-        return held != (self.low, self.high)
+        return previous != (self.low, self.high)
 
 
 def step_of(name: str, span: float, room: float) -> float:

@@ -86,19 +86,19 @@ class StudyBoard(QWidget):
             tile.show_study(self.study)
             tile.compare(self._others)
             self.tiles.append(tile)
-        for place, tile in enumerate(self.tiles):
+        for index, tile in enumerate(self.tiles):
             self._grid.removeWidget(tile)
-            if place < count:
-                row, column = LAYOUTS[count][place]
-                self._grid.addWidget(tile, row, column, 1, 2 if count == 3 and place == 2 else 1)
-            tile.setVisible(place < count)
+            if index < count:
+                row, column = LAYOUTS[count][index]
+                self._grid.addWidget(tile, row, column, 1, 2 if count == 3 and index == 2 else 1)
+            tile.setVisible(index < count)
         for line in range(2):
             self._grid.setColumnStretch(line, 1 if line < min(count, 2) else 0)
             self._grid.setRowStretch(line, 1 if line < (count + 1) // 2 else 0)
         self.draw_fresh()
 
     @property
-    def seen(self) -> list[Tile]:
+    def visible_tiles(self) -> list[Tile]:
         """The tiles that are shown."""
         return self.tiles[: self.many.get()]
 
@@ -145,13 +145,13 @@ class StudyBoard(QWidget):
     def _gather(self) -> None:
         """What has come is due in all charts."""
         if self._fresh and self.isVisible():
-            places = list(self._fresh)
+            indices = list(self._fresh)
             self._fresh.clear()
-            self._due += [(tile, places) for tile in self.tiles]
+            self._due += [(tile, indices) for tile in self.tiles]
 
     def _draw_due(self) -> None:
-        tile, places = self._due.pop(0)
-        tile.append(places)
+        tile, indices = self._due.pop(0)
+        tile.append(indices)
 
     def _draw_next(self) -> None:
         """Draw what has come, one chart at a time: no turn of the loop draws them all."""
@@ -168,8 +168,8 @@ class StudyBoard(QWidget):
 
     def pick(self, number: int | None) -> None:
         """Mark a trial that was picked elsewhere."""
-        found = next((i for i, t in enumerate(self.study.trials) if t.number == number), None)
-        self._mark(found)
+        index = next((i for i, t in enumerate(self.study.trials) if t.number == number), None)
+        self._mark(index)
 
     def _picked(self, trial: Trial) -> None:
         self.pick(trial.number)
@@ -179,10 +179,10 @@ class StudyBoard(QWidget):
         """Tell which trials are left, and fade the others in all charts that can."""
         for tile in self.tiles:
             tile.dim(mask)
-        left = None if mask is None else [t for t, there in zip(self.study.trials, mask, strict=False) if there]
-        self.brushed.emit(left)
+        trials = None if mask is None else [t for t, there in zip(self.study.trials, mask, strict=False) if there]
+        self.brushed.emit(trials)
 
-    def _mark(self, place: int | None) -> None:
-        self._pick = place
-        for tile in self.seen:
-            tile.mark(place)
+    def _mark(self, index: int | None) -> None:
+        self._pick = index
+        for tile in self.visible_tiles:
+            tile.mark(index)

@@ -102,12 +102,12 @@ class CachedMarks(pg.GraphicsObject):
         if moved and not in_file:
             self._key, self._picture = key, None
         if not in_file and (not moved or self._count > self.chunk):
-            painter.drawPixmap(area.topLeft(), self._drawn(view, area, key[-1]))
+            painter.drawPixmap(area.topLeft(), self._view_picture(view, area, key[-1]))
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)  # perhaps it moves: no picture of a view seen once
         (self.outline if vectors else self.lay)(painter, self.rows, view, area)
 
-    def _drawn(self, view: QTransform, area: QRectF, ratio: float) -> QPixmap:
+    def _view_picture(self, view: QTransform, area: QRectF, ratio: float) -> QPixmap:
         """The picture of this view: as it was with what came since, or a new one."""
         picture = self._picture
         if picture is None:

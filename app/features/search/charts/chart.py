@@ -75,9 +75,9 @@ class StudyChart(StudyView, Chart):
         self.study, self.pick, self.under, self._free = study, None, None, False
         self.draw(self.look)
 
-    def append(self, places: Sequence[int]) -> None:
+    def append(self, indices: Sequence[int]) -> None:
         """Draw what is new or became other."""
-        self.fill(places)
+        self.fill(indices)
         self._fit()
 
     def set_theme(self, palette: Palette) -> None:
@@ -97,7 +97,7 @@ class StudyChart(StudyView, Chart):
         self._cursor.setZValue(50)
         self.plot.addItem(self._cursor)
         self.fill(None)
-        self._held = None
+        self._last_range = None
         self._fit()
         self.marked()
 
@@ -113,15 +113,15 @@ class StudyChart(StudyView, Chart):
         left.setTickPen(pen(palette.line, 1.0))
         left.setGrid(255)
         left.setWidth(LEFT + TITLE if self.y_name else LEFT)
-        words = {"color": palette.muted, "font-size": "11px"}
+        style = {"color": palette.muted, "font-size": "11px"}
         for axis, name, log, k in ((left, self.y_name, self.log_y, 0), (bottom, self.x_name, self.log_x, 1)):
             axis.enableAutoSIPrefix(False)
             axis.setStyle(hideOverlappingLabels=SPILL)
             axis.tickSpacing = _spacing("" if log else name, BETWEEN[k])
             axis.tickStrings = lambda values, scale, gap, name=name, log=log: _ticks(name, values, gap, log)
-        left.setLabel(self._titled(self.y_name, self.log_y) or None, **words)
+        left.setLabel(self._titled(self.y_name, self.log_y) or None, **style)
         bottom.setHeight(34 if self.x_name else 18)
-        bottom.setLabel(self._titled(self.x_name, self.log_x), **words)
+        bottom.setLabel(self._titled(self.x_name, self.log_x), **style)
 
     def _titled(self, name: str, log: bool) -> str:
         """What an axis is called."""
@@ -130,7 +130,7 @@ class StudyChart(StudyView, Chart):
     log_x: bool = False
     log_y: bool = False
     growing: ClassVar[bool] = False
-    _held: tuple[float, float] | None = None
+    _last_range: tuple[float, float] | None = None
     _ready = False
     _veil: Sequence[Any] = ()
 
@@ -140,10 +140,10 @@ class StudyChart(StudyView, Chart):
 
     def _fit(self) -> None:
         """Show everything, unless people look at a part."""
-        found = None if self._free else self.ends()
-        if found is None:
+        extent = None if self._free else self.ends()
+        if extent is None:
             return
-        left, right, bottom, top = found
+        left, right, bottom, top = extent
         right = self._roomy(left, right)
         across, up = (right - left) or abs(left) * 0.1 or 1.0, (top - bottom) or abs(top) * 0.1 or 1.0
         self.plot.setXRange(left - ROOM * across / 2, right + ROOM * across / 2, padding=0)
@@ -151,12 +151,12 @@ class StudyChart(StudyView, Chart):
 
     def _roomy(self, left: float, right: float) -> float:
         """The right end: where it grows with every trial, a little farther, so that the next ones move nothing."""
-        held = self._held
-        if not self.growing or held is None or held[0] != left or not left < right <= held[1] + 0.5 * (right - left):
-            self._held = left, right
-        elif right > held[1]:
-            self._held = left, right + AHEAD * (right - left)
-        return self._held[1] if self._held else right
+        last = self._last_range
+        if not self.growing or last is None or last[0] != left or not left < right <= last[1] + 0.5 * (right - left):
+            self._last_range = left, right
+        elif right > last[1]:
+            self._last_range = left, right + AHEAD * (right - left)
+        return self._last_range[1] if self._last_range else right
 
     def _let_go(self, *_: object) -> None:
         self._free = True
@@ -165,8 +165,8 @@ class StudyChart(StudyView, Chart):
 
     @override
     def near(self, at: QPointF) -> int | None:
-        x, y, places = self.spots()
-        if not len(places):
+        x, y, indices = self.spots()
+        if not len(indices):
             return None
         (left, right), (low, high) = self.plot.vb.viewRange()
         box = self.plot.vb.sceneBoundingRect()
@@ -175,11 +175,11 @@ class StudyChart(StudyView, Chart):
         py = box.bottom() - (y - low) / (high - low) * box.height() - scene.y()
         far = np.where(np.isnan(px + py), np.inf, px * px + py * py)
         best = int(np.argmin(far))
-        return int(places[best]) if far[best] <= NEAR * NEAR else None
+        return int(indices[best]) if far[best] <= NEAR * NEAR else None
 
     @override
-    def told(self) -> tuple[str, ...]:
-        return (*super().told(), self.y_name)
+    def hover_metrics(self) -> tuple[str, ...]:
+        return (*super().hover_metrics(), self.y_name)
 
     def dim(self, mask: Array | None) -> None:
         """Let only these trials stand out: dots of the text's colour lie over them, and all others under a veil."""
@@ -188,13 +188,13 @@ class StudyChart(StudyView, Chart):
         self._veil = []
         if mask is None or not len(self.spots()[0]):
             return
-        x, y, places = self.spots()
+        x, y, indices = self.spots()
         (left, right), _ = self.plot.vb.viewRange()
         veil = pg.LinearRegionItem((left - 1e3 * (right - left), right + 1e3 * (right - left)), movable=False,
                                    brush=tint(self.look.panel, 200), pen=None)  # fmt: skip
         there = np.zeros(len(self.study), bool)
         there[: len(mask)] = mask[: len(there)]
-        chosen = np.flatnonzero(there[places] & np.isfinite(x + y))
+        chosen = np.flatnonzero(there[indices] & np.isfinite(x + y))
         dots = pg.ScatterPlotItem(x[chosen], y[chosen], size=7, brush=tint(self.look.accent, 220), pen=None)
         veil.setZValue(30)
         dots.setZValue(31)
@@ -204,22 +204,22 @@ class StudyChart(StudyView, Chart):
 
     @override
     def marked(self) -> None:
-        x, y, places = self.spots()
-        rings = [np.flatnonzero(places == p) for p in dict.fromkeys((self.pick, self.under)) if p is not None]
-        found = np.concatenate(rings) if rings else np.zeros(0, int)
-        found = found[np.isfinite(x[found] + y[found])]
-        self._cursor.setData(x[found], y[found])
+        x, y, indices = self.spots()
+        rings = [np.flatnonzero(indices == p) for p in dict.fromkeys((self.pick, self.under)) if p is not None]
+        rings_found = np.concatenate(rings) if rings else np.zeros(0, int)
+        rings_found = rings_found[np.isfinite(x[rings_found] + y[rings_found])]
+        self._cursor.setData(x[rings_found], y[rings_found])
 
     @override
     def reset(self) -> None:
-        self._free, self._held = False, None
+        self._free, self._last_range = False, None
         self._fit()
 
 
 def _spacing(name: str, between: int) -> Callable[[float, float, float], list[tuple[float, int]]]:
     """How an axis spaces its labels, so many pixels apart; what is counted has whole numbers only."""
-    least = 1.0 if name in WHOLE else 0.0
-    return lambda low, high, size: [(max(step_of(name, high - low, size / between), least), 0)]
+    minimum = 1.0 if name in WHOLE else 0.0
+    return lambda low, high, size: [(max(step_of(name, high - low, size / between), minimum), 0)]
 
 
 def _ticks(name: str, values: Sequence[float], gap: float, log: bool) -> list[str]:

@@ -73,7 +73,7 @@ class ComparisonChart(StudyChart):
         self.study = study
         self.show_others(self.others)
 
-    def append(self, places: Sequence[int]) -> None:
+    def append(self, indices: Sequence[int]) -> None:
         """What is compared is told by `show_others`."""
 
     def _figures(self) -> list[str]:
@@ -87,51 +87,51 @@ class ComparisonChart(StudyChart):
 
     def _lines(self) -> dict[str, Array]:
         """Best so far of all studies of a group, each held at its last value until the longest one ends."""
-        found: dict[str, list[Array]] = {}
+        by_label: dict[str, list[Array]] = {}
         for other in self.others:
             if any(g.figure == self.y_name for g in other.goals):
                 study = Study(sorted(other.trials, key=lambda t: t.number), other.goals)
                 best = study.best(self.y_name)[study.state >= COMPLETE]
                 if np.isfinite(best).any():
-                    found.setdefault(other.name if self.single else other.group or other.name, []).append(best)
-        return {k: _even(rows) for k, rows in found.items()}
+                    by_label.setdefault(other.name if self.single else other.group or other.name, []).append(best)
+        return {k: _even(rows) for k, rows in by_label.items()}
 
-    def colour(self, place: int) -> str:
+    def colour(self, index: int) -> str:
         """The colour of a line."""
-        return lighter(line_style(place)[0], self.look)
+        return lighter(line_style(index)[0], self.look)
 
     @override
     def legend(self) -> str:
-        words: list[str] = []
-        for place, (label, rows) in enumerate(self.lines.items()):
+        entries: list[str] = []
+        for index, (label, rows) in enumerate(self.lines.items()):
             last = rows[:, -1]
             spread = f" ± {value_words(self.y_name, float(last.std(ddof=1)))}" if len(rows) > 1 else ""
-            told = f"{value_words(self.y_name, float(last.mean()))}{spread}"
+            value = f"{value_words(self.y_name, float(last.mean()))}{spread}"
             many = f", {len(rows)} studies" if len(rows) > 1 else ""
-            words.append(f'<span style="color:{self.colour(place)}">━ {escape(label)}</span> {told}{many}')
-        if words and self.y_name in self.study.baseline:
-            told = value_words(self.y_name, self.study.baseline[self.y_name])
-            words.append(f'<span style="color:{self.look.muted}">╌ baseline {told}</span>')
-        return " &nbsp; ".join(words)
+            entries.append(f'<span style="color:{self.colour(index)}">━ {escape(label)}</span> {value}{many}')
+        if entries and self.y_name in self.study.baseline:
+            value = value_words(self.y_name, self.study.baseline[self.y_name])
+            entries.append(f'<span style="color:{self.look.muted}">╌ baseline {value}</span>')
+        return " &nbsp; ".join(entries)
 
     @override
     def build(self, palette: Palette) -> None:
-        for place, rows in enumerate(self.lines.values()):
-            self._line(place, rows)
+        for index, rows in enumerate(self.lines.values()):
+            self._line(index, rows)
         level = self.study.baseline.get(self.y_name)
         if level is not None and (level > 0 or not self.log_y):
             self.plot.addItem(pg.InfiniteLine(np.log10(level) if self.log_y else level, 0, pen=dashed(palette.muted)))
 
-    def _line(self, place: int, rows: Array) -> None:
+    def _line(self, index: int, rows: Array) -> None:
         x = np.repeat(np.arange(1, rows.shape[1] + 1), 2)[1:]  # stairs: the best stays until a trial is better
         mean, low, high = (np.repeat(self.scaled(v, self.log_y), 2)[:-1] for v in _band(rows))
-        colour = self.colour(place)
+        colour = self.colour(index)
         if len(rows) > 1:
             ends = [pg.PlotCurveItem(x, v, pen=pen(colour, 0.6, 120), connect="finite") for v in (low, high)]
             for item in (*ends, pg.FillBetweenItem(*ends, brush=tint(colour, 45))):
                 self.plot.addItem(item)
         stroke = pen(colour)
-        if dashes := line_style(place)[1]:
+        if dashes := line_style(index)[1]:
             stroke.setDashPattern([d / 1.8 for d in dashes])
         self.plot.addItem(pg.PlotCurveItem(x, mean, pen=stroke, connect="finite"))
 
@@ -146,13 +146,13 @@ class ComparisonChart(StudyChart):
 
     def words_of(self, trial: int) -> str:
         """What each study or sampler had reached after so many trials."""
-        told: list[str] = []
+        texts: list[str] = []
         for label, rows in self.lines.items():
             if 1 <= trial <= rows.shape[1]:
                 reached = rows[:, trial - 1]
                 spread = f" ± {value_words(self.y_name, float(reached.std(ddof=1)))}" if len(rows) > 1 else ""
-                told.append(f"{label} {value_words(self.y_name, float(reached.mean()))}{spread}")
-        return "\n".join([f"After {plural(trial, 'trial')}", *told]) if told else ""
+                texts.append(f"{label} {value_words(self.y_name, float(reached.mean()))}{spread}")
+        return "\n".join([f"After {plural(trial, 'trial')}", *texts]) if texts else ""
 
     @override
     def near(self, at: QPointF) -> int | None:

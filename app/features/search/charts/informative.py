@@ -13,13 +13,13 @@ from espalier.model.data.base import Array
 RECENT = 2000  # trials by which choices are judged
 
 
-def picked(study: Study, figure: str, held: Sequence[Axis], room: int) -> list[Axis]:
+def picked(study: Study, figure: str, current: Sequence[Axis], room: int) -> list[Axis]:
     """The axes to show; those that are held already stay as they are, and where they are while they are the same."""
-    known = {a.name: a for a in held}
-    found = [known.get(a.name, a) for a in informative(study, figure, axes_of(study), room)]
-    if set(known) == {a.name for a in found}:
-        found.sort(key=lambda a: list(known).index(a.name))
-    return found
+    by_name = {a.name: a for a in current}
+    axes = [by_name.get(a.name, a) for a in informative(study, figure, axes_of(study), room)]
+    if set(by_name) == {a.name for a in axes}:
+        axes.sort(key=lambda a: list(by_name).index(a.name))
+    return axes
 
 
 def informative(study: Study, figure: str, axes: list[Axis], room: int) -> list[Axis]:
@@ -28,20 +28,20 @@ def informative(study: Study, figure: str, axes: list[Axis], room: int) -> list[
     few = max(room - (len(axes) - len(choices)), 1)
     if len(choices) <= few:
         return axes
-    places = np.flatnonzero((study.state == COMPLETE) & np.isfinite(study.figures[figure]))[-RECENT:]
-    y = study.figures[figure][places]
-    shares = np.array([explained(a.values(study)[places], y, a.words) for a in choices])
-    kept = {id(choices[k]) for k in np.argsort(-shares, kind="stable")[:few]}
-    return [a for a in axes if a.scale is None or id(a) in kept]
+    indices = np.flatnonzero((study.state == COMPLETE) & np.isfinite(study.figures[figure]))[-RECENT:]
+    y = study.figures[figure][indices]
+    shares = np.array([explained(a.values(study)[indices], y, a.is_categorical) for a in choices])
+    chosen = {id(choices[k]) for k in np.argsort(-shares, kind="stable")[:few]}
+    return [a for a in axes if a.scale is None or id(a) in chosen]
 
 
-def explained(x: Array, y: Array, words: bool) -> float:
+def explained(x: Array, y: Array, is_categorical: bool) -> float:
     """The share of the variance of y that x explains: by the means of its categories, or along a line."""
     there = np.isfinite(x)
     x, y = x[there], y[there]
     if len(y) < 3 or not (spread := float(((y - y.mean()) ** 2).sum())) or x.min() == x.max():
         return 0.0
-    if not words:
+    if not is_categorical:
         return float(np.corrcoef(x, y)[0, 1] ** 2)
     codes = x.astype(int)
     many = np.bincount(codes)

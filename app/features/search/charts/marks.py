@@ -36,9 +36,9 @@ class Dots(CachedMarks):
         ratio = ratio_of(painter)
         stamps, cell = self._stamped(ratio), (self.size + 4) * ratio
         self._fragments.resize(len(x))
-        made = self._fragments.ndarray()
-        made[:, 0], made[:, 1], made[:, 2], made[:, 3] = x, y, kinds * cell, 0
-        made[:, 4:] = cell, cell, 1 / ratio, 1 / ratio, 0, 1
+        fragments = self._fragments.ndarray()
+        fragments[:, 0], fragments[:, 1], fragments[:, 2], fragments[:, 3] = x, y, kinds * cell, 0
+        fragments[:, 4:] = cell, cell, 1 / ratio, 1 / ratio, 0, 1
         draw: Any = painter.drawPixmapFragments  # its stub lacks the form that takes an address and a count
         draw(*self._fragments.drawargs(), stamps)
 
@@ -51,23 +51,23 @@ class Dots(CachedMarks):
         """Pixels and looks of those that are seen."""
         x, y = pixels(view, rows[:, 0], rows[:, 1])
         room = self.size
-        seen = (x > area.left() - room) & (x < area.right() + room) & (y > area.top() - room)
-        seen &= y < area.bottom() + room
-        return x[seen], y[seen], rows[seen, 2]
+        visible = (x > area.left() - room) & (x < area.right() + room) & (y > area.top() - room)
+        visible &= y < area.bottom() + room
+        return x[visible], y[visible], rows[visible, 2]
 
     def _stamped(self, ratio: float) -> QPixmap:
         """A dot of each look, side by side."""
         if ratio not in self._stamps:
             cell = self.size + 4
-            made = QPixmap(int(cell * len(self.looks) * ratio), int(cell * ratio))
-            made.setDevicePixelRatio(ratio)
-            made.fill(Qt.GlobalColor.transparent)
-            painter = QPainter(made)
+            pixmap = QPixmap(int(cell * len(self.looks) * ratio), int(cell * ratio))
+            pixmap.setDevicePixelRatio(ratio)
+            pixmap.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(pixmap)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            for place, look in enumerate(self.looks):
-                self._dot(painter, look, QPointF((place + 0.5) * cell, cell / 2))
+            for index, look in enumerate(self.looks):
+                self._dot(painter, look, QPointF((index + 0.5) * cell, cell / 2))
             painter.end()
-            self._stamps[ratio] = made
+            self._stamps[ratio] = pixmap
         return self._stamps[ratio]
 
     def _dot(self, painter: QPainter, look: Look, at: QPointF) -> None:
@@ -91,10 +91,10 @@ class Segments(CachedMarks):
     def lay(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
         (x0, y0), (x1, y1) = (pixels(view, rows[:, k], rows[:, k + 1]) for k in (0, 2))
         x1 = np.maximum(x1, x0 + 1) if self.tall else x1
-        seen = (np.maximum(x0, x1) > area.left()) & (np.minimum(x0, x1) < area.right())
+        visible = (np.maximum(x0, x1) > area.left()) & (np.minimum(x0, x1) < area.right())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, not self.tall and len(rows) < MANY)
         for kind, pen in enumerate(self.pens):
-            mine = seen & (rows[:, 4] == kind)
+            mine = visible & (rows[:, 4] == kind)
             self._lines.resize(int(mine.sum()))
             self._lines.ndarray()[:] = np.stack([x0[mine], y0[mine], x1[mine], y1[mine]], 1)
             if self.tall:

@@ -16,14 +16,14 @@ def fill(
     """Put options into a menu as they stand now; `choose` hears a name and what is wanted."""
     menu.clear()
     for option in options:
-        name, now = option.name, chosen(option.name)
+        name, current = option.name, chosen(option.name)
         if option.values is None:
-            switch = menu.addAction(option.hint or name, lambda n=name, v=now: choose(n, not v))
+            switch = menu.addAction(option.hint or name, lambda n=name, v=current: choose(n, not v))
             switch.setCheckable(True)
-            switch.setChecked(bool(now))
+            switch.setChecked(bool(current))
             continue
         below = menu.addMenu(option.hint or name)
         for value, text in zip(option.values, option.texts, strict=True):
             action = below.addAction(text, lambda n=name, v=value: choose(n, v))
             action.setCheckable(True)
-            action.setChecked(value == now)
+            action.setChecked(value == current)

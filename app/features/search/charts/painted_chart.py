@@ -63,9 +63,9 @@ class PaintedChart(StudyView, QWidget):
         self.study, self.pick, self.under = study, None, None
         self.redraw()
 
-    def append(self, places: Sequence[int]) -> None:
+    def append(self, indices: Sequence[int]) -> None:
         """Draw what is new or became other."""
-        self.take(places)
+        self.take(indices)
         self.update()
 
     def refresh(self) -> None:
@@ -97,12 +97,12 @@ class PaintedChart(StudyView, QWidget):
         sheet = QPixmap(self.size() * self.devicePixelRatio())
         sheet.setDevicePixelRatio(self.devicePixelRatio())
         sheet.fill(Qt.GlobalColor.transparent)
-        kept = QPainter(sheet)
+        painter = QPainter(sheet)
         try:
-            kept.setFont(self.small())
-            self.paint(kept)
+            painter.setFont(self.small())
+            self.paint(painter)
         finally:
-            kept.end()
+            painter.end()
         return sheet
 
     def _draw(self, painter: QPainter, sheet: Callable[[], None]) -> None:
@@ -122,9 +122,9 @@ class PaintedChart(StudyView, QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and "look" in vars(self):
-            now = tokens(self)
-            if now is not self.look:
-                self.set_theme(now)
+            palette = tokens(self)
+            if palette is not self.look:
+                self.set_theme(palette)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

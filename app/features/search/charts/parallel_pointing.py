@@ -54,8 +54,8 @@ class AxesOfTrials(PaintedChart):
     def _bottom(self) -> float:
         return max(self.height() - 2.0, self._top + FOOT + 20)
 
-    def _x(self, place: float) -> float:
-        return SIDE + place * (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
+    def _x(self, position: float) -> float:
+        return SIDE + position * (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
 
     def _y(self, part: float) -> float:
         return self._top + (1 - part) * (self._bottom - self._top - FOOT)
@@ -67,10 +67,10 @@ class AxesOfTrials(PaintedChart):
     def _part(self, y: float) -> float:
         return 1 - (y - self._top) / (self._bottom - self._top - FOOT)
 
-    def _rows(self, places: Array) -> Array:
+    def _rows(self, indices: Array) -> Array:
         """Pixels from the picture's top; what has no value runs along the foot."""
         tall = self._bottom - self._top
-        rows = (1 - self._units[places]) * (tall - FOOT)
+        rows = (1 - self._units[indices]) * (tall - FOOT)
         return np.where(np.isnan(rows), tall - 5, rows)
 
     # -- pointing
@@ -81,22 +81,22 @@ class AxesOfTrials(PaintedChart):
             return None
         gap = (self.width() - 2 * SIDE) / (len(self.axes) - 1)
         k = min(int((at.x() - SIDE) / gap), len(self.axes) - 2)
-        places = np.flatnonzero(self._wanted)
-        if not len(places):
+        indices = np.flatnonzero(self._wanted)
+        if not len(indices):
             return None
-        rows = self._rows(places)
+        rows = self._rows(indices)
         part = (at.x() - self._x(k)) / gap
         away = np.abs(rows[:, k] * (1 - part) + rows[:, k + 1] * part + self._top - at.y())
         best = int(np.argmin(away))
-        return int(places[best]) if away[best] <= NEAR else None
+        return int(indices[best]) if away[best] <= NEAR else None
 
     def _grip(self, at: QPointF) -> tuple[str, Axis] | None:
         """What can be dragged here: a title, or an axis."""
-        for place, axis in enumerate(self.axes):
-            away = abs(at.x() - self._x(place))
-            row = TOP + LINE * (place % self._heads)
+        for index, axis in enumerate(self.axes):
+            away = abs(at.x() - self._x(index))
+            row = TOP + LINE * (index % self._heads)
             if row <= at.y() < row + LINE and away < self._heads * self._x(1) / 2:
-                nearest = min(range(len(self.axes)), key=lambda k: (k % self._heads != place % self._heads,
+                nearest = min(range(len(self.axes)), key=lambda k: (k % self._heads != index % self._heads,
                                                                     abs(at.x() - self._x(k))))  # fmt: skip
                 return "move", self.axes[nearest]
             if away <= GRIP and self._top - 4 <= at.y():
@@ -117,7 +117,9 @@ class AxesOfTrials(PaintedChart):
             return super().hover_text(at)
         kind, axis = grip
         return (
-            axis.name if kind == "move" else f"{axis.name}\n{axis.words_at(self._part(at.y()))}\nDrag to choose trials"
+            axis.name
+            if kind == "move"
+            else f"{axis.name}\n{axis.hover_text_at(self._part(at.y()))}\nDrag to choose trials"
         )
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -128,11 +130,11 @@ class AxesOfTrials(PaintedChart):
         kind, axis = grip
         part = self._part(event.position().y())
         if kind == "brush":
-            held = next((b for b in axis.brushes if b[0] <= part <= b[1]), None)
+            brush = next((b for b in axis.brushes if b[0] <= part <= b[1]), None)
             more = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
-            if held:
-                axis.brushes.remove(held)
-                self._drag = ("shift", axis, part, held)
+            if brush:
+                axis.brushes.remove(brush)
+                self._drag = ("shift", axis, part, brush)
             else:
                 axis.brushes = axis.brushes if more else []
                 self._drag = ("brush", axis, part, (part, part))
@@ -144,13 +146,13 @@ class AxesOfTrials(PaintedChart):
         if self._drag is None:
             super().mouseMoveEvent(event)
             return
-        kind, axis, start, held = self._drag
+        kind, axis, start, brush = self._drag
         if kind == "move":
-            self._drag = (kind, axis, event.position().x(), held)
+            self._drag = (kind, axis, event.position().x(), brush)
             self.refresh()
             return
         part = min(max(self._part(event.position().y()), -0.02), 1.02)
-        low, high = held
+        low, high = brush
         move = part - start
         axis.brushes[-1] = (min(start, part), max(start, part)) if kind == "brush" else (low + move, high + move)
         self._brush(axis)
@@ -174,8 +176,8 @@ class AxesOfTrials(PaintedChart):
         """Put an axis where it was dragged to."""
         others = [a for a in self.axes if a is not axis]
         gap = (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
-        place = min(max(round((x - SIDE) / gap), 0), len(others))
-        self.axes = [*others[:place], axis, *others[place:]]
+        position = min(max(round((x - SIDE) / gap), 0), len(others))
+        self.axes = [*others[:position], axis, *others[position:]]
         self.take(None)
         self.refresh()
 

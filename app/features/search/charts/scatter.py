@@ -72,7 +72,7 @@ class ScatterChart(StudyChart):
     def _sides(self) -> tuple[tuple[str, bool], tuple[str, bool]]:
         return (self.x_name, self.log_x), (self.y_name, self.log_y)
 
-    def _place(self) -> tuple[Array, Array]:
+    def _positions(self) -> tuple[Array, Array]:
         """Where the trials lie; those of one category beside each other."""
         x, y = (self._along(name, log) for name, log in self._sides)
         return x, y
@@ -87,7 +87,7 @@ class ScatterChart(StudyChart):
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
         for axis, (name, _), room in ((bottom, self._sides[0], self.width() / 90), (left, self._sides[1], 40)):
             choice = self.choices.get(name)
-            categories = choice.scale.categories() if choice and choice.scale and choice.words else []
+            categories = choice.scale.categories() if choice and choice.scale and choice.is_categorical else []
             every = max(math.ceil(len(categories) / max(room, 1)), 1)
             axis.setTicks([categories[::every]] if categories else None)
             if axis is left and categories:
@@ -99,18 +99,18 @@ class ScatterChart(StudyChart):
         return escape(self.choices[name].text) if name in self.choices else super()._titled(name, log)
 
     @override
-    def words_at(self, place: int) -> str:
-        params = self.study.trials[place].params
-        told = (f"{a.name}: {plain(params.get(a.name))}" for n, _ in self._sides if (a := self.choices.get(n)))
-        return "\n".join((super().words_at(place), *told))
+    def hover_text_at(self, index: int) -> str:
+        params = self.study.trials[index].params
+        choices = (f"{a.name}: {plain(params.get(a.name))}" for n, _ in self._sides if (a := self.choices.get(n)))
+        return "\n".join((super().hover_text_at(index), *choices))
 
     @override
     def empty(self) -> str:
-        if (words := self.none_complete()) or not len(self.study):
-            return words
+        if (text := self.none_complete()) or not len(self.study):
+            return text
         if not self.x_name or not self.y_name:
             return self.missing
-        x, y = self._place()
+        x, y = self._positions()
         there = np.isfinite(x + y) & (self.study.state == COMPLETE)
         return "" if there.any() else "No trial has told both figures yet."
 
@@ -119,21 +119,21 @@ class ScatterChart(StudyChart):
     @override
     def legend(self) -> str:
         look = self.look
-        words = [f'<span style="color:{look.bad}">╌ {escape(w)}</span>' for w in self._limits()]
+        entries = [f'<span style="color:{look.bad}">╌ {escape(w)}</span>' for w in self._limits()]
         if front := self._axes_of_front():
-            words.append(f'<span style="color:{look.accent}">━ front, {self._points()}</span>')
+            entries.append(f'<span style="color:{look.accent}">━ front, {self._points()}</span>')
         for figure, scale in ((self.shade, self.scale), (self.bulk, "{} · ● {}".format)):
             if figure and (ends := self._ends_of(figure)) and ends[1] > ends[0]:
-                told = scale(*(value_words(figure, v) for v in ends))
-                words.append(f'<span style="color:{look.muted}">{escape(title(figure))} {told}</span>')
+                range_text = scale(*(value_words(figure, v) for v in ends))
+                entries.append(f'<span style="color:{look.muted}">{escape(title(figure))} {range_text}</span>')
         goals = ", ".join(self._better(n) for n in (self.y_name, self.x_name) if n in front)
-        words += [f'<span style="color:{look.muted}">better: {escape(goals)}</span>'] if goals else []
-        return " &nbsp; ".join(words)
+        entries += [f'<span style="color:{look.muted}">better: {escape(goals)}</span>'] if goals else []
+        return " &nbsp; ".join(entries)
 
     def _limits(self) -> list[str]:
         """The limits that are drawn, in words: beside a line they would hide trials, or be cut."""
-        held, names = self.study.bounds, dict.fromkeys((self.y_name, self.x_name))
-        return [f"{title(n)} {held[n][0]} {value_words(n, held[n][1])}" for n in names if n in held]
+        bounds, names = self.study.bounds, dict.fromkeys((self.y_name, self.x_name))
+        return [f"{title(n)} {bounds[n][0]} {value_words(n, bounds[n][1])}" for n in names if n in bounds]
 
     def _better(self, figure: str) -> str:
         return f"{title(figure)} {'high' if self.study.sign(figure) > 0 else 'low'}"
@@ -177,34 +177,36 @@ class ScatterChart(StudyChart):
         study = self.study
         if len(self.choices) < len(study.params.names):  # a conditional one was made for the first time
             self.choices = choices_of(study)
-        x, y = self._place()
-        again = fresh is None or any(p < self._known and self._drawn[p] for p in fresh) or self._stretched()
-        places: Array = np.arange(len(study)) if again or fresh is None else np.array(fresh, int)
-        places = places[study.state[places] == COMPLETE]
-        good = study.feasible[places]
-        looks = np.where(good, 1 + self._looks(places), BROKEN)
+        x, y = self._positions()
+        redraw = fresh is None or any(p < self._drawn_count and self._drawn[p] for p in fresh) or self._stretched()
+        indices: Array = np.arange(len(study)) if redraw or fresh is None else np.array(fresh, int)
+        indices = indices[study.state[indices] == COMPLETE]
+        good = study.feasible[indices]
+        looks = np.where(good, 1 + self._looks(indices), BROKEN)
         order = np.argsort(good, kind="stable")
-        seen = order[~good[order]] if self.bulk else order
-        (self._dots.put if again else self._dots.add)(x[places][seen], y[places][seen], looks[seen])
-        self._blow(x, y)
-        self._known = len(study)
+        order_drawn = order[~good[order]] if self.bulk else order
+        (self._dots.put if redraw else self._dots.add)(
+            x[indices][order_drawn], y[indices][order_drawn], looks[order_drawn]
+        )
+        self._draw_sized(x, y)
+        self._drawn_count = len(study)
         self._drawn = study.state == COMPLETE
-        self._draw_front(x, y, None if again else places[good])
+        self._draw_front(x, y, None if redraw else indices[good])
 
-    _known = 0
+    _drawn_count = 0
     _drawn: Array = np.zeros(0, bool)
 
-    def _blow(self, x: Array, y: Array) -> None:
+    def _draw_sized(self, x: Array, y: Array) -> None:
         """Dots whose size tells a figure: the large ones below, so that none is hidden."""
         if not self.bulk:
             return
         study, (low, high) = self.study, self._ends_of(self.bulk) or (0.0, 1.0)
-        places = np.flatnonzero((study.state == COMPLETE) & study.feasible & np.isfinite(x + y))
-        part = np.nan_to_num((study.figures[self.bulk][places] - low) / ((high - low) or 1.0))
+        indices = np.flatnonzero((study.state == COMPLETE) & study.feasible & np.isfinite(x + y))
+        part = np.nan_to_num((study.figures[self.bulk][indices] - low) / ((high - low) or 1.0))
         order = np.argsort(-part, kind="stable")
-        sizes, looks = LEAST + (MOST - LEAST) * np.clip(part, 0, 1)[order], self._looks(places[order]).astype(int)
+        sizes, looks = LEAST + (MOST - LEAST) * np.clip(part, 0, 1)[order], self._looks(indices[order]).astype(int)
         brushes = [pg.mkBrush(self._colours[k]) for k in looks.tolist()]
-        self._bubbles.setData(x=x[places][order], y=y[places][order], size=sizes, brush=brushes)
+        self._bubbles.setData(x=x[indices][order], y=y[indices][order], size=sizes, brush=brushes)
 
     def _ends_of(self, figure: str) -> tuple[float, float] | None:
         """The least and the most of a figure among complete trials."""
@@ -216,12 +218,12 @@ class ScatterChart(StudyChart):
         """Whether the third figure has other ends than were drawn."""
         return bool(self.shade) and (self._ends_of(self.shade) or (0.0, 1.0)) != self._span
 
-    def _looks(self, places: Array) -> Array:
+    def _looks(self, indices: Array) -> Array:
         """Which colour each trial has, by the third figure."""
         if not self.shade:
-            return np.zeros(len(places))
+            return np.zeros(len(indices))
         low, high = self._span = self._ends_of(self.shade) or (0.0, 1.0)
-        part = (self.study.figures[self.shade][places] - low) / ((high - low) or 1.0)
+        part = (self.study.figures[self.shade][indices] - low) / ((high - low) or 1.0)
         return np.floor(np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1))
 
     _span: tuple[float, float] = (0.0, 0.0)
@@ -240,22 +242,22 @@ class ScatterChart(StudyChart):
     def _draw_front(self, x: Array, y: Array, good: Array | None) -> None:
         names = self._axes_of_front()
         self.front = self.study.front(names) if good is None or not names else self._grown(names, good)
-        places = self.front[np.isfinite(x[self.front] + y[self.front])]
-        places = places[np.argsort(x[places], kind="stable")]
-        self._best.setData(x[places], y[places])
-        line = staircase(x[places], y[places], self.study.sign(self.x_name)) if len(names) == 2 else (x[:0], y[:0])
+        indices = self.front[np.isfinite(x[self.front] + y[self.front])]
+        indices = indices[np.argsort(x[indices], kind="stable")]
+        self._best.setData(x[indices], y[indices])
+        line = staircase(x[indices], y[indices], self.study.sign(self.x_name)) if len(names) == 2 else (x[:0], y[:0])
         self._stairs.setData(*line)
 
     def _grown(self, names: Sequence[str], good: Array) -> Array:
         """The front with a few more trials: only they and those on it can be there."""
-        places = np.concatenate([self.front, good])
-        merits = np.stack([self.study.merit(n) for n in names], 1)[places]
-        return np.unique(places[nondominated(merits)])
+        indices = np.concatenate([self.front, good])
+        merits = np.stack([self.study.merit(n) for n in names], 1)[indices]
+        return np.unique(indices[nondominated(merits)])
 
     @override
     def ends(self) -> tuple[float, float, float, float] | None:
         study = self.study
-        x, y = self._place()
+        x, y = self._positions()
         there = np.isfinite(x + y) & (study.state == COMPLETE)
         if not there.any():
             return None
@@ -265,12 +267,12 @@ class ScatterChart(StudyChart):
     @override
     def spots(self) -> tuple[Array, Array, Array]:
         study = self.study
-        x, y = self._place()
+        x, y = self._positions()
         return x, np.where(study.state == COMPLETE, y, np.nan), np.arange(len(study))
 
     @override
-    def told(self) -> tuple[str, ...]:
-        return (*super().told(), self.x_name, self.shade, self.bulk)
+    def hover_metrics(self) -> tuple[str, ...]:
+        return (*super().hover_metrics(), self.x_name, self.shade, self.bulk)
 
 
 class ParetoChart(ScatterChart):
@@ -294,28 +296,28 @@ class SliceChart(ScatterChart):
     missing: ClassVar[str] = "The trials chose nothing."
 
     def __init__(self) -> None:
-        self._judged: float = 0  # trials by which the choice was found
+        self._trials_at_choice: float = 0  # trials by which the choice was found
         super().__init__()
 
     @override
     def choose_axes(self, study: Study) -> None:
         self.y_name = study.names[0] if study.names else ""
         choices = [a for a in axes_of(study) if a.scale is not None]
-        found = informative(study, self.y_name, choices, 1) if self.y_name and choices else []
-        self.x_name, self._judged = CHOICE + found[0].name if found else "", len(study)
+        best = informative(study, self.y_name, choices, 1) if self.y_name and choices else []
+        self.x_name, self._trials_at_choice = CHOICE + best[0].name if best else "", len(study)
 
     @override
     def choose(self, name: str, value: object) -> None:
-        self._judged = math.inf if name in ("across", "up") else self._judged
+        self._trials_at_choice = math.inf if name in ("across", "up") else self._trials_at_choice
         super().choose(name, value)
 
     @override
-    def append(self, places: Sequence[int]) -> None:
-        if len(self.study) > 2 * self._judged:
+    def append(self, indices: Sequence[int]) -> None:
+        if len(self.study) > 2 * self._trials_at_choice:
             self.choose_axes(self.study)
             self.redraw()
         else:
-            super().append(places)
+            super().append(indices)
 
     @override
     def legend(self) -> str:
@@ -332,17 +334,19 @@ class SliceChart(ScatterChart):
     def _by_category(self) -> Axis | None:
         """The choice of the horizontal axis, where a figure by its categories is drawn."""
         axis = self.choices.get(self.x_name)
-        return axis if axis and axis.words and self.y_name not in self.choices else None
+        return axis if axis and axis.is_categorical and self.y_name not in self.choices else None
 
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
         super().fill(fresh)
         if (axis := self._by_category()) is None:
             return
-        y = self._place()[1]
+        y = self._positions()[1]
         chosen = np.where((self.study.state == COMPLETE) & np.isfinite(y), axis.values(self.study), -1)
-        found = [(k, np.median(y[chosen == k])) for k in np.unique(chosen) if (chosen == k).sum() >= MIDDLES and k >= 0]
-        ends = np.array([(k + side * SPREAD, middle) for k, middle in found for side in (-1, 1)]).reshape(-1, 2)
+        medians = [
+            (k, np.median(y[chosen == k])) for k in np.unique(chosen) if (chosen == k).sum() >= MIDDLES and k >= 0
+        ]
+        ends = np.array([(k + side * SPREAD, middle) for k, middle in medians for side in (-1, 1)]).reshape(-1, 2)
         self._middles.setData(ends[:, 0], ends[:, 1], connect="pairs")
 
 

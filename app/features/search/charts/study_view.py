@@ -28,9 +28,9 @@ class Option:
     texts: tuple[str, ...] = ()
     hint: str = ""
 
-    def offered(self, drawn: bool) -> bool:
+    def offered(self, is_drawn: bool) -> bool:
         """Whether there is something to choose: no list without values, no switch while nothing is drawn."""
-        return drawn if self.values is None else len(self.values) > (0 if drawn else 1)
+        return is_drawn if self.values is None else len(self.values) > (0 if is_drawn else 1)
 
 
 def figure_option(name: str, figures: list[str], head: str = "", hint: str = "") -> Option:
@@ -82,10 +82,10 @@ class StudyView(Base):
 
     def none_complete(self) -> str:
         """The same for charts of complete trials."""
-        known = not len(self.study) or bool((self.study.state == COMPLETE).any())
+        has_complete = not len(self.study) or bool((self.study.state == COMPLETE).any())
         return (
             StudyView.empty(self)
-            if known
+            if has_complete
             else "No trial is complete yet. The first one is drawn here as soon as it is."
         )
 
@@ -112,36 +112,36 @@ class StudyView(Base):
         """Draw the picked trial and the one under the pointer."""
         self.update()
 
-    def told(self) -> tuple[str, ...]:
+    def hover_metrics(self) -> tuple[str, ...]:
         """The figures that a hover tells."""
         return tuple(g.figure for g in self.study.goals)
 
-    def words_at(self, place: int) -> str:
+    def hover_text_at(self, index: int) -> str:
         """A trial in words, for the hover."""
-        names = (n for n in dict.fromkeys(self.told()) if n in self.study.figures)
-        figures = {n: float(self.study.figures[n][place]) for n in names}
-        return trial_text(self.study.trials[place], self.study.goals, figures, self.study.counted)
+        names = (n for n in dict.fromkeys(self.hover_metrics()) if n in self.study.figures)
+        figures = {n: float(self.study.figures[n][index]) for n in names}
+        return trial_text(self.study.trials[index], self.study.goals, figures, self.study.counted)
 
     def hover_text(self, at: QPointF) -> str:
         """What the place under the pointer tells."""
-        return "" if self.under is None else self.words_at(self.under)
+        return "" if self.under is None else self.hover_text_at(self.under)
 
     def cursor_at(self, at: QPointF) -> Qt.CursorShape:
         """How the pointer looks: a hand over what can be clicked."""
         return Qt.CursorShape.ArrowCursor if self.under is None else Qt.CursorShape.PointingHandCursor
 
-    def mark(self, place: int | None) -> None:
+    def mark(self, index: int | None) -> None:
         """Mark the trial that is picked, here or in another chart."""
-        if place != self.pick:
-            self.pick = place
+        if index != self.pick:
+            self.pick = index
             self.marked()
 
-    def point(self, place: int | None) -> None:
+    def point(self, index: int | None) -> None:
         """The pointer stands over this trial, or over none."""
-        if place != self.under:
-            self.under = place
+        if index != self.under:
+            self.under = index
             self.marked()
-            self.hovered.emit(None if place is None else self.study.trials[place])
+            self.hovered.emit(None if index is None else self.study.trials[index])
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
@@ -159,14 +159,14 @@ class StudyView(Base):
         super().mouseReleaseEvent(event)
         still = self._pressed is not None and (event.position() - self._pressed).manhattanLength() < MOVED
         self._pressed = None
-        found = self.near(event.position()) if still and event.button() == Qt.MouseButton.LeftButton else None
-        if found is not None:
-            self.mark(found)
-            self.picked.emit(self.study.trials[found])
+        index = self.near(event.position()) if still and event.button() == Qt.MouseButton.LeftButton else None
+        if index is not None:
+            self.mark(index)
+            self.picked.emit(self.study.trials[index])
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        if (found := self.near(event.position())) is not None:
-            self.applied.emit(self.study.trials[found])
+        if (index := self.near(event.position())) is not None:
+            self.applied.emit(self.study.trials[index])
         else:
             self.reset()
 
@@ -183,9 +183,9 @@ def study_table(study: Study) -> Table:
     figures, choices = study.names, list(study.scales)
     head = ("trial", "state", "feasible", *figures, *choices, "origin", "started", "seconds", "worker", "error")
     rows = []
-    for place, trial in enumerate(study.trials):
-        told = [study.figures[n][place] for n in figures]
-        rows.append((trial.number, trial.state, trial.feasible, *("" if v != v else float(v) for v in told),
+    for index, trial in enumerate(study.trials):
+        figures_of_trial = [study.figures[n][index] for n in figures]
+        rows.append((trial.number, trial.state, trial.feasible, *("" if v != v else float(v) for v in figures_of_trial),
                      *(trial.params.get(c, "") for c in choices), trial.origin, trial.started,
                      "" if trial.seconds is None else trial.seconds, trial.worker, trial.error))  # fmt: skip
     return head, rows

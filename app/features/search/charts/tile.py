@@ -94,16 +94,16 @@ class Tile(QWidget):
     def _changed(self) -> None:
         name = self.kind.get()
         if name not in self.charts:
-            made = self.charts[name] = self._kinds[name]()
-            made.hovered.connect(self.hovered)
-            made.picked.connect(self.picked)
-            made.applied.connect(self.applied)
-            made.changed.connect(self.refresh)
-            if isinstance(made, ParallelChart):
-                made.brushed.connect(self.brushed)
-            if isinstance(made, ComparisonChart):
-                made.show_others(self._others)
-            self._pages.addWidget(made)
+            chart = self.charts[name] = self._kinds[name]()
+            chart.hovered.connect(self.hovered)
+            chart.picked.connect(self.picked)
+            chart.applied.connect(self.applied)
+            chart.changed.connect(self.refresh)
+            if isinstance(chart, ParallelChart):
+                chart.brushed.connect(self.brushed)
+            if isinstance(chart, ComparisonChart):
+                chart.show_others(self._others)
+            self._pages.addWidget(chart)
             self._stale.add(name)
         self._catch_up()
 
@@ -131,7 +131,7 @@ class Tile(QWidget):
                 chart.show_others(self._others)
                 self.refresh()
 
-    def append(self, places: Sequence[int]) -> None:
+    def append(self, indices: Sequence[int]) -> None:
         """More trials of the same study, or more about them."""
         self._stale |= set(self.charts) - {self.kind.get()}
         if not self.isVisible():
@@ -140,7 +140,7 @@ class Tile(QWidget):
             self.chart.show_study(self._study)
             self.refresh()
         else:
-            self.chart.append(places)
+            self.chart.append(indices)
             self.refresh()
 
     def dim(self, mask: Any) -> None:
@@ -149,35 +149,35 @@ class Tile(QWidget):
         if self.kind.get() not in self._stale and hasattr(self.chart, "dim"):
             self.chart.dim(mask)
 
-    def mark(self, place: int | None) -> None:
+    def mark(self, index: int | None) -> None:
         """Mark the trial that is picked."""
         if self.kind.get() not in self._stale:
-            self.chart.mark(place)
+            self.chart.mark(index)
 
     def refresh(self) -> None:
         """Options, legend and words as the chart has them now."""
         chart = self.chart
-        words = chart.empty()
-        self._words.setText(words)
-        self._pages.setCurrentWidget(self._words if words else chart)
-        legend = "" if words else chart.legend()
+        text = chart.empty()
+        self._words.setText(text)
+        self._pages.setCurrentWidget(self._words if text else chart)
+        legend = "" if text else chart.legend()
         if legend != self._legend:
             self._legend = legend
             self.legend.setToolTip(legend)
             self._shorten()
         self.legend.setVisible(bool(legend))
-        self._save.setEnabled(not words)
-        self._offer([o for o in chart.options() if o.offered(not words)])
+        self._save.setEnabled(not text)
+        self._offer([o for o in chart.options() if o.offered(not text)])
         for name, field in self.fields.items():
             field.put(chart.option(name))
 
     def _shorten(self) -> None:
         """Leave out the last words of the legend where there is no room: half a word tells nothing."""
-        words, room = self._legend.split(BETWEEN), self.width() - LEGEND
+        parts, room = self._legend.split(BETWEEN), self.width() - LEGEND
         measured = QTextDocument()
         measured.setDefaultFont(self.legend.font())
-        for many in range(len(words), 0, -1):
-            text = BETWEEN.join(words[:many]) + MORE * (many < len(words))
+        for many in range(len(parts), 0, -1):
+            text = BETWEEN.join(parts[:many]) + MORE * (many < len(parts))
             measured.setHtml(text)
             if many == 1 or measured.idealWidth() <= room:
                 break

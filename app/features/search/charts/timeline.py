@@ -57,10 +57,10 @@ class TimelineChart(StudyChart):
         kinds = self._kinds()
         many = [(kind, colour, int((kinds == i).sum()))
                 for i, (kind, colour) in enumerate(zip(KINDS, self.colours(self.look), strict=True))]  # fmt: skip
-        words = [
-            f'<span style="color:{colour}">■</span> {kind} {count(found)}' for kind, colour, found in many if found
+        entries = [
+            f'<span style="color:{colour}">■</span> {kind} {count(number)}' for kind, colour, number in many if number
         ]
-        return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(words)}</span>'
+        return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(entries)}</span>'
 
     @override
     def axes(self, palette: Palette) -> None:
@@ -79,28 +79,28 @@ class TimelineChart(StudyChart):
 
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
-        again = fresh is None or any(p < len(self._drawn) and self._drawn[p] for p in fresh)
+        redraw = fresh is None or any(p < len(self._drawn) and self._drawn[p] for p in fresh)
         if fresh is None:
             self._lanes, self._lane = {}, np.zeros(0)
         begun = len(self._lane)
         more = [self._lanes.setdefault(t.worker or HERE, len(self._lanes)) for t in self.study.trials[begun:]]
         self._lane = np.append(self._lane, np.array(more, float))
         if more or not begun:
-            self.plot.getAxis("left").setTicks([[(place, _short(name)) for name, place in self._lanes.items()]])
+            self.plot.getAxis("left").setTicks([[(lane, _short(name)) for name, lane in self._lanes.items()]])
         kinds = self._kinds()
         self._drawn = (kinds >= 0) & (kinds != RUNS)
-        places = np.arange(len(self.study)) if again or fresh is None else np.array(fresh, int)
-        (self._ended.put if again else self._ended.add)(*self._bars(places[self._drawn[places]], kinds))
+        indices = np.arange(len(self.study)) if redraw or fresh is None else np.array(fresh, int)
+        (self._ended.put if redraw else self._ended.add)(*self._bars(indices[self._drawn[indices]], kinds))
         self._grow_bars()
         self._watch()
 
     _drawn: Array = np.zeros(0, bool)
 
-    def _bars(self, places: Array, kinds: Array) -> tuple[Array, ...]:
+    def _bars(self, indices: Array, kinds: Array) -> tuple[Array, ...]:
         """The ends of bars, and their kinds; rare ones above."""
-        places = places[np.argsort(np.isin(kinds[places], RARE), kind="stable")]
+        indices = indices[np.argsort(np.isin(kinds[indices], RARE), kind="stable")]
         begin, end = self._spans()
-        return begin[places], self._lane[places], end[places], self._lane[places], kinds[places]
+        return begin[indices], self._lane[indices], end[indices], self._lane[indices], kinds[indices]
 
     def _kinds(self) -> Array:
         """Of each trial, its place among the kinds."""
@@ -173,8 +173,8 @@ class TimelineChart(StudyChart):
         away = np.abs(self._lane - point.y()) <= TALL / 2
         slack = self.plot.vb.viewPixelSize()[0] * 2
         inside = (begin - slack <= point.x()) & (point.x() <= end + slack)
-        found = np.flatnonzero(away & inside[: len(away)])
-        return int(found[-1]) if len(found) else None
+        indices = np.flatnonzero(away & inside[: len(away)])
+        return int(indices[-1]) if len(indices) else None
 
 
 def _unit(span: float, room: float) -> float:

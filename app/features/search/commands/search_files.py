@@ -56,8 +56,8 @@ def spec_path(text: str) -> Path:
         return path
     shipped = TEMPLATES / f"{text}.toml"
     if "/" in text or not shipped.exists():
-        known = ", ".join(templates())
-        raise UsageError(f"There is no search {text!r}.", f"Give the path of a TOML or JSON file, or one of {known}.")
+        names = ", ".join(templates())
+        raise UsageError(f"There is no search {text!r}.", f"Give the path of a TOML or JSON file, or one of {names}.")
     return shipped
 
 
@@ -80,9 +80,9 @@ def storage_for(named: str | None, output: Output, target: Target) -> Storage:
         return Storage(named)
     study = output.search.spec.study
     path = Path(f"{output.path}.journal") if output.path else _state(study, output.search)
-    held = output.held(project_studies.member(study)) or target.project.extras.get(project_studies.member(study))
-    if held is not None and not path.exists():
-        write_bytes(path, held, UsageError)
+    stored = output.held(project_studies.member(study)) or target.project.extras.get(project_studies.member(study))
+    if stored is not None and not path.exists():
+        write_bytes(path, stored, UsageError)
     return Storage(journal_url(path), path)
 
 
@@ -125,9 +125,9 @@ class Output:
 
     def better(self, trials: Sequence[Trial], recipe: Recipe | None, running: StudyRun) -> None:
         """A better one is known: tables at once, a project now and then, of what its trial made where that ran here."""
-        lead, made = best(trials, wanted(self.search.spec)), getattr(running.runner, "last_model", None)
+        lead, model_of = best(trials, wanted(self.search.spec)), getattr(running.runner, "last_model", None)
         if self._is_project and lead is not None:
-            self._made = made(lead.params, lead.begins) if made else None
+            self._made = model_of(lead.params, lead.begins) if model_of else None
         if self.path is None or self._is_picture or (self._is_project and time.monotonic() - self._written < PAUSE):
             return
         self.write(trials, recipe)
@@ -210,19 +210,19 @@ class Output:
         """The study as the window shows it, under the key and beside the baseline that it may have there already."""
         search = self.search
         old = tried(lambda: load(self._before), None) or Record(search.spec, search.recipe, key=uuid.uuid4().hex)
-        held = replace(old, spec=search.spec, space=self.space, trials=tuple(trials))
-        return {member_of(search.spec.study): dump(held)}
+        record = replace(old, spec=search.spec, space=self.space, trials=tuple(trials))
+        return {member_of(search.spec.study): dump(record)}
 
 
 def to_csv(trials: Sequence[Trial]) -> str:
     """One line a trial: number, state, figures, choices."""
     figures = list(dict.fromkeys(k for t in trials for k in t.figures))
     params = list(dict.fromkeys(k for t in trials for k in t.params))
-    own = ("number", "state", "feasible", "seconds", "origin", "reused", "worker", "error")
+    columns = ("number", "state", "feasible", "seconds", "origin", "reused", "worker", "error")
     noise = ("n", "interval_low", "interval_high") if any(t.accuracy for t in trials) else ()
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*own, *figures, *noise, *(f"param {p}" for p in params)])
+    writer.writerow([*columns, *figures, *noise, *(f"param {p}" for p in params)])
     for t in trials:
         line = [t.number, t.state, t.feasible, t.seconds, t.origin, t.reused, t.worker, t.error]
         sampled = [t.accuracy.n, *t.accuracy.interval] if t.accuracy else [""] * len(noise)

@@ -46,28 +46,32 @@ def own_storage() -> str:
     return journal_url(folder / "served.journal")
 
 
-def _run(found: Arguments, console: Console) -> Answer:
+def _run(arguments: Arguments, console: Console) -> Answer:
     from espalier.passes.search.fleet.serve import is_loopback, serve
 
-    if not 0 <= found.port < 65536:
-        raise UsageError(f"--port is {found.port}.", "It must be a number from 1 to 65535, or 0 for any that is free.")
-    url = found.storage or own_storage()
+    if not 0 <= arguments.port < 65536:
+        raise UsageError(
+            f"--port is {arguments.port}.", "It must be a number from 1 to 65535, or 0 for any that is free."
+        )
+    url = arguments.storage or own_storage()
     if url.startswith("grpc:"):
         raise UsageError("A gRPC storage is served already.", "Give workers its address.")
     _hush()
     with trying(url, console):
         tokens: list[str] = []
-        server, port = serve(url, found.host, found.port, lambda port: tokens.append(served_token(port)) or tokens[0])
-    address = f"grpc://{found.host}:{port}"
+        server, port = serve(
+            url, arguments.host, arguments.port, lambda port: tokens.append(served_token(port)) or tokens[0]
+        )
+    address = f"grpc://{arguments.host}:{port}"
     console.note(f"Serving {redacted(url)} at {address}. Ctrl+C ends it.")
     console.note(_about_token(tokens[0], port))
-    if not is_loopback(found.host):
+    if not is_loopback(arguments.host):
         console.note(OPEN)
     start = time.monotonic()
     _wait()
     server.stop(2).wait()
     took = time.monotonic() - start
-    data: dict[str, Any] = {"storage": redacted(url), "address": address, "host": found.host, "port": port,
+    data: dict[str, Any] = {"storage": redacted(url), "address": address, "host": arguments.host, "port": port,
                             "studies": study_names(open_storage(url)), "seconds": round(took, 3)}  # fmt: skip
     return Answer(data, lambda: _lines(data))
 

@@ -20,13 +20,13 @@ def trying(url: str, console: Console) -> Generator[None]:
     import optuna  # noqa: F401  # what it takes to import is no waiting for a storage
 
     doing = "Opening" if scheme_of(url) in ("journal", "sqlite") else "Trying to reach"
-    words = threading.Timer(PATIENCE, console.note, [f"{doing} {redacted(url)} …"])
-    words.daemon = True
-    words.start()
+    timer = threading.Timer(PATIENCE, console.note, [f"{doing} {redacted(url)} …"])
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        words.cancel()
+        timer.cancel()
 
 
 def look_into(url: str, study: str, resume: bool, console: Console) -> None:
@@ -35,9 +35,9 @@ def look_into(url: str, study: str, resume: bool, console: Console) -> None:
         storage = open_storage(url)
         from espalier.passes.search.empty_studies import remove_abandoned  # with scipy, which --help need not load
 
-        taken = study in study_names(storage) and not remove_abandoned(storage, study)
+        exists = study in study_names(storage) and not remove_abandoned(storage, study)
     if damage := damage_of(storage):
         console.note(damage)
-    if taken and not resume:
+    if exists and not resume:
         raise StorageError(f"The storage has a study {study!r} already.",
                            "Resume it (--resume), or give the search another name.")  # fmt: skip

@@ -41,7 +41,7 @@ def rescue() -> None:
     folder = data_folder("studies")
     for note in folder.glob("*.json"):
         with contextlib.suppress(OSError, FileError):
-            if (left := take(note)) is None:
+            if (leftover := take(note)) is None:
                 continue
             path = _read(note)
             if path is not None and path.exists() and folder not in path.parents:
@@ -51,7 +51,7 @@ def rescue() -> None:
                     if file.exists():
                         write_bytes(home / file.name, file.read_bytes())
                 write_text(note, json.dumps({**facts, "record": str(home / path.name)}), mode=0o600)
-            left.release()
+            leftover.release()
     clear_parts(data_folder("recovery"))
     file_claims.clean_up()
     for prefix in (WINDOW, SCRATCH):  # the worker's, too
@@ -62,24 +62,24 @@ class Copies:
     """Journals as the project keeps them, read on from where they were."""
 
     def __init__(self) -> None:
-        self._held: dict[Path, bytearray] = {}
+        self._copies: dict[Path, bytearray] = {}
 
     def keep(self, document: Document, name: str) -> None:
         """Put what is whole of a study's journal into the project."""
         path = project_studies.path_for(document.store.folder, name)
-        held = self._held.setdefault(path, bytearray())
+        copy = self._copies.setdefault(path, bytearray())
         with contextlib.suppress(OSError), path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < len(held):
-                held.clear()
-            file.seek(len(held))
+            if os.fstat(file.fileno()).st_size < len(copy):
+                copy.clear()
+            file.seek(len(copy))
             data = file.read()
-            held += data[: data.rfind(b"\n") + 1]
-        if held:
-            document.keep(project_studies.member(name), bytes(held))
+            copy += data[: data.rfind(b"\n") + 1]
+        if copy:
+            document.keep(project_studies.member(name), bytes(copy))
 
     def forget(self) -> None:
         """Another document: hold nothing of the one before."""
-        self._held.clear()
+        self._copies.clear()
 
 
 def record_path(workdir: Path, name: str) -> Path:
@@ -96,9 +96,9 @@ def begin_record(path: Path, data: bytes, key: str, document: Document) -> bool:
         if (path, key) in _NOTES:
             return True
         note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
-        if held := hold(note):
-            _write(held, path, document)
-            _NOTES[path, key] = held
+        if lock := hold(note):
+            _write(lock, path, document)
+            _NOTES[path, key] = lock
             return True
     return False
 
@@ -106,8 +106,12 @@ def begin_record(path: Path, data: bytes, key: str, document: Document) -> bool:
 def follow_saves(session: Session) -> None:
     """Note the file of the document as a save begins, fails and ends."""
 
-    def heard(told: JobEvent) -> None:
-        if isinstance(told.job.job, SaveJob) and not told.job.job.copy and isinstance(told.event, Failed | Stopped):
+    def heard(job_event: JobEvent) -> None:
+        if (
+            isinstance(job_event.job.job, SaveJob)
+            and not job_event.job.job.copy
+            and isinstance(job_event.event, Failed | Stopped)
+        ):
             follow_name(session.document)
 
     session.writing.connect(lambda path: follow_name(session.document, path))
@@ -148,10 +152,10 @@ def _facts(note: Path) -> dict[str, Any]:
 
 def let_go() -> None:
     """Forget the notes of records that are gone with their document, or were removed."""
-    for place in [place for place in _NOTES if not place[0].exists()]:
-        held = _NOTES.pop(place)
-        held.path.unlink(missing_ok=True)
-        held.release()
+    for paths in [paths for paths in _NOTES if not paths[0].exists()]:
+        lock = _NOTES.pop(paths)
+        lock.path.unlink(missing_ok=True)
+        lock.release()
 
 
 def add_line(path: Path, line: str) -> None:
@@ -160,7 +164,7 @@ def add_line(path: Path, line: str) -> None:
         append(path, f"{line}\n".encode())
 
 
-def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[tuple[Trial, ...], Callable[[], None]]:
+def recovered(key: str, workdir: Path, name: str, known_count: int) -> tuple[tuple[Trial, ...], Callable[[], None]]:
     """The trials of a study that a window which is gone had found, where more of them have ended than `known`.
 
     Its journal takes the place of the one from the project, so that the search goes on from there. What is called
@@ -169,7 +173,7 @@ def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[tuple[Tri
     found: tuple[Trial, ...] = ()
     done = list[Locked]()
     for note in data_folder("studies").glob("*.json"):
-        if (left := take(note)) is None:
+        if (leftover := take(note)) is None:
             continue  # a window that lives holds it
         path = _read(note)
         if path is None or not path.exists():
@@ -177,12 +181,12 @@ def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[tuple[Tri
         elif key and note.name.startswith(f"{key}-"):
             trials = _trials(path)
             journal = _journal(path)
-            if ended(trials) > max(known, ended(found)) and journal.exists():
+            if ended(trials) > max(known_count, ended(found)) and journal.exists():
                 found = trials
                 write_bytes(project_studies.path_for(workdir, name), journal.read_bytes())
-            done.append(left)
+            done.append(leftover)
             continue
-        left.release()
+        leftover.release()
     return found, lambda: _forget_all(done)
 
 
@@ -197,24 +201,24 @@ def _forget_all(notes: Iterable[Locked]) -> None:
         note.release()
 
 
-def unsaved(document: Document, known: Container[str]) -> dict[str, Record]:
+def unsaved(document: Document, known_keys: Container[str]) -> dict[str, Record]:
     """By name: studies of a document, begun and not saved in a window that is gone, without the trials it had found.
 
     `known`: keys of studies that the document has.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for note in data_folder("studies").glob("*.json"):
         key = note.name.partition("-")[0]
-        if key in known or (left := take(note)) is None:
+        if key in known_keys or (leftover := take(note)) is None:
             continue
         path = _read(note)
         facts = tried(lambda n=note: _facts(n), {})
         if path and path.exists() and _named(document) in (facts.get("of"), facts.get("soon")):
             record = tried(lambda p=path: load(p.read_bytes()), None)
             if record and any(t.state != "running" for t in record.trials) and _journal(path).exists():
-                found[record.spec.study] = replace(record, trials=())
-        left.release()
-    return found
+                records[record.spec.study] = replace(record, trials=())
+        leftover.release()
+    return records
 
 
 def _named(document: Document) -> list[str]:

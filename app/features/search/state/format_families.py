@@ -32,10 +32,10 @@ class Family:
         """The values of a parameter; none where it is left as it is."""
         return dict(self.values).get(parameter, ())
 
-    def put(self, parameter: str, found: tuple[str, ...]) -> Family:
+    def put(self, parameter: str, texts: tuple[str, ...]) -> Family:
         """The family with other values of a parameter."""
-        held = {**dict(self.values), parameter: found}
-        return replace(self, values=tuple((k, v) for k, v in held.items() if v))
+        values = {**dict(self.values), parameter: texts}
+        return replace(self, values=tuple((k, v) for k, v in values.items() if v))
 
     @property
     def rest(self) -> str:
@@ -63,24 +63,24 @@ def _family(text: str) -> Family:
 
 def parameters(text: str, name: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """`width=4|8, frac_width=2` → (("width", ("4", "8")), …); raises OptionsError."""
-    found: list[tuple[str, tuple[str, ...]]] = []
-    known = {f.name for f in fields(FORMATS.get(name))} if name in FORMATS else set[str]()
+    pairs: list[tuple[str, tuple[str, ...]]] = []
+    allowed = {f.name for f in fields(FORMATS.get(name))} if name in FORMATS else set[str]()
     for part in filter(str.strip, text.split(",")):
         key, equals, values = (p.strip() for p in part.partition("="))
         if not equals or not values:
             raise OptionsError(f"{part.strip()!r} is not key=value.", f"Write {name}(width=4|8).")
-        if key not in known:
-            raise OptionsError(f"{name} has no {key!r}.", nearest(key, known))
-        found.append((key, tuple(v.strip() for v in values.split("|") if v.strip())))
-    return tuple(found)
+        if key not in allowed:
+            raise OptionsError(f"{name} has no {key!r}.", nearest(key, allowed))
+        pairs.append((key, tuple(v.strip() for v in values.split("|") if v.strip())))
+    return tuple(pairs)
 
 
 def chip_parameter(name: str) -> str:
     """The parameter of a format that is chosen by chips: its bits, or what stands for them; empty where it has none."""
     if name not in FORMATS:
         return ""
-    known = [f.name for f in fields(FORMATS.get(name))]
-    return next((p for p in ("width", "element", "levels") if p in known), "")
+    names = [f.name for f in fields(FORMATS.get(name))]
+    return next((p for p in ("width", "element", "levels") if p in names), "")
 
 
 def chips(name: str) -> tuple[str, ...]:

@@ -20,9 +20,9 @@ from espalier.passes.sweep.values import value_text
 
 def present_choices(space: Space, graph: Graph, recipe: Recipe) -> dict[str, Any]:
     """What each choice would be for the document to be as it is; raises OptionsError where one cannot be."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for choice in space.choices:
-        if choice.when is not None and found.get(choice.when.name) not in choice.when.values:
+        if choice.when is not None and values.get(choice.when.name) not in choice.when.values:
             continue
         value = _value(choice, space, graph, recipe)
         if not choice.holds(value):
@@ -30,8 +30,8 @@ def present_choices(space: Space, graph: Graph, recipe: Recipe) -> dict[str, Any
                 f"The present configuration is none of this search: {choice.name} is {value_text(value)}.",
                 "Begin a search whose values have it, or change it to one of them.",
             )
-        found[choice.name] = value
-    return found
+        values[choice.name] = value
+    return values
 
 
 def _value(choice: Choice, space: Space, graph: Graph, recipe: Recipe) -> Any:
@@ -62,22 +62,22 @@ def _same(values: set[Any], choice: Choice) -> Any:
     return values.pop()
 
 
-def _near(share: float, choice: Choice) -> float:
+def _near(fraction: float, choice: Choice) -> float:
     """The value that is meant: shares are kept as they were rounded to whole elements."""
-    close = [v for v in choice.values if isinstance(v, int | float) and math.isclose(v, share, abs_tol=1e-6)]
-    return float(close[0]) if close else share
+    close = [v for v in choice.values if isinstance(v, int | float) and math.isclose(v, fraction, abs_tol=1e-6)]
+    return float(close[0]) if close else fraction
 
 
 def _format(choice: Choice, space: Space, node: Node) -> str:
     """The value of the choice that is the node's format, as fitted or as written."""
-    held = next((node.precision[p].format for p in choice.ports if p in node.precision), None)
-    if held is None:
+    chosen = next((node.precision[p].format for p in choice.ports if p in node.precision), None)
+    if chosen is None:
         return FLOAT
     for value in choice.values:
         fitted = [space.fitted.get(fit_key(node.id, p, str(value)), str(value)) for p in choice.ports]
-        if any(_reads(f) == str(held) for f in fitted) or str(value) == unfitted_text(held):
+        if any(_reads(f) == str(chosen) for f in fitted) or str(value) == unfitted_text(chosen):
             return str(value)
-    return str(held)
+    return str(chosen)
 
 
 def _reads(text: str) -> str:

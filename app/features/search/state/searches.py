@@ -92,7 +92,7 @@ class Searches(Applied):
     """All studies of the open document. `changed` tells a study and its new trials, `listed` of another list."""
 
     changed = Signal(object, object)
-    stood = Signal()  # a study's job began, paused, went on or ended, or its best is another
+    state_changed = Signal()  # a study's job began, paused, went on or ended, or its best is another
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, PAUSE)
@@ -100,8 +100,8 @@ class Searches(Applied):
         self.timed: float | None = None
         self._copies = Copies()
         self._frame = QTimer(self, singleShot=True, interval=FRAME)
-        self._frame.timeout.connect(self._tell)
-        session.queued.connect(self._let_pass)
+        self._frame.timeout.connect(self._emit_changes)
+        session.queued.connect(self._give_way_to_queued)
         follow_saves(session)
 
     # -- what there is
@@ -115,14 +115,14 @@ class Searches(Applied):
         document = self._session.document
         if document:
             _unpack(self._session, document)
-            own = records(document.project.extras)
-            for name, held in (unsaved(document, {r.key for r in own.values()}) | own).items():
-                if found := held_study(name, held, document):
-                    self.studies[name] = found[0]
-                    if found[1]:
-                        self._note(found[0])
-            if told := damage(document.project.extras, own):
-                self._session.problem.emit(ProjectError(told, "All else was read."))
+            stored = records(document.project.extras)
+            for name, record in (unsaved(document, {r.key for r in stored.values()}) | stored).items():
+                if restored := held_study(name, record, document):
+                    self.studies[name] = restored[0]
+                    if restored[1]:
+                        self._note(restored[0])
+            if message := damage(document.project.extras, stored):
+                self._session.problem.emit(ProjectError(message, "All else was read."))
         self.listed.emit()
 
     def _keep(self, document: Document, name: str) -> None:
@@ -142,24 +142,24 @@ class Searches(Applied):
         check_source(space, document.project.source)
         if recipe == document.recipe:
             check_limits(space, document.graph, want)
-        held = self.studies.get(spec.study) if spec.study else None
-        if held and held.running:
+        existing = self.studies.get(spec.study) if spec.study else None
+        if existing and existing.running:
             raise OptionsError(f"The study {spec.study!r} runs already.", "Wait for it, or stop it first.")
-        if held and not _alike(held, spec, recipe):
-            if held.trials:
+        if existing and not _alike(existing, spec, recipe):
+            if existing.trials:
                 raise OptionsError(f"The study {spec.study!r} varies something else, or has another goal.",
                                    "Choose another name, or remove it first.")  # fmt: skip
-            self.remove(held)  # no trial ever began, so that its name stands for nothing
-            held = None
-        if held is None:
+            self.remove(existing)  # no trial ever began, so that its name stands for nothing
+            existing = None
+        if existing is None:
             name = spec.study or new_name(spec, self.studies)
             compared = {"baseline": self._baseline(spec), "against": _against(self._session, spec)}
-            held = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, **compared)
+            existing = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, **compared)
         else:
-            held.spec = replace(spec, study=held.name)
-            held.went_on = max(held.trials, default=None)
-        self._begin(held)
-        return held
+            existing.spec = replace(spec, study=existing.name)
+            existing.went_on = max(existing.trials, default=None)
+        self._begin(existing)
+        return existing
 
     def same(self, spec: SearchSpec, recipe: Recipe | None = None) -> Study | None:
         """A study that runs or waits and asks what a spec without a name asks."""
@@ -177,7 +177,7 @@ class Searches(Applied):
         self._begin(study)
 
     def _begin(self, study: Study) -> None:
-        study.error, study.why, study.ending = "", "", False
+        study.error, study.end_reason, study.ending = "", "", False
         self._submit(study)
         self._note(study)
         self.listed.emit()
@@ -194,31 +194,31 @@ class Searches(Applied):
         return job
 
     def _rest(self, run: Study, result: Any) -> Rest | None:
-        return Rest(self._work(run), run.held) if run.goes_on(result) else None
+        return Rest(self._work(run), run.pause_requested) if run.is_continued(result) else None
 
     def _baseline(self, spec: SearchSpec) -> dict[str, float]:
         """The baseline's figures; of accuracy and loss only those on the search's own data."""
-        score, held = self._session.baseline, self._session.measures.options
-        other = SCORES if (held.which, held.split) != (spec.score.which, spec.score.split) else ()
+        score, options = self._session.baseline, self._session.measures.options
+        other = SCORES if (options.which, options.split) != (spec.score.which, spec.score.split) else ()
         names = (n for n in score.__dataclass_fields__ if n not in other)
         return {n: float(v) for n in names if (v := getattr(score, n)) is not None}
 
     def pause(self, study: Study) -> None:
-        """Wait after the trial that runs; `again` goes on. One that has not begun leaves the queue."""
-        study.held = study.job is not None
+        """Wait after the trial that runs; `resume` goes on. One that has not begun leaves the queue."""
+        study.pause_requested = study.job is not None
         if study.job and not study.gives_way:
             self._session.pause(study.job.id)
 
-    def again(self, study: Study) -> None:
+    def resume(self, study: Study) -> None:
         """Let a paused search go on."""
-        study.held = False
+        study.pause_requested = False
         if study.job:  # where it gives way, it queues up again
             self._session.resume(study.job.id)
-            self._stands()
+            self._emit_state()
 
     def stop(self, study: Study, *, after_trial: bool = False) -> None:
         """End a search: now, or after the trial that it is at. What has come stays."""
-        study.gives_way = study.held = False
+        study.gives_way = study.pause_requested = False
         if study.job and not after_trial:
             self._session.cancel(study.job.id)
             return
@@ -226,7 +226,7 @@ class Searches(Applied):
             study.ending = True
             self._session.stop_and_keep(study.job.id)
         self.changed.emit(study, ())
-        self.stood.emit()
+        self.state_changed.emit()
 
     def remove(self, study: Study) -> None:
         """Forget a study, in the project too; one that runs is stopped."""
@@ -247,24 +247,24 @@ class Searches(Applied):
 
     # -- hearing
 
-    def _hear(self, heard: JobEvent) -> None:
-        study = next((s for s in self.studies.values() if s.job and s.job.id == heard.job.id), None)
+    def _on_job_event(self, job_event: JobEvent) -> None:
+        study = next((s for s in self.studies.values() if s.job and s.job.id == job_event.job.id), None)
         if study is None:
             return
-        event = heard.event
+        event = job_event.event
         if isinstance(event, PartialResult):
-            self._found(study, event.part)
+            self._on_part(study, event.part)
         elif isinstance(event, TERMINAL):
             self._ended(study, event)
         elif isinstance(event, Progress):
             self._draw()
         else:
             if isinstance(event, Paused | Continued):  # as it ends to give way, it continues too
-                study.held = isinstance(event, Paused) or (study.held and study.gives_way)
+                study.pause_requested = isinstance(event, Paused) or (study.pause_requested and study.gives_way)
             self._make_room()
-            self._stands()
+            self._emit_state()
 
-    def _found(self, study: Study, part: Any) -> None:
+    def _on_part(self, study: Study, part: Any) -> None:
         if isinstance(part, Space):  # with each format as fitted to its weight
             study.space = part
         elif isinstance(part, tuple):  # what the storage holds of a study that goes on
@@ -284,28 +284,28 @@ class Searches(Applied):
 
     def _ended(self, study: Study, event: Any) -> None:
         study.end(event)
-        self._tell(all_of=study)
+        self._emit_changes(all_of=study)
         self.write()
         self.changed.emit(study, ())
-        self.stood.emit()
+        self.state_changed.emit()
 
-    def _stands(self) -> None:
-        self._tell()
-        self.stood.emit()
+    def _emit_state(self) -> None:
+        self._emit_changes()
+        self.state_changed.emit()
 
     def _draw(self) -> None:
         if not self._frame.isActive():
             self._frame.start()
 
-    def _tell(self, all_of: Study | None = None) -> None:
+    def _emit_changes(self, all_of: Study | None = None) -> None:
         """Tell what has come since the last time, of each study at once; of very many trials only as many as fit."""
         self._frame.stop()
         for study in list(self.studies.values()):
-            news = study.take_some(None if study is all_of else max(CELLS // (len(study.space.choices) + 1), 8))
+            news = study.take_batch(None if study is all_of else max(CELLS // (len(study.space.choices) + 1), 8))
             before = study.best
-            study.judge(news)
+            study.update_best(news)
             if bool(before) != bool(study.best):
-                self.stood.emit()
+                self.state_changed.emit()
             if news or study.running:
                 self.changed.emit(study, news)
             if study.fresh or study.coming:
@@ -317,7 +317,7 @@ class Searches(Applied):
             if study.job and study.job.state == "paused" and not study.ending:
                 self._give_way(study)
 
-    def _let_pass(self) -> None:
+    def _give_way_to_queued(self) -> None:
         """A job has come: it goes after the trial that runs, or at once while gradients are gathered."""
         self._make_room()
         for study in self.studies.values():
@@ -341,11 +341,11 @@ class Searches(Applied):
 
 def _against(session: Session, spec: SearchSpec) -> dict[str, Any]:
     """The name of the baseline, and the samples of its accuracy: which were right only of the search's own data."""
-    found = session.measures.accuracy(session.compared.recipe)
-    told = {} if found is None else {k: v for k, v in asdict(found).items() if k != "value"}
+    accuracy = session.measures.accuracy(session.compared.recipe)
+    noise = {} if accuracy is None else {k: v for k, v in asdict(accuracy).items() if k != "value"}
     if session.measures.options != spec.score:
-        told.pop("hits", None)
-    return {"name": session.compared.name, **told}
+        noise.pop("hits", None)
+    return {"name": session.compared.name, **noise}
 
 
 def check_source(space: Space, source: SourceInfo) -> None:
@@ -356,12 +356,12 @@ def check_source(space: Space, source: SourceInfo) -> None:
         check_origin(source)
 
 
-def new_name(spec: SearchSpec, taken: Container[str]) -> str:
+def new_name(spec: SearchSpec, used: Container[str]) -> str:
     """A name for a search that was given none: what it varies, and a number."""
     kinds = {v.kind for v in spec.space}
     kind = next(iter(kinds)) if len(kinds) == 1 else "mixed"
     head = {"format": "formats", "config": "architecture"}.get(kind, kind)
-    return next(n for i in itertools.count(1) if (n := f"{head} {i}") not in taken)
+    return next(n for i in itertools.count(1) if (n := f"{head} {i}") not in used)
 
 
 def _unpack(session: Session, document: Document) -> None:
@@ -375,11 +375,11 @@ def _unpack(session: Session, document: Document) -> None:
 def search_job(study: Study, document: Document) -> SearchJob:
     """What the worker gets of a study."""
     source, base, folder = document.project.source, document.project.base, document.store.folder
-    held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
+    graphs = ((document.recipe.active, document.graph),) if document.recipe.active else ()
     wish = Search(study.spec, study.recipe, base, source)
     locations = document.store.locate(keys_of(base, document.graph))
     return SearchJob(wish, project_studies.url_for(folder, study.name), locations, folder, source, True,
-                     held, tuple(study.by_hand))  # fmt: skip
+                     graphs, tuple(study.by_hand))  # fmt: skip
 
 
 def trial_job(study: Study, trial: Trial, path: Path, document: Document) -> TrialJob:
@@ -390,39 +390,41 @@ def trial_job(study: Study, trial: Trial, path: Path, document: Document) -> Tri
                     document.store.folder, source, trial.begins)  # fmt: skip
 
 
-def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool] | None:
+def held_study(name: str, record: Record, document: Document) -> tuple[Study, bool] | None:
     """A study of a project, and whether a window that died had found more; None where its formats are not known here.
 
     Trials that ran then were cut off.
     """
     try:
-        space = held.space or expand(held.spec, document.graph, held.recipe)
-        wanted(held.spec)
+        space = record.space or expand(record.spec, document.graph, record.recipe)
+        wanted(record.spec)
     except EspalierError:
         return None
     folder = document.store.folder
-    more, forget = recovered(held.key, folder, name, ended(held.trials))
-    study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline, against=held.against)
-    for trial in (*held.trials, *more):
+    more, forget = recovered(record.key, folder, name, ended(record.trials))
+    study = Study(
+        name, record.spec, record.recipe, space, key=record.key, baseline=record.baseline, against=record.against
+    )
+    for trial in (*record.trials, *more):
         study.take(cut_off(trial) if trial.state == "running" else trial)
     study.fresh.clear()
-    study.judge(study.trials.values())
+    study.update_best(study.trials.values())
     # Until it is saved, this window may die too: what the dead one left goes only once it is written again.
     if not more or begin_record(record_path(folder, name), study.data(), study.key, document):
         forget()
     return study, bool(more)
 
 
-def _alike(held: Study, spec: SearchSpec, recipe: Recipe) -> bool:
+def _alike(study: Study, spec: SearchSpec, recipe: Recipe) -> bool:
     """Whether a study can go on as `spec`: what it varies and wants is the same; how it is looked for may change."""
     same = ("space", "goals", "within", "summed", "train", "finetune", "score")
-    return held.recipe == recipe and all(getattr(held.spec, n) == getattr(spec, n) for n in same)
+    return study.recipe == recipe and all(getattr(study.spec, n) == getattr(spec, n) for n in same)
 
 
 def seconds_each(studies: Iterable[Study]) -> dict[str, float]:
     """How long a trial takes on this model, by what it trains (`none`, `after`, …), of those that have run."""
-    found: dict[str, list[float]] = {}
+    durations: dict[str, list[float]] = {}
     for study in studies:
         ran = (t.seconds for t in study.trials.values() if t.seconds and t.state == "complete" and not t.reused)
-        found.setdefault(study.spec.train, []).extend(ran)
-    return {train: sorted(each)[len(each) // 2] for train, each in found.items() if each}
+        durations.setdefault(study.spec.train, []).extend(ran)
+    return {train: sorted(each)[len(each) // 2] for train, each in durations.items() if each}

@@ -34,9 +34,9 @@ class Study:
     best: frozenset[int] = frozenset()
     job: JobInfo | None = None
     error: str = ""
-    why: str = ""  # why it ended by itself, where not all trials have run
+    end_reason: str = ""  # why it ended by itself, where not all trials have run
     gives_way: bool = False
-    held: bool = False  # it is to wait until it is told to go on
+    pause_requested: bool = False  # it is to wait until it is told to go on
     ending: bool = False  # it was asked to end after this trial
     went_on: int | None = None  # the trial after which it went on, of a study that was begun before
     by_hand: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # trials that wait to be offered
@@ -54,7 +54,7 @@ class Study:
     @property
     def paused(self) -> bool:
         """Whether it waits to be told to go on, or does after the trial at hand, so that others can run."""
-        return self.job is not None and (self.job.state == "paused" or (self.held and self.gives_way))
+        return self.job is not None and (self.job.state == "paused" or (self.pause_requested and self.gives_way))
 
     @property
     def done(self) -> int:
@@ -83,23 +83,23 @@ class Study:
         self.lines[trial.number] = line(trial)
         self.fresh.add(trial.number)
 
-    def take_some(self, most: int | None = None) -> list[Trial]:
+    def take_batch(self, limit: int | None = None) -> list[Trial]:
         """Take in what comes, and give what is to be told, of many only the first: no turn has to bear them all."""
-        self._take_in(list(self.coming.values())[:most])
-        told = sorted(self.fresh)[:most]
-        self.fresh.difference_update(told)
-        return [self.trials[n] for n in told]
+        self._take_in(list(self.coming.values())[:limit])
+        numbers = sorted(self.fresh)[:limit]
+        self.fresh.difference_update(numbers)
+        return [self.trials[n] for n in numbers]
 
     def _take_in(self, trials: Iterable[Trial]) -> None:
         for trial in trials:
             self.take(trial)
 
-    def judge(self, news: Iterable[Trial]) -> None:
+    def update_best(self, news: Iterable[Trial]) -> None:
         """Take these into the front; what they surpass leaves it."""
         fresh = [t for t in news if t.feasible]
         if fresh:
-            held = [self.trials[n] for n in self.best]
-            self.best = frozenset(t.number for t in front((*held, *fresh), self.want))
+            current = [self.trials[n] for n in self.best]
+            self.best = frozenset(t.number for t in front((*current, *fresh), self.want))
 
     def data(self) -> bytes:
         """What the project keeps of it. Each line is made once: with thousands of trials this is asked for often."""
@@ -111,24 +111,24 @@ class Study:
 
     def _head(self) -> bytes:
         """The first line of its record."""
-        record, (held, head) = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline,
+        record, (previous, head) = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline,
                                       self.against), self.headed  # fmt: skip
         parts = ("spec", "recipe", "space", "key", "baseline", "against")
-        if held is None or any(getattr(held, p) is not getattr(record, p) for p in parts):
+        if previous is None or any(getattr(previous, p) is not getattr(record, p) for p in parts):
             head = f"{head_line(record)}\n".encode()
             self.headed = record, head
         return head
 
-    def goes_on(self, result: Any) -> bool:
+    def is_continued(self, result: Any) -> bool:
         """A part of its job has ended with `result`: whether something is left."""
         self._take_in(list(self.coming.values()))
         return not self.ending and result == ASKED
 
     def end(self, event: Any) -> None:
         """Its job has ended: the trials that ran are cut off."""
-        self.job, self.held = None, False
+        self.job, self.pause_requested = None, False
         self._take_in(list(self.coming.values()))
-        self.why = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
+        self.end_reason = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
         self.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
         for trial in list(self.trials.values()):
             if trial.state == "running":

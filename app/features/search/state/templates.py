@@ -36,22 +36,22 @@ class Template:
 
 def templates(folder: Path = FOLDER) -> tuple[Template, ...]:
     """The ready searches, by name; one that cannot be read is left out."""
-    found: list[Template] = []
+    loaded: list[Template] = []
     for path in sorted(folder.glob("*.toml")):
         try:
             about = str(read_file(path).get("about", ""))
         except EspalierError:
             continue
-        found.append(Template(_title(path.stem), " ".join(about.split()), path))
-    return tuple(found)
+        loaded.append(Template(_title(path.stem), " ".join(about.split()), path))
+    return tuple(loaded)
 
 
 def _title(stem: str) -> str:
     """`nas` → NAS, `lora-rank` → LoRA rank, `all-formats` → All formats."""
-    words = [NAMES.get(w, w) for w in stem.split("-")]
-    if words[0] not in NAMES.values():
-        words[0] = words[0].capitalize()
-    return " ".join(words)
+    parts = [NAMES.get(w, w) for w in stem.split("-")]
+    if parts[0] not in NAMES.values():
+        parts[0] = parts[0].capitalize()
+    return " ".join(parts)
 
 
 def load(path: Path, score: EvaluateOptions) -> tuple[Recipe, SearchSpec]:
@@ -82,8 +82,8 @@ def beginning(graph: Graph, score: EvaluateOptions) -> SearchSpec:
 
 def _limit(graph: Graph, nodes: list[Node]) -> float:
     """Bits of a parameter on average where those of `nodes` take BITS and the others stay as they are; rounded up."""
-    held = {w for n in nodes for w in n.weights.values() if w in graph.weights and len(graph.weights[w].shape) > 1}
+    weights = {w for n in nodes for w in n.weights.values() if w in graph.weights and len(graph.weights[w].shape) > 1}
     parameters = {k: w for k, w in graph.weights.items() if w.role == "parameter"}
     total = sum(w.elements for w in parameters.values())
-    bits = sum(w.elements * (BITS if k in held else w.float_bits) for k, w in parameters.items())
+    bits = sum(w.elements * (BITS if k in weights else w.float_bits) for k, w in parameters.items())
     return math.ceil(10 * bits / total) / 10 if total else BITS

@@ -77,20 +77,20 @@ def size_words(space: Space) -> str:
 
 def entry_text(choices: Iterable[Choice]) -> str:
     """`14 layers · 6 formats`: what one entry of a space expands to."""
-    found = list(choices)
-    nodes = {n for c in found for n in c.nodes}
-    sizes = sorted({options_of(c) for c in found})
-    words = [plural(len(nodes), "layer") if nodes else ""]
-    if nodes and len(found) not in (len(nodes), 0):
-        words.append(plural(len(found), "choice"))
-    noun = {"format": "format", "identity": "way"}.get(found[0].kind if found else "", "value")
+    parts = list(choices)
+    nodes = {n for c in parts for n in c.nodes}
+    sizes = sorted({options_of(c) for c in parts})
+    texts = [plural(len(nodes), "layer") if nodes else ""]
+    if nodes and len(parts) not in (len(nodes), 0):
+        texts.append(plural(len(parts), "choice"))
+    noun = {"format": "format", "identity": "way"}.get(parts[0].kind if parts else "", "value")
     ends = [s for s in (sizes[0], sizes[-1]) if not math.isinf(s)] if sizes else []
     if ends:
         low, high = int(ends[0]), int(ends[-1])
-        words.append(plural(high, noun) if low == high else f"{low} to {high} {noun}s")
+        texts.append(plural(high, noun) if low == high else f"{low} to {high} {noun}s")
     elif sizes:
-        words.append("a range")
-    return " · ".join(w for w in words if w)
+        texts.append("a range")
+    return " · ".join(w for w in texts if w)
 
 
 def pace_text(trials: Iterable[Trial]) -> str:
@@ -112,12 +112,12 @@ def best_text(
     spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], front: int, against: Mapping[str, Any] | None = None
 ) -> str:
     """`Best: accuracy 91.2 % (−0.8 points, within noise), weight bits 4.1 (−87 %) · from opened · trial 37`."""
-    told = {**trial.figures}
+    values = {**trial.figures}
     if len(trial.values) == len(spec.goals):
-        told |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
+        values |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
     names = dict.fromkeys([*(g.figure for g in spec.goals), *(limited(t) for t in spec.within)])
     notes = {"accuracy": accuracy_note(trial, baseline, against or {})}
-    parts = [_told(n, told[n], baseline.get(n), notes.get(n, "")) for n in names if n in told]
+    parts = [_told(n, values[n], baseline.get(n), notes.get(n, "")) for n in names if n in values]
     compared = any(n in baseline for n in names)
     where = [
         f"from {against['name']}" if compared and against else "",
@@ -131,27 +131,27 @@ def best_text(
 
 def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
     """`not above guessing (50 %)` or `within noise`, where that is so of a trial's accuracy."""
-    now, before = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
-    if now is None:
+    current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    if current is None:
         return ""
-    if now.guesses:
-        return guess_text(now)
-    return "within noise" if before and now.against(before).noise else ""
+    if current.guesses:
+        return guess_text(current)
+    return "within noise" if baseline_accuracy and current.against(baseline_accuracy).noise else ""
 
 
 def accuracy_text(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
     """Samples and interval of a trial's accuracy, its change from the baseline, what its training lost: a line each."""
-    now, before = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
-    if now is None:
+    current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    if current is None:
         return ""
-    change = change_text(now.against(before, str(against.get("name", "")))) if before else ""
-    return "\n".join(w for w in (noise_text(now), change, training_text(trial.figures)) if w)
+    change = change_text(current.against(baseline_accuracy, str(against.get("name", "")))) if baseline_accuracy else ""
+    return "\n".join(w for w in (noise_text(current), change, training_text(trial.figures)) if w)
 
 
 def _told(figure: str, value: float, before: float | None, note: str = "") -> str:
     gain = change(figure, value, before) if before is not None else ""
-    beside = ", ".join(w for w in (gain, note) if w)
-    return f"{title(figure)} {value_words(figure, value)}" + (f" ({beside})" if beside else "")
+    notes = ", ".join(w for w in (gain, note) if w)
+    return f"{title(figure)} {value_words(figure, value)}" + (f" ({notes})" if notes else "")
 
 
 def limited(text: str) -> str:

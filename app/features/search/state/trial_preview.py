@@ -37,13 +37,13 @@ class TrialPreview(QObject):
         self._canvas = canvas
         self._mode: str | None = None
         self._pinned: tuple[Space, Trial] | None = None
-        self._now: Trial | None = None
+        self._shown_trial: Trial | None = None
         self._looked_at = True
 
     @property
     def trial(self) -> Trial | None:
         """The trial that is on the graph."""
-        return self._now
+        return self._shown_trial
 
     def pin(self, space: Space | None, trial: Trial | None) -> None:
         """Show a trial until it is unpinned or another is; None ends."""
@@ -58,23 +58,23 @@ class TrialPreview(QObject):
         """The graph as it is."""
         self.pin(None, None)
 
-    def look_on(self, on: bool) -> None:
+    def set_visible(self, on: bool) -> None:
         """Whether the trials are in front: behind, the graph is itself again; then the pinned one comes back."""
         self._looked_at = on
         if on:
-            QTimer.singleShot(0, self, self._again)  # once another panel has ended its own
+            QTimer.singleShot(0, self, self._update_preview)  # once another panel has ended its own
         else:
             self._show(None)
 
-    def _again(self) -> None:
+    def _update_preview(self) -> None:
         self._show(self._pinned)
 
     def _show(self, wish: tuple[Space, Trial] | None) -> None:
         canvas, wish = self._canvas, wish if self._looked_at else None
         graph = canvas.graph
         if wish is None or graph is None or not wish[1].params:
-            if self._now is not None:
-                self._now = None
+            if self._shown_trial is not None:
+                self._shown_trial = None
                 canvas.preview(None)
                 if self._mode is not None:
                     canvas.set_mode(self._mode)
@@ -85,6 +85,6 @@ class TrialPreview(QObject):
             self._mode = canvas.mode
             if canvas.mode == "kind":
                 canvas.set_mode("bits")
-        self._now = wish[1]
+        self._shown_trial = wish[1]
         canvas.preview(trial_graph(graph, wish[0], wish[1].params))
         self.shown.emit(wish[1])

@@ -55,12 +55,12 @@ def keeper(output: str | None, sweep: Sweep) -> Generator[Record]:
         yield Record(None)
         return
     path = Path(output) if output.endswith(".jsonl") else Path(f"{output}.jsonl")
-    held = journal.read(path)
-    if held is None and path.exists() and path.stat().st_size:
+    stored = journal.read(path)
+    if stored is None and path.exists() and path.stat().st_size:
         raise UsageError(f"{path} is not the record of a sweep.", "Choose another file, or delete it.")
-    known = held.outcomes if held else ()  # not lost even where this run ends before it comes to them
-    write_bytes(path, journal.dump(Journal(sweep, known)), UsageError)
-    record = Record(path, known)
+    outcomes = stored.outcomes if stored else ()  # not lost even where this run ends before it comes to them
+    write_bytes(path, journal.dump(Journal(sweep, outcomes)), UsageError)
+    record = Record(path, outcomes)
     try:
         yield record
     finally:
@@ -68,14 +68,14 @@ def keeper(output: str | None, sweep: Sweep) -> Generator[Record]:
             path.unlink(missing_ok=True)
 
 
-def write_result(path: Path, found: Journal, data: dict[str, Any]) -> None:
+def write_result(path: Path, result: Journal, data: dict[str, Any]) -> None:
     """Write the result in the form that the path's ending names; raises FileError."""
-    _WRITERS[path.suffix.lower()](path, found, data)
+    _WRITERS[path.suffix.lower()](path, result, data)
 
 
-def to_csv(found: Journal) -> str:
+def to_csv(result: Journal) -> str:
     """One line a point."""
-    table = [_flat(row) for row in rows(found.sweep, found.outcomes)]
+    table = [_flat(row) for row in rows(result.sweep, result.outcomes)]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(table[0]) if table else [], lineterminator="\n")
     writer.writeheader()
@@ -85,29 +85,29 @@ def to_csv(found: Journal) -> str:
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """A row with a column for each end of an interval."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in row.items():
         ends = (None, None) if value is None else value
-        found |= {"interval_low": ends[0], "interval_high": ends[1]} if key == "interval" else {key: value}
-    return found
+        values |= {"interval_low": ends[0], "interval_high": ends[1]} if key == "interval" else {key: value}
+    return values
 
 
-def _csv(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    write_text(path, to_csv(found))
+def _csv(path: Path, result: Journal, data: dict[str, Any]) -> None:
+    write_text(path, to_csv(result))
 
 
-def _json(path: Path, found: Journal, data: dict[str, Any]) -> None:
+def _json(path: Path, result: Journal, data: dict[str, Any]) -> None:
     from espalier.app.commands.console import plain
 
     write_text(path, json.dumps(plain(data), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
 
 
-def _jsonl(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    write_bytes(path, journal.dump(found))
+def _jsonl(path: Path, result: Journal, data: dict[str, Any]) -> None:
+    write_bytes(path, journal.dump(result))
 
 
-def _picture(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    draw(path, found.sweep, found.outcomes, data["figure"])
+def _picture(path: Path, result: Journal, data: dict[str, Any]) -> None:
+    draw(path, result.sweep, result.outcomes, data["figure"])
 
 
 _WRITERS: dict[str, Callable[[Path, Journal, dict[str, Any]], None]] = {

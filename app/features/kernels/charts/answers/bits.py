@@ -137,9 +137,9 @@ class BitsPicture(Picture):
         used = sheet.text(QRectF(NAMED, y, sheet.width - NAMED - 8, 18), f"{how} = {exact(result.result)}", size=14,
                           bold=True)  # fmt: skip
         x = NAMED + used + 16
-        word = "✓ as defined:" if result.agrees else "✗ defined:"
+        verdict = "✓ as defined:" if result.agrees else "✗ defined:"
         sheet.text(QRectF(x, y, sheet.width - x - 6, 18),
-                   f"{word} {exact(result.code)}/64·2^({result.stored} − 127) = {exact(result.defined)}",
+                   f"{verdict} {exact(result.code)}/64·2^({result.stored} − 127) = {exact(result.defined)}",
                    look.good if result.agrees else look.bad, 12)  # fmt: skip
         if result.why_not and room >= 36:
             sheet.text(QRectF(8, y + 19, sheet.width - 14, 16), result.why_not, look.bad)

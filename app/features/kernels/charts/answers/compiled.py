@@ -31,8 +31,8 @@ class CompiledPicture(Picture):
             box = QRectF(8 + number * (half + 16), 6, half, sheet.height - 12)
             timing = compiled(name, self.known)
             eager, later, mark = curves_of(timing)
-            drawn = (Curve("eager", EAGER, eager, dots=False), Curve("compiled", COMPILED, later, dots=False))
-            draw_curves(sheet, box, f"{title}: time of n calls", drawn, short, time_text, mark)
+            curves = (Curve("eager", EAGER, eager, dots=False), Curve("compiled", COMPILED, later, dots=False))
+            draw_curves(sheet, box, f"{title}: time of n calls", curves, short, time_text, mark)
 
     def table(self) -> Table:
         """Total seconds after n calls."""

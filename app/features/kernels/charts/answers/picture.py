@@ -42,9 +42,9 @@ class Sheet:
         font.setBold(bold)
         self.painter.setFont(font)
         self.painter.setPen(QColor(colour or self.look.text))
-        shown = self.painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, int(box.width()) + 1)
-        self.painter.drawText(box, align, shown)
-        return self.painter.fontMetrics().horizontalAdvance(shown)
+        elided = self.painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, int(box.width()) + 1)
+        self.painter.drawText(box, align, elided)
+        return self.painter.fontMetrics().horizontalAdvance(elided)
 
     def words(self, box: QRectF, text: str, colour: str = "", size: float = SMALL) -> None:
         """Draw wrapped text, clipped to the box."""
@@ -94,9 +94,9 @@ class Picture(QWidget):
         self.setMinimumSize(self.LEAST)
         self.setAccessibleName(self.NAME)
 
-    def show_known(self, known: MeasuredData) -> None:
+    def show_known(self, measured: MeasuredData) -> None:
         """Draw measured facts."""
-        self.known = known
+        self.known = measured
         self.update()
 
     def draw(self, sheet: Sheet) -> None:
