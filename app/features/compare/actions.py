@@ -1,4 +1,4 @@
-"""What the menu rows of Compare do, and how its panel is tied to the window."""
+"""Actions of the menu rows of Compare, and the connections of its panel to the window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODELS = "Models (*.espalier *.safetensors *.pt2 *.onnx);;All files (*)"
 
 
 def existing_panel(host: Host) -> ComparePanel | None:
-    """The panel, if it was shown before. Actions ask at every selection: a search of all widgets took 0.8 ms."""
+    """The panel, if it was shown before; cached, since actions ask at every selection and a search takes 0.8 ms."""
     panel = reference() if (reference := _PANELS.get(host)) else None
     return panel if panel is not None and isValid(panel) else None
 
@@ -81,7 +81,7 @@ def hide(host: Host) -> None:
 
 
 def leave(host: Host, panel: ComparePanel) -> None:
-    """Another document is open, or none: show its graph. The panel may be in front but hidden by the welcome page."""
+    """Show the graph after a change of documents. The panel may be in front but hidden by the welcome page."""
     panel.comparing.set_visible(False)
     host.cover(None)
 

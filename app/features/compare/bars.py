@@ -1,4 +1,4 @@
-"""The bar that chooses the two states and how they are shown, and the bar below the graphs."""
+"""The bar with the two states and the view mode, and the bar below the graphs."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ class SelectorBar(QWidget):
             row.addWidget(button)
 
     def show_mode(self, mode: str) -> None:
-        """Show which mode is chosen."""
+        """Show the mode."""
         self.mode = mode
         self.buttons[mode].setChecked(True)
 
     def refresh(self, is_open: bool) -> None:
-        """Show the chosen states, and what can be done with them."""
+        """Show the chosen states and the available actions."""
         for name, box in self.boxes.items():
             box.setEnabled(is_open)
             box.show_choice(self._comparing.sides[name])
@@ -108,9 +108,9 @@ class SelectorBar(QWidget):
 
 
 class SliderBar(QWidget):
-    """Counts, the edge between A and B, linked cameras, and the steps from difference to difference."""
+    """Counts, the divider between A and B, linked cameras, and navigation between differences."""
 
-    edge_moved = Signal(float)  # the share that shows A
+    edge_moved = Signal(float)  # the share of the width that shows A
     linked = Signal(bool)
     stepped = Signal(int)
 

@@ -1,4 +1,4 @@
-"""Links the groups of two canvases: what is expanded or collapsed in one is so in the other, folded layers too."""
+"""Linked groups of two canvases: groups and folded layers are expanded or collapsed in both."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Paths = frozenset[str]
 
 
 class LinkedGroups:
-    """Passes on what changed, so that groups that only one of the graphs has stay as they are.
+    """Transfers changes only, so that groups of only one of the graphs keep their state.
 
-    `is_linked()`: whether to. `settled(here)`: canvas `here` has laid out groups that came from the other.
+    `is_linked()`: whether to link. `settled(here)`: canvas `here` has laid out groups changed by the other.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class LinkedGroups:
             canvases[here].open_changed.connect(partial(self._changed, here))
 
     def restart(self) -> None:
-        """Begin with what each canvas shows, after its graph was set."""
+        """Start from the present groups, after the graphs were set."""
         self._open_paths = [canvas.open_groups for canvas in self._canvases]
 
     def _changed(self, here: int, paths: Paths) -> None:

@@ -74,7 +74,7 @@ class ComparePanel(QWidget):
     # -- building
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """A workspace was chosen, or the panel closed: compute nothing until it is shown again."""
+        """Stop computing while the panel is hidden."""
         super().hideEvent(event)
         if not event.spontaneous():
             self.comparing.set_visible(False)
@@ -134,7 +134,7 @@ class ComparePanel(QWidget):
         return menu
 
     def _canvases(self) -> CanvasPair:
-        """The canvases, made when they are first needed."""
+        """The canvases, created on first use."""
         if self.pair is None:
             self.pair = CanvasPair()
             self.pair.set_linked(self.slider.is_linked)
@@ -147,7 +147,7 @@ class ComparePanel(QWidget):
     # -- showing
 
     def set_mode(self, mode: str) -> None:
-        """Side by side, one picture, or the table alone."""
+        """Set the mode: side by side, one picture, or the table only."""
         self.selectors.show_mode(mode)
         self._upper.setVisible(mode != "table")
         self.slider.show_edge(mode == "one picture")
@@ -157,7 +157,7 @@ class ComparePanel(QWidget):
                 self._show_graphs(self._shown)
 
     def refresh(self) -> None:
-        """Show the present sides, and their comparison once it is there."""
+        """Show the present sides and their comparison, if it is computed."""
         comparing = self.comparing
         is_open = self._session.document is not None
         self.selectors.refresh(is_open)
@@ -174,7 +174,7 @@ class ComparePanel(QWidget):
         self.measure.setVisible(comparing.can_measure)
 
     def _let_go(self) -> None:
-        """Show nothing of a document that is closed, and keep none of its graphs."""
+        """Clear the panel for a closed document, releasing its graphs."""
         self._say(EMPTY)
         self.table.show_comparison(None)
         self.scores.show_comparison(None)
@@ -252,7 +252,7 @@ class ComparePanel(QWidget):
             self._pins_changed()
 
     def unpin(self, name: str) -> None:
-        """Remove a pinned state; a side that showed it shows its first state again."""
+        """Remove a pinned state; a side that showed it is reset."""
         if (document := self._session.document) is not None:
             unpin(document, name)
             self._pins_changed()
@@ -277,7 +277,7 @@ def _facts(comparison: StateComparison) -> tuple[str, str]:
 
 
 def _titled(title: str, content: QWidget, text: QWidget, *right: QWidget) -> QWidget:
-    """A part of the panel with a title, a text that may be elided, and controls at the right."""
+    """A section with a title, an elided text, and controls at the right."""
     part, row = QWidget(), QHBoxLayout()
     name = QLabel(title)
     name.setProperty("role", "strong")

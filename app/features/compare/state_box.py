@@ -11,11 +11,11 @@ from espalier.app.features.compare.state.choices import StateChoice
 
 FILE = "Another file…"
 UNPIN = "Remove this pin"
-WIDTH = 220  # pixels that it asks for
+WIDTH = 220  # preferred width in pixels
 
 
 class StateBox(QComboBox):
-    """Lists the choices afresh whenever it opens.
+    """Lists the present choices whenever it opens.
 
     `chosen`: a StateChoice; `file_wanted`: another file; `unpin_wanted`: remove the pin of this name.
     """

@@ -1,4 +1,4 @@
-"""The differences, a row for equal changes of twins, and the scores of both sides."""
+"""The table of differences, with a row for equal changes of similar nodes, and the scores of both sides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ TONES = {"better": "good", "worse": "bad"}
 
 
 def shared_widths(natural: Sequence[int], room: int) -> list[int]:
-    """Widths [pixels] of columns in a room: the first takes what is left over; if they need more, the widest shrink."""
+    """Column widths in pixels within a width: the first column takes the rest; if they do not fit, the widest
+    shrink."""
     order = sorted(natural)
     cap, remaining = max(order, default=0), room
     if sum(order) > room:
@@ -82,7 +83,7 @@ class DifferenceTable(FittedTable):
     def __init__(self) -> None:
         super().__init__(model=RightModel(("size",)))
         self.setAccessibleName("Differences")
-        self._groups: dict[int, Group] = {}  # by the identity of the row, which sorting keeps
+        self._groups: dict[int, Group] = {}  # by the row's identity, which is independent of sorting
         self._all: list[Row] = []
         self.selectionModel().currentRowChanged.connect(self._chosen)
 
@@ -108,7 +109,7 @@ class DifferenceTable(FittedTable):
             self.setCurrentIndex(self.rows.index((row + by) % count if row >= 0 else (0 if by > 0 else count - 1), 0))
 
     def mark(self, nodes: frozenset[str]) -> None:
-        """Make the first row with one of these nodes current, without a signal."""
+        """Make the first row with one of these nodes current, without emitting signals."""
         row = next((i for i, r in enumerate(self.rows.shown) if nodes & set(self._groups[id(r)].nodes)), -1)
         current = self.group_at(self.currentIndex().row())
         if row < 0 or (current is not None and nodes & set(current.nodes)):
@@ -125,13 +126,13 @@ class DifferenceTable(FittedTable):
         return f"{row + 1} of {count}" if row >= 0 else plural(count, "row")
 
     def _chosen(self, current: QModelIndex) -> None:
-        if not self.selectionModel().hasSelection():  # the focus makes the first row current, unselected
+        if not self.selectionModel().hasSelection():  # focusing makes the first row current but unselected
             self.selectRow(current.row())
         if (group := self.group_at(current.row())) is not None:
             self.group_chosen.emit(group)
 
     def _choose(self, current: QModelIndex) -> None:
-        """A label is no id of a node, so that the signals of a table of nodes stay silent."""
+        """Emit the group of the current row; labels are not node ids, so that node signals are not emitted."""
 
     def want_node(self) -> None:
         """Select the nodes of the current row again."""
@@ -139,7 +140,7 @@ class DifferenceTable(FittedTable):
 
 
 class _ScoreModel(RightModel):
-    """Verdicts in the colours of good and bad, beside their words."""
+    """Verdicts with colours for better and worse."""
 
     def __init__(self, widget: QWidget) -> None:
         super().__init__(("A", "B", "B − A"))
@@ -157,7 +158,7 @@ class _ScoreModel(RightModel):
 
 
 class ScoreTable(QWidget):
-    """The figures of A and B, B − A and the verdict, and the test below."""
+    """The metrics of A and B, B − A and the verdict, with the statistical test below."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One entry of a space as a card: what varies, where, what shares a choice, and under which condition it exists."""
+"""One entry of a space as a card: what varies, where, which layers share a choice, and its condition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALWAYS = "always"
 
 
 class More(QWidget):
-    """What is rarely changed of an entry: its name, its condition, how it is fitted and scaled."""
+    """Rarely changed fields of an entry: name, condition, fitting and scale."""
 
     edited = Signal()
 
@@ -39,7 +39,7 @@ class More(QWidget):
         super().__init__()
         self._kind = kind
         self.fit, self.log = Check("fit each format to its weight"), Check("steps by ratio (logarithmic)")
-        self.name = Line("what it is called")
+        self.name = Line("name of the entry")
         self.name.setAccessibleName("Name of the entry")
         self.only, self.values = Choice((ALWAYS,)), Line("values")
         self.only.setAccessibleName("Exists only if")
@@ -55,8 +55,8 @@ class More(QWidget):
             part.edited.connect(self._edited)
 
     def offer(self, names: Sequence[str]) -> None:
-        """The choices before it that a condition can name."""
-        current = self.only.get()  # one that is none of them stays, and is told as wrong
+        """Set the earlier choices that a condition can name."""
+        current = self.only.get()  # an unknown name stays and is reported as an error
         names = tuple(dict.fromkeys([*names, *([current] if current != ALWAYS else [])]))
         texts = tuple(f"only if {n} is" for n in names)
         self.only.offer((ALWAYS, *names), (ALWAYS, *texts))
@@ -67,7 +67,7 @@ class More(QWidget):
         self.edited.emit()
 
     def put(self, vary: Vary) -> None:
-        """Show those of an entry."""
+        """Show the fields of an entry."""
         self.fit.put(vary.fit)
         self.log.put(vary.log)
         self.name.put(vary.name)
@@ -79,7 +79,7 @@ class More(QWidget):
         self.values.setVisible(vary.when is not None)
 
     def get(self, vary: Vary) -> Vary:
-        """The entry with these; raises OptionsError."""
+        """The entry with these fields; raises OptionsError."""
         when = None
         if self.only.get() != ALWAYS:
             when = When(self.only.get(), parse_values(self.values.get()))
@@ -87,7 +87,7 @@ class More(QWidget):
 
 
 class EntryCard(QFrame):
-    """`value` gives the Vary or raises; what is wrong with it stands at its foot."""
+    """`value` returns the Vary or raises OptionsError; errors are shown at the bottom."""
 
     edited = Signal()
     removed = Signal()
@@ -105,9 +105,9 @@ class EntryCard(QFrame):
         self.note.setProperty("role", "small")
         self.wrong.setProperty("role", "wrong")
         self.per, self.parts = Choice(tuple(TIED), tuple(TIED.values())), NumberField(int, 1, 20)
-        self.per.setAccessibleName("What shares a choice")
+        self.per.setAccessibleName("Layers that share a choice")
         self.parts.setAccessibleName("Parts of the path of a module")
-        self.parts.setToolTip("So many parts of a module's path share a choice")
+        self.parts.setToolTip("Number of leading parts of a module's path that share a choice")
         self.more = More(vary.kind)
         self.fold = Collapsible("More", lambda: self.more)
         self._arrange()
@@ -153,7 +153,7 @@ class EntryCard(QFrame):
         self.edited.emit()
 
     def show_note(self, note: str, wrong: str = "") -> None:
-        """Say how much it is, or what is wrong with it."""
+        """Show the size of the entry, or its error."""
         self.note.setText(note)
         self.wrong.setText(wrong)
         self.wrong.setVisible(bool(wrong))
@@ -163,7 +163,7 @@ class EntryCard(QFrame):
             return
 
     def _note_more(self, vary: Vary) -> None:
-        """What is not as usual of the part that is folded away."""
+        """Show the fields of the collapsed part that differ from the defaults."""
         parts = [vary.name, f"only if {vary.when.name}" if vary.when else "",
                  "" if vary.fit or self.kind != "format" else "not fitted", "by ratio" if vary.log else ""]  # fmt: skip
         self.fold.note(", ".join(w for w in parts if w))

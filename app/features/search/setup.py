@@ -1,4 +1,4 @@
-"""The composer of a search: what varies, what it is for, how it is looked for; how large that is, and what is wrong."""
+"""The form of a search: space, goals and method, with the size of the space and errors."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ GROUPS = (
 WITHOUT = ("study", "space", "goals", "within", "summed", "train", "finetune", "inherit", "score")
 ADDS = {"format": "+ formats", "sparsity": "+ sparsity", "option": "+ option of a step",
         "config": "+ configuration", "identity": "+ identity", "parallel": "+ hardware parallelism"}  # fmt: skip
-PAUSE = 60  # milliseconds after the last key before the space is counted
-FEW = 8  # choices of an entry up to which each can be named by a condition
+PAUSE = 60  # milliseconds after the last edit until the space is counted
+FEW = 8  # largest number of choices of an entry that a condition can name
 
 
 class SearchFoot(QWidget):
-    """Below the form: the size of the space, what is wrong, the time it takes, and the button."""
+    """The foot of the form: size of the space, error, duration and the Run button."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class SearchFoot(QWidget):
             box.addWidget(part)
 
     def show_state(self, wrong: str, is_open: bool) -> None:
-        """Show what is wrong; a search can run on an open model, with something to vary and nothing wrong."""
+        """Show an error; enables Run for an open model without errors."""
         self.wrong.setText(wrong)
         self.wrong.setVisible(bool(wrong))
         self.counted.setVisible(bool(self.counted.text()))
@@ -79,7 +79,7 @@ class SearchFoot(QWidget):
 
 
 class SearchSetup(DeferredWork):
-    """`run_wanted` tells the spec that the button asks for; `foot` stays below the fields."""
+    """`run_wanted`: run this spec; `foot`: shown below the fields."""
 
     run_wanted = Signal(object)
     file_wanted = Signal(str)  # "open" or "save": a search in a file
@@ -88,8 +88,8 @@ class SearchSetup(DeferredWork):
         super().__init__()
         apply_field_style(self)
         self._session, self._expand = session, expand
-        self.each: dict[str, float] = {}  # seconds of a trial by what it trains, where that is known
-        self.recipe: Recipe | None = None  # a template's own; None: the document's
+        self.each: dict[str, float] = {}  # seconds per trial by kind of training, if known
+        self.recipe: Recipe | None = None  # a template's recipe; None for the document's
         self._cards: list[EntryCard] = []
         self.name = Line("a name, or none")
         self.name.setAccessibleName("Name of the study")
@@ -100,7 +100,7 @@ class SearchSetup(DeferredWork):
         self.goals = Goals(figures)
         self.how = GroupedForm(SearchSpec, GROUPS, without=WITHOUT)
         self.training = TrainingField()
-        self.score = ScoreField(lambda: session.measured_on, "No data are named: only costs can be goals")
+        self.score = ScoreField(lambda: session.measured_on, "Without data only costs can be goals")
         self.foot = SearchFoot()
         self.counted, self.time, self.wrong = self.foot.counted, self.foot.time, self.foot.wrong
         self.run_button = self.foot.run_button
@@ -141,14 +141,14 @@ class SearchSetup(DeferredWork):
     # -- templates
 
     def _open_menu(self) -> None:
-        """The ready searches, and files."""
+        """Show the menu of templates and files."""
         fill_with_templates(self.menu, self.open_file)
         self.menu.addAction("Open a search…", lambda: self.file_wanted.emit("open"))
         self.menu.addAction("Save this search…", lambda: self.file_wanted.emit("save"))
         self.menu.popup(self.templates.mapToGlobal(self.templates.rect().bottomLeft()))
 
     def open_file(self, path: Path) -> None:
-        """Show the search in a file; what is wrong with it is told."""
+        """Show the search of a file, or its error."""
         try:
             recipe, spec = load(path, self._session.measured_on)
         except EspalierError as error:
@@ -163,7 +163,7 @@ class SearchSetup(DeferredWork):
 
     @property
     def used(self) -> Recipe:
-        """The recipe that trials begin with."""
+        """The recipe that trials start with."""
         document = self._session.document
         return self.recipe or (document.recipe if document else Recipe())
 
@@ -180,7 +180,7 @@ class SearchSetup(DeferredWork):
         return self._cards
 
     def add(self, vary: Vary, edited: bool = False) -> EntryCard:
-        """One more entry."""
+        """Add an entry."""
         document = self._session.document
         card = EntryCard(vary, document.graph if document else None, self.used)
         card.edited.connect(self._wait.start)
@@ -213,17 +213,17 @@ class SearchSetup(DeferredWork):
         self.update_notes()
 
     def refresh(self) -> None:
-        """The graph or the recipe is another: count again, with the same entries."""
+        """Follow a changed graph or recipe: recount the space with the same entries."""
         document = self._session.document
         stay = [card.form.see(document.graph if document else None, self.used) for card in self.cards]
-        with contextlib.suppress(EspalierError):  # half written: they stay as they are
+        with contextlib.suppress(EspalierError):  # incomplete entries stay unchanged
             values = [card.value() for card in self.cards]
             if not all(stay):
                 self._fill(values)
         self.update_notes()
 
     def _fill(self, space: Sequence[Vary]) -> None:
-        """Cards that offer what the graph and the recipe have now."""
+        """Rebuild the cards for the present graph and recipe."""
         for card in list(self._cards):
             self._drop(card)
         for vary in space:
@@ -232,7 +232,7 @@ class SearchSetup(DeferredWork):
     # -- the search
 
     def spec(self) -> SearchSpec:
-        """What is asked for; raises OptionsError."""
+        """The search of the form; raises OptionsError."""
         self.settle()
         goals, within, summed = self.goals.get()
         train, finetune = self.training.get()
@@ -242,14 +242,14 @@ class SearchSetup(DeferredWork):
         )  # fmt: skip
 
     def run(self) -> None:
-        """Ask for the search, if there is one."""
+        """Request the search if it is valid."""
         self.settle()
         self.update_notes()
         if self.run_button.isEnabled():
             self.run_wanted.emit(self.spec())
 
     def update_notes(self) -> None:
-        """Count the space, and say what is wrong beside what has it."""
+        """Count the space, and show errors at their fields."""
         self._wait.stop()
         good = self._update_card_notes()
         try:
@@ -263,7 +263,7 @@ class SearchSetup(DeferredWork):
         self._tell_whole(good)
 
     def _update_card_notes(self) -> bool:
-        """Each entry by itself; whether all are well."""
+        """Update the note of each entry; returns whether all are valid."""
         good, names = True, list[str]()
         for card in self.cards:
             card.more.offer(tuple(names))
@@ -308,7 +308,7 @@ class SearchSetup(DeferredWork):
         self.foot.show_state(wrong, document is not None)
 
     def update_duration(self, trials: int = 0) -> None:
-        """How long it will take, by the trials that ran before."""
+        """Show the expected duration, from earlier trials."""
         editor = self.how.editor("trials")
         try:
             number, train = trials or int(editor.get()), self.training.get()[0]
@@ -319,7 +319,7 @@ class SearchSetup(DeferredWork):
 
 
 def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
-    """The ready searches, each with what it is for."""
+    """Fill a menu with the templates and their descriptions."""
     menu.clear()
     menu.setToolTipsVisible(True)
     for template in templates():
@@ -328,7 +328,7 @@ def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
 
 
 def _check(spec: SearchSpec, space: Space, graph: Graph, recipe: Recipe | None, used: Recipe) -> None:
-    """Raise OptionsError for what no trial can hold. A template's own recipe leads to another graph than ours."""
+    """Raise OptionsError for constraints that no trial can meet. A template's recipe leads to another graph."""
     check_spec(spec, want := wanted(spec), used)
     check_grid(spec, space)
     if recipe is None:
@@ -340,7 +340,7 @@ def _words(error: EspalierError) -> str:
 
 
 def _beside(message: str) -> str:
-    """What is said of an entry, where it is seen which: without its place in the space."""
+    """An error of an entry without its position in the space."""
     message = re.sub(r"^space\[\d+\](\.\w+)?: ", "", message)
     message = message[:1].upper() + message[1:]
     return re.sub(r"^space\[\d+\]( |\.)", lambda m: "This " if m.group(1) == " " else "", message)

@@ -1,4 +1,4 @@
-"""The trials of a study as a table: filtered, sorted, copied, saved; a row is previewed, and applied."""
+"""The trials of a study as a table: filter, sort, copy, save, preview and apply."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 
 WIDEST = 190
-WIDTHS = {"number": 76, "state": 118, "origin": 62, "seconds": 64}  # of what changes as trials end
-REST = 200  # milliseconds between two lots of rows: a table is laid out and painted whole for each
-PAD, CELLS = 32, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
+WIDTHS = {"number": 76, "state": 118, "origin": 62, "seconds": 64}  # columns that change as trials end
+REST = 200  # milliseconds between two batches of rows, since each repaints the whole table
+PAD, CELLS = 32, 360  # pixels beside a text; number of cells measured for column widths
 
 
 class TrialTable(RowsView):
-    """Columns as wide as their first rows need. `exited` tells that Escape was pressed."""
+    """Columns sized by their first rows. `exited`: Escape was pressed."""
 
     exited = Signal()
 
@@ -33,18 +33,18 @@ class TrialTable(RowsView):
         self.rows = TrialRows()
         super().__init__(self.rows)
         self.setAccessibleName("Trials")
-        self.setTabKeyNavigation(False)  # Tab goes on to what comes next
+        self.setTabKeyNavigation(False)  # Tab moves to the next widget
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
 
     def fit(self) -> None:
-        """Columns as wide as their first rows need."""
+        """Size the columns by their first rows."""
         rows, metrics = self.rows, self.fontMetrics()
         some = [rows.trials[n] for n in rows.shown[: max(CELLS // max(len(rows.columns), 1), 3)]]
         for i, column in enumerate(rows.columns):
             wide = WIDTHS.get(column.key)
             if wide is None:
-                texts = {f"{column.title} ▾", *(column.words(column.of(t)) for t in some)}
+                texts = {f"{column.title} ▾", *(column.text_of(column.of(t)) for t in some)}
                 wide = min(max(max(map(metrics.horizontalAdvance, texts)) + PAD, 44), WIDEST)
             if wide != self.columnWidth(i):
                 self.setColumnWidth(i, wide)
@@ -78,7 +78,7 @@ class SearchTrials(QWidget):
         self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self.settle)
         self.filter = Choice(tuple(FILTERS), tuple(FILTERS.values()))
-        self.filter.setAccessibleName("Which trials")
+        self.filter.setAccessibleName("Trials to show")
         self.search = Line("filter")
         self.search.setAccessibleName("Filter the trials")
         self.search.setMaximumWidth(150)
@@ -122,7 +122,7 @@ class SearchTrials(QWidget):
         self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset(),
         within: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """Show another study; `best` are the numbers of its trials that nothing surpasses."""
+        """Show another study; `best`: numbers of its non-dominated trials."""
         self.picked = None
         self._coming.clear()
         self.table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
@@ -132,14 +132,14 @@ class SearchTrials(QWidget):
         self._update_texts()
 
     def take(self, news: Sequence[Trial], best: frozenset[int]) -> None:
-        """Trials that came, and which are the best now: seen at once, where many come five times a second."""
+        """Add trials and set the best ones; shown at once, or in batches for many."""
         self._coming |= {t.number: t for t in news}
         self._best = best
         if not self._rest.isActive():
             self.settle()
 
     def settle(self) -> None:
-        """Show what came."""
+        """Show the pending trials."""
         news, best = list(self._coming.values()), self._best
         if not news:
             return
@@ -167,7 +167,7 @@ class SearchTrials(QWidget):
             self.choose(self.table.rows.trial(current.row()))
 
     def choose(self, trial: Trial) -> None:
-        """Mark a trial, and say which it is."""
+        """Select a trial and emit it."""
         if self.picked is not None and self.picked.number == trial.number:
             return
         self.settle()
@@ -179,7 +179,7 @@ class SearchTrials(QWidget):
         self.chosen.emit(trial)
 
     def leave(self) -> None:
-        """Choose none."""
+        """Clear the selection."""
         self.picked = None
         self.table.clearSelection()
         self.table.setCurrentIndex(QModelIndex())
@@ -194,11 +194,11 @@ class SearchTrials(QWidget):
             self.words.setText(f"Trial {trial.number} · {state_text(trial)}")
 
     def want(self) -> None:
-        """Ask for the chosen trial to be applied."""
+        """Request to apply the chosen trial."""
         if self.picked and self.picked.state == "complete":
             self.used.emit(self.picked)
 
     def save(self, path: Path) -> None:
-        """Write the trials that are shown as CSV; raises FileError."""
+        """Write the shown trials as CSV; raises FileError."""
         self.settle()
         write_text(path, to_text(*self.table.rows.table(), ","))

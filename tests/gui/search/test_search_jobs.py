@@ -66,7 +66,7 @@ def test_a_dead_worker_is_told_and_nothing_is_lost(panel: SearchPanel, runner: l
     runner[-1].tell(info, Failed("The worker process ended unexpectedly.", "Go on with it."))
     study = panel.study
     assert study and "ended unexpectedly" in panel.head.wrong.text() and "are kept" in panel.head.wrong.text()
-    assert study.leader and study.leader.number == 0 and study.trials[1].error == "It was cut off."
+    assert study.leader and study.leader.number == 0 and study.trials[1].error == "It was interrupted."
 
 
 def test_an_end_before_the_first_trial_keeps_none(panel: SearchPanel, runner: list[FakeRunner]) -> None:

@@ -82,8 +82,8 @@ def test_what_the_head_has_no_room_for_is_in_a_menu(board: StudyBoard) -> None:
     hidden = [o for o in chart.options() if tile.fields[o.name].isHidden()]
     fill(tile.rest, hidden, chart.option, tile._take)
     texts = {a.text(): a for a in tile.rest.actions()}
-    assert "Figure told by the size of the dots" in texts and "Logarithmic vertical axis" in texts
-    sizes = texts["Figure told by the size of the dots"].menu()
+    assert "Metric shown by the size of the dots" in texts and "Logarithmic vertical axis" in texts
+    sizes = texts["Metric shown by the size of the dots"].menu()
     next(a for a in sizes.actions() if a.text() == "weight bits").trigger()
     texts["Logarithmic vertical axis"].trigger()
     assert chart.bulk == "weight_bits" and chart.log_y and len(chart._bubbles.data)

@@ -1,4 +1,4 @@
-"""The two sides of the panel Compare: their graphs, loaded as needed, and what differs."""
+"""The two sides of the panel Compare: their graphs, loaded on demand, and their comparison."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 Place = Literal["a", "b"]
-MAX_KEPT = 3  # comparisons: each holds two graphs
+MAX_KEPT = 3  # cached comparisons, each with two graphs
 
 
 @dataclass(frozen=True, slots=True)
 class OtherModel:
-    """A model of another file, opened to be compared. `scratch`: its working folder."""
+    """A model of another file opened for comparison. `scratch`: its working folder."""
 
     result: OpenResult
     store: WeightStore
@@ -42,9 +42,9 @@ class OtherModel:
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
-    """A recipe that runs for a side, or a file that is opened for it (`what`: its path, into the folder `scratch`).
+    """A pending side: a recipe being run, or a file being opened (`what`: its path, into the folder `scratch`).
 
-    `side`: None once another document is open.
+    `side`: None after a change of documents.
     """
 
     side: StateChoice | None
@@ -53,9 +53,9 @@ class _Awaited:
 
 
 class Comparing(QObject):
-    """`changed`: sides, state or result are others. `result`: the comparison, None while it is computed or impossible.
+    """`changed`: sides, state or result changed. `result`: the comparison, None while it is pending or impossible.
 
-    `error`: why a side has no graph. `document_left`: another document is open, or none.
+    `error`: why a side has no graph. `document_left`: the document was closed or replaced.
     """
 
     changed = Signal()
@@ -67,10 +67,10 @@ class Comparing(QObject):
         self.sides: dict[Place, StateChoice | None] = {"a": None, "b": None}
         self.result: StateComparison | None = None
         self.error: EspalierError | None = None
-        self.active = False  # whether anything is computed: only while the panel is in view
+        self.active = False  # compute only while the panel is visible
         self._graphs: dict[Place, Graph | None] = {"a": None, "b": None}
         self._others: dict[str, OtherModel] = {}
-        self._awaited: dict[int, _Awaited] = {}  # by the number of the job
+        self._awaited: dict[int, _Awaited] = {}  # by job number
         self._scorer = Scorer()
         self._previews = Previews(self, MAX_KEPT, session.opened)
         self._previews.ready.connect(self._compared)
@@ -83,7 +83,7 @@ class Comparing(QObject):
     # -- sides
 
     def set_visible(self, visible: bool) -> None:
-        """Compute only while the panel is in view."""
+        """Compute only while the panel is visible."""
         if visible != self.active:
             self.active = visible
             if visible:
@@ -101,7 +101,7 @@ class Comparing(QObject):
         self.refresh()
 
     def open_file(self, side: Place, path: Path) -> None:
-        """Compare with a model of another file, which the user chose; it is opened in the worker, as it is by now."""
+        """Compare with a model of another file chosen by the user; the worker opens its present content."""
         other = self.sides["b" if side == "a" else "a"]
         if other is None or other.key != ("file", str(path)):
             self._leave_file(str(path))
@@ -128,7 +128,7 @@ class Comparing(QObject):
     # -- computing
 
     def refresh(self) -> None:
-        """Follow the document: choices of a state that moved, then graphs, then the comparison."""
+        """Follow the document: update changed choices, then graphs, then the comparison."""
         if not self.active:
             return
         groups = choices_of(self._session)
@@ -156,7 +156,7 @@ class Comparing(QObject):
         self._compare()
 
     def _graph(self, side: StateChoice) -> Graph | None:
-        """The graph of a side; None where it comes later."""
+        """The graph of a side; None while it is pending."""
         if side.kind == "file":
             other = self._others.get(side.name)
             if other is None and not self._is_awaited(side.name):
@@ -187,7 +187,7 @@ class Comparing(QObject):
         self._awaited[info.id] = _Awaited(side, side.name, scratch)
 
     def _job_event(self, event: JobEvent) -> None:
-        """A job has ended in any way, after its result or its error was received."""
+        """Handle the end of a job, after its result or error was received."""
         if not isinstance(event.event, TERMINAL) or (awaited := self._awaited.pop(event.job.id, None)) is None:
             return
         if awaited.scratch is not None:
@@ -212,7 +212,7 @@ class Comparing(QObject):
             self.changed.emit()
 
     def _compare(self) -> None:
-        """Ask for the comparison of both graphs."""
+        """Request the comparison of both graphs."""
         a, b, first, second = self._graphs["a"], self._graphs["b"], self.sides["a"], self.sides["b"]
         self.result = None
         if a is not None and b is not None and first is not None and second is not None:
@@ -238,7 +238,7 @@ class Comparing(QObject):
     # -- scores
 
     def _measured(self, side: StateChoice, graph: Graph) -> Measured:
-        """Costs, and what was measured of a state: by the session, by its search, or as its file stores it."""
+        """Costs and measurements of a state: by the session, by its search, or from its file."""
         measures, recipe, data = self._session.measures, side.recipe, self._session.measured_on
         if side.kind == "file":
             project = self._others[side.name].result.project
@@ -255,19 +255,19 @@ class Comparing(QObject):
                 score, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
             kl = figures["kl"] if kl is None and isinstance(figures.get("kl"), float) else kl
         if side.recipe is not None and not recipe.active:
-            kl = 0.0  # from itself
+            kl = 0.0  # the divergence of the opened model from itself
         static = self._scorer.score(graph) if side.kind != "file" else static_score(graph)
         return Measured(static.measured(*score) if score else static, accuracy, kl, data=samples_of(data))
 
     def _is_on_current_data(self, side: StateChoice) -> bool:
-        """Whether a trial was measured on the data in use."""
+        """Whether a trial was scored on the data in use."""
         options = self._session.measured_on
         return side.study is not None and (options.which, options.split) == (side.study.spec.score.which,
                                                                        side.study.spec.score.split)  # fmt: skip
 
     @property
     def can_measure(self) -> bool:
-        """Whether there are data, and a side that is a state of the document and not measured on them."""
+        """Whether there are data and an unmeasured side that is a state of the document."""
         return bool(self._session.measured_on.data) and bool(self._unmeasured())
 
     def _unmeasured(self) -> list[tuple[StateChoice, Graph]]:
@@ -276,7 +276,7 @@ class Comparing(QObject):
                 and self._session.measures.measured_of(s.recipe) is None]  # fmt: skip
 
     def measure(self) -> None:
-        """Evaluate the sides that are states of the document and not measured yet, on the data in use."""
+        """Evaluate the unmeasured sides that are states of the document, on the data in use."""
         data = self._session.measured_on
         for side, graph in self._unmeasured():
             recipe = side.recipe or Recipe()
@@ -287,7 +287,7 @@ class Comparing(QObject):
     # -- using
 
     def use(self, name: Place) -> None:
-        """Make the recipe of a side the document's, as one undoable edit; raises nothing for a file, which has none."""
+        """Make the recipe of a side the document's, as one undoable edit; no effect for a file."""
         side = self.sides[name]
         if side is None or side.recipe is None:
             return

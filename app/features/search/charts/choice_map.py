@@ -1,4 +1,4 @@
-"""Which layer took which format in which trial: a row a choice, a column a trial, coloured by bits or by value."""
+"""Choices by trial as a map: a row per choice, a column per trial, coloured by bits or by value."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from espalier.app.widgets.charts.chart import tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.model.data.base import Array
 
-TOP, FOOT, STRIP = 20, 20, 34  # the figure's strip above the map
+TOP, FOOT, STRIP = 20, 20, 34  # height of the metric's strip above the map
 SHOWN: dict[str, int] = {"best 30": 30, "best 200": 200, "all by goal": 0, "all in order": 0, "front": 0}
 SHADES = 64
-WORDS = 46  # pixels of a cell that holds its format's label
+WORDS = 46  # pixels of a cell that fits its format's label
 RIGHT = Qt.AlignmentFlag.AlignRight
 
 
 class ChoiceMap(PaintedChart):
-    """Cells by choice and trial; the strip above tells the goal."""
+    """Cells by choice and trial, below a strip with the goal."""
 
     name: ClassVar[str] = "Choice map"
     fields: ClassVar[Mapping[str, str]] = {"trials": "which", "figure": "figure"}
 
     def __init__(self) -> None:
         self.which, self.figure = "best 30", ""
-        self._brushed: Array | None = None  # the trials that brushes leave
+        self._brushed: Array | None = None  # trials selected by brushes
         self.axes: list[Axis] = []
         self.indices: Array = np.zeros(0, int)
         self._image: QImage | None = None
@@ -55,7 +55,7 @@ class ChoiceMap(PaintedChart):
         super().show_study(study)
 
     def dim(self, mask: Array | None) -> None:
-        """Let only these trials stand out."""
+        """Highlight these trials."""
         self._brushed = mask
         self.update()
 
@@ -65,7 +65,9 @@ class ChoiceMap(PaintedChart):
             return "The trials chose nothing."
         if (text := self.none_complete()) or not len(self.study):
             return text
-        return "" if self._any() else "No trial holds the constraints yet: there is no front, and none is best."
+        return (
+            "" if self._any() else "No trial meets the constraints yet, so there is neither a front nor a best trial."
+        )
 
     @override
     def legend(self) -> str:
@@ -78,10 +80,10 @@ class ChoiceMap(PaintedChart):
     def _formats(self) -> bool:
         return any(a.scale and a.scale.choice.kind == "format" for a in self.axes)
 
-    # -- what is drawn
+    # -- content
 
     def _order(self) -> Array:
-        """The trials that are shown, from left to right."""
+        """The shown trials, from left to right."""
         study = self.study
         if self.which == "all in order":
             return np.flatnonzero(study.state == COMPLETE)
@@ -124,13 +126,13 @@ class ChoiceMap(PaintedChart):
                              QImage.Format.Format_ARGB32_Premultiplied) if wide and high else None  # fmt: skip
 
     def _sampled(self) -> Array:
-        """Of more trials than there are pixels, evenly spaced ones."""
+        """Evenly spaced trials if there are more than pixels."""
         room = max(int(self._box().width()), 1)
         if len(self.indices) <= room:
             return self.indices
         return self.indices[np.linspace(0, len(self.indices) - 1, room).astype(int)]
 
-    # -- where things lie
+    # -- geometry
 
     def _box(self) -> QRectF:
         metrics = self.fontMetrics()
@@ -165,18 +167,18 @@ class ChoiceMap(PaintedChart):
                 painter.drawRect(QRectF(box.left() + column * wide, TOP, max(wide, 2), STRIP + box.height()))
 
     def _paint_veil(self, painter: QPainter, box: QRectF) -> None:
-        """Fade the columns of trials that brushes leave out."""
+        """Fade the columns of trials outside the brushes."""
         sampled = self._sampled()
         if self._brushed is None or not len(sampled):
             return
         wide, veil = box.width() / len(sampled), tint(self.look.panel, 200)
-        there = np.zeros(len(self.study), bool)  # those that came since are not
+        there = np.zeros(len(self.study), bool)  # newer trials are outside
         there[: len(self._brushed)] = self._brushed[: len(there)]
         for column in np.flatnonzero(~there[sampled]).tolist():
             painter.fillRect(QRectF(box.left() + column * wide, TOP, wide, STRIP + box.height()), veil)
 
     def _paint_names(self, painter: QPainter, box: QRectF) -> None:
-        """Names of rows, as many as can be read."""
+        """Names of rows, as many as are legible."""
         tall = box.height() / max(len(self.axes), 1)
         every = max(int(np.ceil(13 / tall)), 1)
         painter.setPen(QColor(self.look.text))
@@ -185,7 +187,7 @@ class ChoiceMap(PaintedChart):
             elided(painter, line, self.axes[row].text, RIGHT, Qt.TextElideMode.ElideLeft)
 
     def _paint_strip(self, painter: QPainter, box: QRectF) -> None:
-        """The figure of each trial as a bar."""
+        """The metric of each trial as a bar."""
         sampled = self._sampled()
         values = self.study.figures[self.figure][sampled]
         there = values[np.isfinite(values)]
@@ -206,7 +208,7 @@ class ChoiceMap(PaintedChart):
             painter.fillRect(QRectF(box.left() + k * wide, TOP + STRIP - 4 - tall, wide - gap, tall), colour)
 
     def _paint_cells(self, painter: QPainter, box: QRectF) -> None:
-        """Lines between cells and the formats in them, where there is room for either."""
+        """Lines between cells and their formats, if there is room."""
         rows, wide = len(self.axes), box.width() / max(len(self.indices), 1)
         tall = box.height() / max(rows, 1)
         painter.setPen(QPen(QColor(self.look.panel), 1))
@@ -247,7 +249,7 @@ class ChoiceMap(PaintedChart):
         return min(row, len(self.axes) - 1), min(column, len(self.indices) - 1)
 
     def _name_at(self, at: QPointF) -> str:
-        """The whole name of the choice whose label this is."""
+        """The full name of the choice whose label is at a position."""
         box = self._box()
         row = int((at.y() - box.top()) / box.height() * max(len(self.axes), 1)) if at.y() >= box.top() else -1
         return self.axes[row].name if at.x() < box.left() and 0 <= row < len(self.axes) else ""
@@ -267,13 +269,13 @@ class ChoiceMap(PaintedChart):
         return (f"{axis.name}: {self._chosen(axis, index)}\n" if axis else "") + self.hover_text_at(index)
 
     def table(self) -> Table:
-        """A row a choice, a column a trial."""
+        """A row per choice, a column per trial."""
         head = ("choice", *(f"trial {self.study.trials[p].number}" for p in self.indices))
         return head, [(a.name, *(self._chosen(a, int(p)) for p in self.indices)) for a in self.axes]
 
 
 def _shades(axis: Axis, study: Study, indices: Array, ends: tuple[float, float]) -> Array:
-    """0 to 1 for each trial: a format's bits by their logarithm, else the place on the axis."""
+    """Shade in 0 … 1 of each trial: the logarithm of a format's bits, else the position on the axis."""
     assert axis.scale is not None
     values = axis.values(study)[indices]
     if axis.scale.choice.kind != "format":
@@ -285,7 +287,7 @@ def _shades(axis: Axis, study: Study, indices: Array, ends: tuple[float, float])
 
 
 def _log_ends(axes: Sequence[Axis]) -> tuple[float, float]:
-    """The least and the most bits that any format of the study has, as logarithms."""
+    """Logarithms of the smallest and largest bits of the study's formats."""
     scales = [a.scale for a in axes if a.scale and a.scale.choice.kind == "format"]
     logs = [_log_bits(v) for s in scales for v in s.values]
     return min(logs, default=1.0), max(logs, default=5.0)

@@ -1,4 +1,4 @@
-"""All trials of a study in their order, by how they ended, under the staircase of the best so far."""
+"""All trials of a study in order, by state, with the line of the best so far."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from espalier.model.data.base import Array
 from espalier.passes.figure import Figure as Accuracy
 from espalier.passes.figure import is_near, wilson
 
-GREY, EARLY, GOOD = range(3)  # looks of dots, from below
+GREY, EARLY, GOOD = range(3)  # looks of dots, from the bottom layer up
 BAND = 36  # opacity of the band of noise, of 255
-CROWD = 200  # failed trials whose ticks are thin
+CROWD = 200  # number of failed trials from which ticks are thin
 
 
 class HistoryChart(StudyChart):
-    """One figure by trial number. Those without a value stand as ticks at the lower edge."""
+    """A metric by trial number; trials without a value are ticks at the lower edge."""
 
     name: ClassVar[str] = "History"
     fields: ClassVar[Mapping[str, str]] = {"figure": "y_name", "log": "log_y"}
@@ -74,7 +74,7 @@ class HistoryChart(StudyChart):
         return " &nbsp; ".join(entries)
 
     def build(self, palette: Palette) -> None:
-        """The baseline, the dots by kind, the staircase, the ticks."""
+        """Create the baseline, the dots by kind, the line of the best and the ticks."""
         self._edged = ()
         size, alpha = dot_look(len(self.study))
         hollow = (tint(palette.panel, 255), pen(palette.accent, 1.2))
@@ -115,7 +115,7 @@ class HistoryChart(StudyChart):
         self._draw_edges()
 
     def _has_redrawn(self, fresh: Sequence[int]) -> bool:
-        """Whether one of these was drawn as something else than running before, so that its dot must go."""
+        """Whether one of these trials was drawn in another state, so that its dot must be replaced."""
         return any(p < self._drawn_count and p not in self._running for p in fresh)
 
     _drawn_count = 0
@@ -135,11 +135,11 @@ class HistoryChart(StudyChart):
 
     @property
     def _sampled(self) -> Accuracy | None:
-        """The samples behind the figure that is drawn, where it is an accuracy."""
+        """The samples of the drawn metric if it is an accuracy; otherwise None."""
         return self.study.sampled if self.y_name == "accuracy" else None
 
     def _draw_noise(self, x: Array, best: Array) -> None:
-        """Wilson's interval of the best so far, and the line of guessing."""
+        """Draw Wilson's interval of the best so far, and the majority-class accuracy."""
         if (sampled := self._sampled) is None:
             return
         ends = np.array([wilson(float(value), sampled.n) for value in best])
@@ -150,16 +150,16 @@ class HistoryChart(StudyChart):
             self.plot.addItem(self._guess)
 
     def _guessing(self) -> float | None:
-        """Where the line of guessing stands on the axis."""
+        """Axis position of the majority-class accuracy."""
         chance = self._sampled.guessing if self._sampled else None
         return None if not chance else float(np.log10(chance)) if self.log_y else chance
 
     def _without_value(self) -> Array:
-        """Which ended before they told a value: they missed a limit that needs no measurement."""
+        """Mask of trials that ended without a value, as they missed a constraint that needs no measurement."""
         return (self.study.state == PRUNED) & np.isnan(self.study.figures[self.y_name])
 
     def _draw_edges(self) -> None:
-        """Ticks of those that failed or told no value, and lines of those that run."""
+        """Draw ticks of trials that failed or have no value, and lines of running ones."""
         study = self.study
         failed, untold = study.state == FAILED, self._without_value()
         missing = failed | untold
@@ -182,7 +182,7 @@ class HistoryChart(StudyChart):
         _pairs(self._now, study.number[running], low, high)
 
     def ends(self) -> tuple[float, float, float, float] | None:
-        """All trials; of values so far out that they would flatten all others only the edge is seen."""
+        """The range of all trials, without outliers that would flatten the others."""
         y = self.scaled(self.study.figures[self.y_name], self.log_y)
         y = y[np.isfinite(y) & (self.study.state >= COMPLETE)]
         level = self.study.baseline.get(self.y_name)
@@ -206,5 +206,5 @@ class HistoryChart(StudyChart):
 
 
 def _pairs(item: pg.PlotCurveItem, x: Array, low: float, high: float) -> None:
-    """Upright strokes at x."""
+    """Set vertical strokes at x."""
     item.setData(np.repeat(x, 2), np.tile([low, high], len(x)), connect="pairs")

@@ -1,4 +1,4 @@
-"""Which choices decide a study's goals: a bar a choice, computed beside the window while it goes on."""
+"""Importance of choices for a study's goals, as bars, computed in a separate process."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from espalier.app.number_text import count, percent
 from espalier.app.widgets.charts.chart import lighter
 from espalier.app.widgets.charts.chart_export import Table
 
-ROOT = Path(__file__).parents[5]  # of our imports
+ROOT = Path(__file__).parents[5]  # import path
 ROW, BAR, TOP = 26, 9, 6
-AGAIN = 1.1  # computed anew when there are so many times more trials …
-PAUSE = 4000  # … and at least so many milliseconds later
+AGAIN = 1.1  # recomputed for this factor of more trials …
+PAUSE = 4000  # … and at least this many milliseconds later
 METHODS = {"ped": "PED-ANOVA", "fanova": "fANOVA"}
 RIGHT = Qt.AlignmentFlag.AlignRight
 
 
 class ImportanceChart(PaintedChart):
-    """Bars per goal, the choice that decides most at the top."""
+    """Bars per goal, the most important choice at the top."""
 
     name: ClassVar[str] = "Importance"
     fields: ClassVar[Mapping[str, str]] = {"goal": "goal", "method": "method"}
@@ -44,7 +44,7 @@ class ImportanceChart(PaintedChart):
         self.goal, self.method = "", "ped"
         self.importances: dict[str, dict[str, float]] = {}
         self.problem = ""
-        self._of = 0  # complete trials that `importances` is of
+        self._of = 0  # number of complete trials of `importances`
         self._first = 0
         super().__init__()
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
@@ -58,7 +58,7 @@ class ImportanceChart(PaintedChart):
     def options(self) -> list[Option]:
         goals = self._goals()
         return [Option("goal", ("", *goals), ("all goals", *map(title, goals))),
-                Option("method", tuple(METHODS), tuple(METHODS.values()), "How importance is told")]  # fmt: skip
+                Option("method", tuple(METHODS), tuple(METHODS.values()), "Method of importance")]  # fmt: skip
 
     @override
     def choose(self, name: str, value: Any) -> None:
@@ -76,7 +76,7 @@ class ImportanceChart(PaintedChart):
             f'<span style="color:{self._colour(k)}">■</span> {escape(title(g))}' for k, g in enumerate(self._shown())
         ]
         text = " &nbsp; ".join(entries) + f" &nbsp; of {count(self._of)} complete trials"
-        return f'<span style="color:{self.look.muted}">{text}{"; counted again now" * self.busy}</span>'
+        return f'<span style="color:{self.look.muted}">{text}{"; being updated" * self.busy}</span>'
 
     @override
     def empty(self) -> str:
@@ -93,7 +93,7 @@ class ImportanceChart(PaintedChart):
 
     @property
     def busy(self) -> bool:
-        """Whether it is being computed."""
+        """Whether importances are being computed."""
         return self._process is not None
 
     def _goals(self) -> list[str]:
@@ -114,7 +114,7 @@ class ImportanceChart(PaintedChart):
         super().show_study(study)
 
     def take(self, fresh: Sequence[int] | None) -> None:
-        """Compute it where it is seen, and where enough has come since."""
+        """Compute importances if the chart is visible and there are enough new trials."""
         if self.isVisible() and self._complete() >= max(MIN_TRIALS, AGAIN * self._of) and not self.busy:
             if self._of and not self._wait.isActive():
                 self._wait.start()
@@ -122,7 +122,7 @@ class ImportanceChart(PaintedChart):
                 self._compute()
 
     def _job_input(self) -> bytes:
-        """A line that names choices and goals, then their columns: a category by its place, a number as itself."""
+        """Input of the process: a line with names of choices and goals, then their columns (categories by index)."""
         about, columns = asked(self.study, self._goals(), self.method)
         return json.dumps(about).encode() + b"\n" + np.array(columns, np.float64).tobytes()
 
@@ -135,7 +135,7 @@ class ImportanceChart(PaintedChart):
         process.setWorkingDirectory(str(ROOT))
         environment = QProcessEnvironment.systemEnvironment()
         environment.insert("OMP_NUM_THREADS", "1")
-        environment.remove("PYTHONSAFEPATH")  # while a worker starts, and this one is started from our folder
+        environment.remove("PYTHONSAFEPATH")  # while a worker starts; it is started from this folder
         process.setProcessEnvironment(environment)
         process.finished.connect(lambda code, _: self._finished(process, code))
         process.errorOccurred.connect(lambda _: self._finished(process, -1))
@@ -163,7 +163,7 @@ class ImportanceChart(PaintedChart):
         self.changed.emit()
 
     def _stop(self) -> None:
-        """End the process; what it would have told is of no use any more."""
+        """End the process, whose result is outdated."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -182,7 +182,7 @@ class ImportanceChart(PaintedChart):
     # -- drawing
 
     def rows(self) -> list[str]:
-        """Choices by their share, summed over the goals that are shown."""
+        """Choices sorted by importance, summed over the shown goals."""
         goals = self._shown()
         names = {n: sum(self.importances[g].get(n, 0.0) for g in goals) for n in self.study.params.names}
         return sorted(names, key=lambda n: -names[n])
@@ -200,7 +200,9 @@ class ImportanceChart(PaintedChart):
     def paint(self, painter: QPainter) -> None:
         if not self.importances:
             painter.setPen(QColor(self.look.muted))
-            text = "Importance is being computed…" if self.busy else "Importance is computed as soon as this is seen."
+            text = (
+                "Importance is being computed…" if self.busy else "Importance is computed once this chart is visible."
+            )
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, text)
             return
         names, goals, step = self.rows(), self._shown(), self._step()
@@ -266,6 +268,6 @@ class ImportanceChart(PaintedChart):
         self.refresh()
 
     def table(self) -> Table:
-        """A row a choice, a column a goal."""
+        """A row per choice, a column per goal."""
         goals = list(self.importances)
         return ("choice", *goals), [(n, *(self.importances[g].get(n, 0.0) for g in goals)) for n in self.rows()]

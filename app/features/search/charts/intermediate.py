@@ -1,4 +1,4 @@
-"""What trials reported on their way, by samples or steps: weak ones end early, the best so far stands out."""
+"""Intermediate values of trials, by samples or steps, with pruned trials in grey and the best highlighted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
 from espalier.model.data.base import Array
 
-SHADES = 16  # colours of what trials came to; behind them the grey of those that ended early
+SHADES = 16  # number of colours of final values; the last pen is the grey of pruned trials
 FAINT = 110  # opacity of a line, of 255
 NONE = (
     "No trial reports intermediate values. A search with rungs, or with a pruner, measures on growing parts of the data"
@@ -31,14 +31,14 @@ NONE = (
 
 
 class IntermediateChart(StudyChart):
-    """A line a trial: coloured by what it came to, grey where it was ended early."""
+    """A line per trial, coloured by its final value, grey if it was pruned."""
 
     name: ClassVar[str] = "Intermediate values"
     fields: ClassVar[Mapping[str, str]] = {"log": "log_x"}
 
     def __init__(self) -> None:
         self._ends = (0.0, 1.0)
-        self._points: Array = np.zeros((0, 3))  # step, value, place of the trial
+        self._points: Array = np.zeros((0, 3))  # step, value, trial index
         self._drawn: Array = np.zeros(0, bool)
         super().__init__()
 
@@ -85,7 +85,7 @@ class IntermediateChart(StudyChart):
         self._points = np.concatenate([held, np.array(points, float).reshape(-1, 3)])
         before, self._ends = self._ends, self._bounds()
         if before != self._ends and not redraw:
-            indices = range(len(study))  # other colours
+            indices = range(len(study))  # the range of colours changed
         (self._lines.put if len(indices) == len(study) else self._lines.add)(*self._segments(indices))
         self._drawn = np.isin(study.state, (COMPLETE, PRUNED))
         best = leading(study)
@@ -93,7 +93,7 @@ class IntermediateChart(StudyChart):
         self._strong["running"].setData(*self._polyline(np.flatnonzero(study.state == RUNNING).tolist()))
 
     def _segments(self, indices: Sequence[int]) -> tuple[Array, ...]:
-        """Ends of the lines of trials that have ended, and their colours."""
+        """End points of line segments of ended trials, and their colours."""
         (low, high), study, rows = self._ends, self.study, list[tuple[float, ...]]()
         for index in indices:
             steps = study.trials[index].steps
@@ -105,13 +105,13 @@ class IntermediateChart(StudyChart):
         return self.scaled(x0, self.log_x), y0, self.scaled(x1, self.log_x), y1, kinds
 
     def _polyline(self, indices: Sequence[int]) -> tuple[Array, Array]:
-        """The lines of trials, with gaps between them."""
+        """Polylines of trials, separated by NaN."""
         steps = [s for p in indices for s in (*self.study.trials[p].steps, (np.nan, np.nan))]
         x, y = np.array(steps, float).reshape(-1, 2).T
         return self.scaled(x, self.log_x), y
 
     def _bounds(self) -> tuple[float, float]:
-        """All values but the worst hundredth; as before where that is little wider."""
+        """The range of all values but the worst 1 %; unchanged if it is only a little wider."""
         if not len(self._points):
             return 0.0, 1.0
         previous, (low, high, room) = self._ends, core_of(self._points[:, 1], rising=self.study.sign(self.y_name) > 0)

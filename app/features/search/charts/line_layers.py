@@ -1,4 +1,4 @@
-"""Two pictures of many lines, grey below coloured, drawn between two events for some milliseconds each."""
+"""Two pixmaps of many lines, grey below coloured, drawn in slices of a few milliseconds between events."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
 from espalier.model.data.base import Array
 
-CHUNK, PIECE, REDRAW = 8, 0.003, 0.045  # lines at once; seconds of drawing between two events, and between two views
-SHADES, SMOOTH = 16, 150  # colours told apart; lines up to which their edges are smoothed
+CHUNK, PIECE, REDRAW = 8, 0.003, 0.045  # lines at once; seconds of drawing between two events, and between two updates
+SHADES, SMOOTH = 16, 150  # number of colours; number of lines up to which they are anti-aliased
 ALONE, FAINTEST = 240, 16  # opacity of a line alone and among very many, of 255
 
 
 class LineLayers:
-    """`want` says which trials are in each layer. `lay` gives their points (trial × point × x, y) and shades."""
+    """`want` sets the trials of each layer. `lay` returns their points (trial × point × x, y) and shades."""
 
     def __init__(self, owner: QWidget, lay: Callable[[Array], tuple[Array, Array]]) -> None:
         self._owner, self._lay = owner, lay
@@ -35,7 +35,7 @@ class LineLayers:
         self._timer.timeout.connect(self._draw_slice)
 
     def restart(self, width: int, height: int) -> None:
-        """Begin with empty pictures."""
+        """Start with empty pixmaps."""
         ratio = self._owner.devicePixelRatio()
         for layer in range(2):
             picture = self._pictures[layer] = QPixmap(round(width * ratio), round(height * ratio))
@@ -47,7 +47,7 @@ class LineLayers:
         self.drawn[layer] = np.zeros(len(self._requested[layer]), bool)
 
     def want(self, grey: Array, coloured: Array) -> None:
-        """These are to be seen; the pictures get there piece by piece."""
+        """Set the trials to draw; the pixmaps are updated in slices."""
         self._requested = [grey, coloured]
         for layer, mask in enumerate(self._requested):
             drawn = self.drawn[layer] = np.append(self.drawn[layer], np.zeros(len(mask) - len(self.drawn[layer]), bool))
@@ -66,12 +66,12 @@ class LineLayers:
             self._timer.stop()
 
     def settle(self) -> None:
-        """Draw all that is left, now."""
+        """Draw all remaining lines now."""
         while self._step():
             pass
 
     def _step(self) -> bool:
-        """Some lines more, those in colour first; whether any was left."""
+        """Draw a few lines, coloured ones first; returns whether any remained."""
         for layer in (1, 0):
             pending = np.flatnonzero(self._requested[layer] & ~self.drawn[layer])[:CHUNK]
             if len(pending):
@@ -98,7 +98,7 @@ class LineLayers:
         painter.end()
 
     def paint(self, painter: QPainter, at: QPointF) -> None:
-        """Lay the pictures down."""
+        """Draw the pixmaps."""
         for picture, drawn in zip(self._pictures, self.drawn, strict=True):
             if drawn.any():
                 painter.drawPixmap(at, picture)

@@ -1,4 +1,4 @@
-"""Many dots or lines of a few looks in a plot."""
+"""Plot items of many dots or lines with a few looks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing_extensions import override
 from espalier.app.features.search.charts.cached_marks import CachedMarks, pixels, ratio_of
 from espalier.model.data.base import Array
 
-MANY = 1500  # dots from which they are small
-LINES = 500  # drawn between two events
+MANY = 1500  # number of dots from which they are small
+LINES = 500  # marks drawn between two events
 Look = tuple[QColor, QPen | None]
 
 
 class Dots(CachedMarks):
-    """Dots of `looks`, a brush and a pen each: columns x, y and which look."""
+    """Dots with `looks` of a brush and a pen each: columns x, y and index of the look."""
 
     def __init__(self, plot: Any, size: int, looks: Sequence[Look], above: float = 0) -> None:
         super().__init__(plot, 3, above)
@@ -39,7 +39,7 @@ class Dots(CachedMarks):
         fragments = self._fragments.ndarray()
         fragments[:, 0], fragments[:, 1], fragments[:, 2], fragments[:, 3] = x, y, kinds * cell, 0
         fragments[:, 4:] = cell, cell, 1 / ratio, 1 / ratio, 0, 1
-        draw: Any = painter.drawPixmapFragments  # its stub lacks the form that takes an address and a count
+        draw: Any = painter.drawPixmapFragments  # the stub lacks the overload with an address and a count
         draw(*self._fragments.drawargs(), stamps)
 
     @override
@@ -48,7 +48,7 @@ class Dots(CachedMarks):
             self._dot(painter, self.looks[int(kind)], QPointF(x, y))
 
     def _inside(self, rows: Array, view: QTransform, area: QRectF) -> tuple[Array, Array, Array]:
-        """Pixels and looks of those that are seen."""
+        """Pixels and looks of the visible dots."""
         x, y = pixels(view, rows[:, 0], rows[:, 1])
         room = self.size
         visible = (x > area.left() - room) & (x < area.right() + room) & (y > area.top() - room)
@@ -77,7 +77,7 @@ class Dots(CachedMarks):
 
 
 class Segments(CachedMarks):
-    """Lines of `pens`: columns x and y of both ends and which pen. `tall`: they are bars of that height in the plot, at
+    """Lines with `pens`: columns x and y of both ends and index of the pen. `tall`: bars of this height in the plot, at
     least a pixel long.
     """
 
@@ -106,5 +106,5 @@ class Segments(CachedMarks):
 
 
 def dot_look(many: int) -> tuple[int, int]:
-    """Size and opacity of dots: of so many that they would hide each other, small and faint ones."""
+    """Size and opacity of dots: small and faint for many dots."""
     return (6, 190) if many < MANY else (4, 90)

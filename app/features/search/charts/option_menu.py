@@ -1,4 +1,4 @@
-"""Options of a chart that its head has no room for: a menu with a list for each, and a tick for a switch."""
+"""The menu of chart options that do not fit the head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.app.features.search.charts.study_view import Option
 def fill(
     menu: QMenu, options: Iterable[Option], chosen: Callable[[str], Any], choose: Callable[[str, Any], None]
 ) -> None:
-    """Put options into a menu as they stand now; `choose` hears a name and what is wanted."""
+    """Fill a menu with options and their values; `choose` is called with a name and the new value."""
     menu.clear()
     for option in options:
         name, current = option.name, chosen(option.name)

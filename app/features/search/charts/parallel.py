@@ -1,4 +1,4 @@
-"""Parallel coordinates: a line a trial through its choices and goals; brushes on axes choose, titles move the axes."""
+"""Parallel coordinates: a line per trial through choices and goals; brushes select trials, titles move axes."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from espalier.app.figures.study.labels import title, value_words
 from espalier.app.number_text import count
 from espalier.model.data.base import Array
 
-NARROW = 28  # pixels for a label under which nothing of it could be read
-CLOSE = 38  # pixels between axes under which numbers would lie over each other
-APART, FEWEST = 46, 6  # pixels between axes that can be read; so many there are at least
+NARROW = 28  # pixels below which a label is illegible
+CLOSE = 38  # pixels between axes below which numbers overlap
+APART, FEWEST = 46, 6  # pixels between legible axes; smallest number of axes
 
 
 class ParallelChart(AxesOfTrials):
-    """The lines are drawn piece by piece into pictures; axes and labels lie on a sheet above them."""
+    """Lines are drawn in slices into pixmaps, below a sheet with axes and labels."""
 
     name: ClassVar[str] = "Parallel coordinates"
     fields: ClassVar[Mapping[str, str]] = {"colour": "shade", "all choices": "every"}
 
     def __init__(self) -> None:
         self.shade = ""
-        self.every = False  # all choices have an axis, also where they are too many to be read
+        self.every = False  # an axis for every choice, even if illegible
         self._available_axes, self._trials_at_choice = (
             0,
             0,
-        )  # axes that there could be; trials by which they were chosen
+        )  # number of possible axes; number of trials when they were chosen
         self._span = (0.0, 1.0)
         super().__init__()
         self._layers = LineLayers(self, self._lay)
 
-    # -- what is drawn
+    # -- content
 
     @override
     def options(self) -> list[Option]:
-        return [figure_option("colour", self.study.names, "colour: ", "Figure told by colour"),
-                Option("all choices", hint="An axis for every choice, not only for the most informative")]  # fmt: skip
+        return [figure_option("colour", self.study.names, "colour: ", "Metric shown by colour"),
+                Option("all choices", hint="An axis for every choice, not only the most informative ones")]  # fmt: skip
 
     @override
     def redraw(self) -> None:
@@ -68,7 +68,7 @@ class ParallelChart(AxesOfTrials):
         super().show_study(study)
 
     def _pick_axes(self) -> None:
-        """The axes of the choices that tell most, as many as can be read."""
+        """Choose the axes of the most informative choices, as many as are legible."""
         room = max(int((self.width() - 2 * SIDE) / APART) + 1, FEWEST)
         self._trials_at_choice, self._available_axes = len(self.study), axes_made(self.study)
         self.axes = picked(self.study, self.shade, self.axes, self._available_axes if self.every else room)
@@ -124,7 +124,7 @@ class ParallelChart(AxesOfTrials):
         self.choose_lines()
 
     def _note(self, fresh: Sequence[int] | None) -> None:
-        """Where the trials lie on all axes: of all of them, or of those at these places."""
+        """Update the positions of the trials on all axes, of all or of those at these indices."""
         study = self.study
         if fresh is None:
             units = [a.unit(study) for a in self.axes]
@@ -138,7 +138,7 @@ class ParallelChart(AxesOfTrials):
             self._units[indices, k] = axis.unit(study, indices)
 
     def _shade_ends(self) -> tuple[float, float]:
-        """From the figure's low twentieth to its high one; a little more of it moves nothing."""
+        """The range of the metric from its 5th to its 95th percentile; small changes are ignored."""
         values = self.study.figures[self.shade]
         values = values[(self.study.state == COMPLETE) & np.isfinite(values)]
         if not len(values):
@@ -149,9 +149,9 @@ class ParallelChart(AxesOfTrials):
         return previous if abs(low - previous[0]) < near and abs(high - previous[1]) < near else (low, high)
 
     def choose_lines(self) -> None:
-        """What the brushes leave is to be drawn in colour; all of it in grey, where there is a brush."""
+        """Draw trials within the brushes in colour, and all in grey below if there is a brush."""
         complete = self.study.state == COMPLETE
-        complete[len(self._units) :] = False  # their turn comes
+        complete[len(self._units) :] = False  # drawn later
         self._wanted = complete.copy()
         for axis in self.axes:
             if axis.brushes:
@@ -163,7 +163,7 @@ class ParallelChart(AxesOfTrials):
         self._layers.settle()
 
     def _lay(self, indices: Array) -> tuple[Array, Array]:
-        """The points of trials in the picture, and their shades."""
+        """Points of trials in the pixmap, and their shades."""
         xs = [self._x(k) - SIDE for k in range(len(self.axes))]
         rows = self._rows(indices)
         return np.stack([np.broadcast_to(xs, rows.shape), rows], 2), self._shades(indices)
@@ -193,7 +193,7 @@ class ParallelChart(AxesOfTrials):
                 self._paint_line(painter, index, colour)
 
     def _at(self, axis: Axis, index: int) -> float:
-        """Where an axis stands, or is dragged to."""
+        """x of an axis, or of the drag."""
         return self._drag[2] if self._drag and self._drag[0] == "move" and self._drag[1] is axis else self._x(index)
 
     def _paint_line(self, painter: QPainter, index: int, colour: str) -> None:
@@ -221,9 +221,9 @@ class ParallelChart(AxesOfTrials):
         self._paint_ticks(painter, axis, x, gap)
 
     def _paint_ticks(self, painter: QPainter, axis: Axis, x: float, gap: float) -> None:
-        """Labels beside an axis, on a ground that lets them be read; as many as there is room for.
+        """Draw labels beside an axis on a legible background, as many as fit.
 
-        Axes of the same categories stand side by side: where they are close, the first one's labels do for all.
+        Close axes with equal categories share the labels of the first one.
         """
         ground = QColor(self.look.panel)
         ground.setAlpha(190)
@@ -237,7 +237,7 @@ class ParallelChart(AxesOfTrials):
         if axis.is_categorical and widest > gap - 8 and index and axis.like(self.axes[index - 1]) and not self._drag:
             return
         if not axis.is_categorical and gap < CLOSE and index < len(self.axes) - 1:
-            return  # pointing at it tells them
+            return  # shown on hover
         room = self._room(index, widest, gap, at_end)
         if room < min(widest, NARROW):
             return
@@ -257,7 +257,7 @@ class ParallelChart(AxesOfTrials):
             painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, "none")
 
     def _room(self, index: int, widest: int, gap: float, at_end: bool) -> int:
-        """The width of labels: the last axis may stand in the way, one of the same categories has none itself."""
+        """Width available for labels, limited by the next axis unless it has equal categories."""
         axis, after = self.axes[index], self.axes[index + 1 : index + 2]
         if not axis.is_categorical and not at_end:
             return widest + 2
@@ -266,7 +266,7 @@ class ParallelChart(AxesOfTrials):
 
 
 def _paint_brushes(painter: QPainter, chart: ParallelChart, axis: Axis, x: float) -> None:
-    """Brushes as upright boxes: whole pixels, which cost nothing while one is drawn."""
+    """Draw brushes as boxes of whole pixels, which are cheap to redraw."""
     ground = QColor(chart.look.accent)
     ground.setAlpha(70)
     for low, high in axis.brushes:

@@ -1,4 +1,4 @@
-"""Pointing on parallel coordinates: lines under the pointer, brushes along the axes, titles that move them."""
+"""Mouse interaction of parallel coordinates: hovered lines, brushes on axes, dragging of axes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from espalier.app.features.search.charts.painted_chart import PaintedChart
 from espalier.model.data.base import Array
 
 TOP, FOOT, SIDE, LINE = 6, 22, 34, 14
-TITLE = 84  # pixels that a title wants
-NEAR, GRIP = 6.0, 9.0  # pixels to a line; to an axis
-FEWEST = 0.02  # of an axis: a shorter brush is none
+TITLE = 84  # pixels of a title
+NEAR, GRIP = 6.0, 9.0  # pick distance in pixels of a line; of an axis
+FEWEST = 0.02  # share of an axis below which a brush is removed
 
 
 class AxesOfTrials(PaintedChart):
-    """`brushed` tells which trials the brushes leave: a mask by place, or None where there is no brush."""
+    """`brushed`: mask of the trials within the brushes by index, or None without a brush."""
 
     brushed = Signal(object)
 
@@ -31,14 +31,14 @@ class AxesOfTrials(PaintedChart):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
 
     def choose_lines(self) -> None:
-        """Draw what the brushes leave."""
+        """Draw the trials within the brushes."""
 
     @property
     def _grey(self) -> bool:
-        """Whether there is a brush."""
+        """Whether trials outside brushes are drawn in grey."""
         return any(a.brushes for a in self.axes)
 
-    # -- where things lie
+    # -- geometry
 
     @property
     def _heads(self) -> int:
@@ -61,14 +61,14 @@ class AxesOfTrials(PaintedChart):
         return self._top + (1 - part) * (self._bottom - self._top - FOOT)
 
     def heights(self, *parts: float) -> list[float]:
-        """Where parts of an axis lie, in pixels from the top."""
+        """Pixels from the top of positions in 0 … 1 on an axis."""
         return [self._y(part) for part in parts]
 
     def _part(self, y: float) -> float:
         return 1 - (y - self._top) / (self._bottom - self._top - FOOT)
 
     def _rows(self, indices: Array) -> Array:
-        """Pixels from the picture's top; what has no value runs along the foot."""
+        """Pixels from the pixmap's top; missing values are at the bottom."""
         tall = self._bottom - self._top
         rows = (1 - self._units[indices]) * (tall - FOOT)
         return np.where(np.isnan(rows), tall - 5, rows)
@@ -76,7 +76,7 @@ class AxesOfTrials(PaintedChart):
     # -- pointing
 
     def near(self, at: QPointF) -> int | None:
-        """The drawn trial whose line passes nearest."""
+        """The drawn trial with the nearest line."""
         if len(self.axes) < 2 or not SIDE <= at.x() <= self.width() - SIDE:
             return None
         gap = (self.width() - 2 * SIDE) / (len(self.axes) - 1)
@@ -91,7 +91,7 @@ class AxesOfTrials(PaintedChart):
         return int(indices[best]) if away[best] <= NEAR else None
 
     def _grip(self, at: QPointF) -> tuple[str, Axis] | None:
-        """What can be dragged here: a title, or an axis."""
+        """The draggable title or axis at a position."""
         for index, axis in enumerate(self.axes):
             away = abs(at.x() - self._x(index))
             row = TOP + LINE * (index % self._heads)
@@ -173,7 +173,7 @@ class AxesOfTrials(PaintedChart):
         self.brushed.emit(self._wanted.copy() if self._grey else None)
 
     def _move(self, axis: Axis, x: float) -> None:
-        """Put an axis where it was dragged to."""
+        """Move an axis to the drag position."""
         others = [a for a in self.axes if a is not axis]
         gap = (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
         position = min(max(round((x - SIDE) / gap), 0), len(others))
@@ -182,7 +182,7 @@ class AxesOfTrials(PaintedChart):
         self.refresh()
 
     def _brush(self, axis: Axis | None = None) -> None:
-        """Take other lines; only the brushes of one axis are drawn at once, the lines follow by themselves."""
+        """Apply changed brushes; those of the axis are drawn at once, the lines incrementally."""
         self.choose_lines()
         self.changed.emit()
         if axis is None:
@@ -191,7 +191,7 @@ class AxesOfTrials(PaintedChart):
             self.update(round(self._x(self.axes.index(axis)) - GRIP), 0, round(2 * GRIP), self.height())
 
     def clear_brushes(self) -> None:
-        """Choose all trials again."""
+        """Remove all brushes."""
         for axis in self.axes:
             axis.brushes = []
         self._brush()

@@ -1,5 +1,5 @@
-"""Figures or choices of all trials against each other: the Pareto front of two figures, the slice of a choice, and two
-choices at once; a further figure as colour, another as the size of the dots.
+"""Scatter charts of metrics and choices: the Pareto front of two metrics, the slice of a choice, and two
+choices; further metrics as colour and size of the dots.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FRONT = 9  # pixels
 BROKEN = 0  # the look of trials that break a constraint
 SHADES = 12  # colours of the third figure
 CHOICE = "choice "
-MIDDLES = 5  # trials of a category from which its median is drawn
+MIDDLES = 5  # number of trials of a category from which its median is drawn
 WIDEST = 130  # pixels of the labels of the vertical axis
-LEAST, MOST = 5.0, 17.0  # pixels of the dots that tell a figure by their size
+LEAST, MOST = 5.0, 17.0  # pixels of dots that show a metric by their size
 
 
 class ScatterChart(StudyChart):
-    """Each axis is a figure or a choice, whose name then begins with CHOICE."""
+    """Each axis is a metric, or a choice, whose name starts with CHOICE."""
 
     fields: ClassVar[Mapping[str, str]] = {"across": "x_name", "up": "y_name", "colour": "shade", "size": "bulk",
                                            "log x": "log_x", "log y": "log_y"}  # fmt: skip
@@ -50,15 +50,15 @@ class ScatterChart(StudyChart):
     def options(self) -> list[Option]:
         names, choices = self.study.names, self.choices
         sides = (*names, *choices), (*map(title, names), *(a.text for a in choices.values()))
-        return [Option("across", *sides, "Figure or choice of the horizontal axis"),
-                Option("up", *sides, "Figure or choice of the vertical axis"),
-                Option("colour", ("", *names), ("no colour", *map(title, names)), "Figure told by colour"),
-                Option("size", ("", *names), ("one size", *map(title, names)), "Figure told by the size of the dots"),
+        return [Option("across", *sides, "Metric or choice of the horizontal axis"),
+                Option("up", *sides, "Metric or choice of the vertical axis"),
+                Option("colour", ("", *names), ("no colour", *map(title, names)), "Metric shown by colour"),
+                Option("size", ("", *names), ("one size", *map(title, names)), "Metric shown by the size of the dots"),
                 Option("log x", hint="Logarithmic horizontal axis"),
                 Option("log y", hint="Logarithmic vertical axis")]  # fmt: skip
 
     def show_study(self, study: Study) -> None:
-        """The axes stay where the new study has them."""
+        """Keep the axes that the new study has."""
         self.choices = choices_of(study)
         if not {self.x_name, self.y_name} <= {*study.names, *self.choices} or not self.x_name:
             self.choose_axes(study)
@@ -66,14 +66,14 @@ class ScatterChart(StudyChart):
         super().show_study(study)
 
     def choose_axes(self, study: Study) -> None:
-        """Choose what is drawn first of a study."""
+        """Choose the initial axes of a study."""
 
     @property
     def _sides(self) -> tuple[tuple[str, bool], tuple[str, bool]]:
         return (self.x_name, self.log_x), (self.y_name, self.log_y)
 
     def _positions(self) -> tuple[Array, Array]:
-        """Where the trials lie; those of one category beside each other."""
+        """(x, y) of the trials, spread within a category."""
         x, y = (self._along(name, log) for name, log in self._sides)
         return x, y
 
@@ -112,9 +112,9 @@ class ScatterChart(StudyChart):
             return self.missing
         x, y = self._positions()
         there = np.isfinite(x + y) & (self.study.state == COMPLETE)
-        return "" if there.any() else "No trial has told both figures yet."
+        return "" if there.any() else "No trial has values of both metrics yet."
 
-    missing: ClassVar[str] = "This study has one figure only. A second goal, such as the weight bits, gives a front."
+    missing: ClassVar[str] = "This study has one metric only. Add a second goal, such as weight bits, for a front."
 
     @override
     def legend(self) -> str:
@@ -131,7 +131,7 @@ class ScatterChart(StudyChart):
         return " &nbsp; ".join(entries)
 
     def _limits(self) -> list[str]:
-        """The limits that are drawn, in words: beside a line they would hide trials, or be cut."""
+        """Texts of the drawn limits for the legend, as labels at the lines would hide trials."""
         bounds, names = self.study.bounds, dict.fromkeys((self.y_name, self.x_name))
         return [f"{title(n)} {bounds[n][0]} {value_words(n, bounds[n][1])}" for n in names if n in bounds]
 
@@ -164,7 +164,7 @@ class ScatterChart(StudyChart):
         self._base(palette)
 
     def _base(self, palette: Palette) -> None:
-        """The model without a step, as a cross."""
+        """Draw the model without steps as a cross."""
         base = [self.study.baseline.get(n) for n in (self.x_name, self.y_name)]
         if None not in base:
             x, y = (self.scaled(np.array([b], float), side[1]) for b, side in zip(base, self._sides, strict=True))
@@ -175,7 +175,7 @@ class ScatterChart(StudyChart):
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
         study = self.study
-        if len(self.choices) < len(study.params.names):  # a conditional one was made for the first time
+        if len(self.choices) < len(study.params.names):  # first value of a conditional choice
             self.choices = choices_of(study)
         x, y = self._positions()
         redraw = fresh is None or any(p < self._drawn_count and self._drawn[p] for p in fresh) or self._stretched()
@@ -197,7 +197,7 @@ class ScatterChart(StudyChart):
     _drawn: Array = np.zeros(0, bool)
 
     def _draw_sized(self, x: Array, y: Array) -> None:
-        """Dots whose size tells a figure: the large ones below, so that none is hidden."""
+        """Draw dots sized by a metric, large ones below small ones."""
         if not self.bulk:
             return
         study, (low, high) = self.study, self._ends_of(self.bulk) or (0.0, 1.0)
@@ -209,17 +209,17 @@ class ScatterChart(StudyChart):
         self._bubbles.setData(x=x[indices][order], y=y[indices][order], size=sizes, brush=brushes)
 
     def _ends_of(self, figure: str) -> tuple[float, float] | None:
-        """The least and the most of a figure among complete trials."""
+        """Smallest and largest value of a metric among complete trials."""
         values = self.study.figures[figure]
         values = values[np.isfinite(values) & (self.study.state == COMPLETE)]
         return (float(values.min()), float(values.max())) if len(values) else None
 
     def _stretched(self) -> bool:
-        """Whether the third figure has other ends than were drawn."""
+        """Whether the range of the third metric differs from the drawn one."""
         return bool(self.shade) and (self._ends_of(self.shade) or (0.0, 1.0)) != self._span
 
     def _looks(self, indices: Array) -> Array:
-        """Which colour each trial has, by the third figure."""
+        """Colour index of each trial, by the third metric."""
         if not self.shade:
             return np.zeros(len(indices))
         low, high = self._span = self._ends_of(self.shade) or (0.0, 1.0)
@@ -229,13 +229,13 @@ class ScatterChart(StudyChart):
     _span: tuple[float, float] = (0.0, 0.0)
 
     def _points(self) -> int:
-        """How many points the front has: trials that are equal are one."""
+        """Number of distinct points of the front, as text."""
         if not len(self.front):
             return 0
         return len(np.unique(np.stack([self.study.figures[n][self.front] for n in self._axes_of_front()]), axis=1).T)
 
     def _axes_of_front(self) -> list[str]:
-        """The goals where both axes are goals, else the axes alone; none where one is a choice."""
+        """All goals if both axes are goals, otherwise the axes; none if one is a choice."""
         goals, axes = [g.figure for g in self.study.goals], [n for n, _ in self._sides if n]
         return [] if set(axes) & set(self.choices) else goals if set(axes) <= set(goals) else axes
 
@@ -249,7 +249,7 @@ class ScatterChart(StudyChart):
         self._stairs.setData(*line)
 
     def _grown(self, names: Sequence[str], good: Array) -> Array:
-        """The front with a few more trials: only they and those on it can be there."""
+        """The front updated with a few new trials, which needs only them and the present front."""
         indices = np.concatenate([self.front, good])
         merits = np.stack([self.study.merit(n) for n in names], 1)[indices]
         return np.unique(indices[nondominated(merits)])
@@ -290,13 +290,13 @@ class ParetoChart(ScatterChart):
 
 
 class SliceChart(ScatterChart):
-    """A figure against a choice: against the one that explains most of it, until others are wanted."""
+    """A metric against a choice, by default the most informative one."""
 
     name: ClassVar[str] = "Slices"
     missing: ClassVar[str] = "The trials chose nothing."
 
     def __init__(self) -> None:
-        self._trials_at_choice: float = 0  # trials by which the choice was found
+        self._trials_at_choice: float = 0  # number of trials when the choice was selected
         super().__init__()
 
     @override
@@ -332,7 +332,7 @@ class SliceChart(ScatterChart):
         self.plot.addItem(self._middles)
 
     def _by_category(self) -> Axis | None:
-        """The choice of the horizontal axis, where a figure by its categories is drawn."""
+        """The categorical choice of the horizontal axis if the other axis is a metric; otherwise None."""
         axis = self.choices.get(self.x_name)
         return axis if axis and axis.is_categorical and self.y_name not in self.choices else None
 
@@ -351,15 +351,15 @@ class SliceChart(ScatterChart):
 
 
 def choices_of(study: Study) -> dict[str, Axis]:
-    """The axes of the choices that at least one trial made, by option."""
+    """Option → axis, for choices with at least one value."""
     return {CHOICE + a.name: a for a in axes_of(study) if a.scale is not None}
 
 
 def staircase(x: Array, y: Array, sign: float) -> tuple[Array, Array]:
-    """The edge of what points along x reach: level until the next one, then up or down."""
+    """The step line of a front along x."""
     if not len(x):
         return x, y
     across = np.repeat(x, 2)
     up = np.repeat(y, 2)
-    # where low is better, a point's height holds to its right; where high is, to its left
+    # a point dominates to its right if low x is better, to its left if high x is
     return (across[1:], up[:-1]) if sign < 0 else (across[:-1], up[1:])

@@ -1,4 +1,4 @@
-"""`search`: runs a study; every trial is in its storage before the next begins, the best so far is always written."""
+"""`search`: runs a study; every trial is stored before the next one starts, and the best so far is written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from espalier.passes.search.trial import Trial
 if TYPE_CHECKING:
     from espalier.passes.search.study import StudyRun
 
-LONG = 60.0  # seconds from which it is told how long a search still takes
+LONG = 60.0  # remaining seconds from which they are printed
 
 DETAILS = """examples
   main.py search demo:reviews mixed-precision -o best.espalier
@@ -69,7 +69,7 @@ def _arguments(parser: Parser) -> None:
 
 @dataclass(slots=True)
 class _Done:
-    """What has come of the search so far."""
+    """The state of the search."""
 
     search: Search
     want: Wanted
@@ -78,8 +78,8 @@ class _Done:
     ended: str = ""
     seconds: float = 0.0
     begun: float = 0.0
-    paced: float = 0.0  # when its first trial began: what came before, a pass of gradients, is not done again
-    earlier: int = 0  # trials of runs before this one
+    paced: float = 0.0  # start of the first trial; earlier work, such as gradients, happens once
+    earlier: int = 0  # trials of earlier runs
     against: str = ""  # the name of the baseline
     base: dict[str, Any] = field(default_factory=dict[str, Any])  # its score
 
@@ -92,7 +92,7 @@ class _Done:
         return best(self.all, self.want)
 
     def recipe(self, trial: Trial) -> Recipe:
-        """What was measured as that trial."""
+        """The recipe that was measured as a trial."""
         return self.search.recipe_of(self.space, trial.params, trial.begins)
 
 
@@ -113,13 +113,13 @@ def _run(arguments: Arguments, console: Console) -> Answer:
         data = _data(done, storage.shown) | texts_of(search.spec.score, search.base, target.context)
         if arguments.output:
             data["output"] = output.finish(done.all, _best_recipe(done), storage)
-            if storage.path is not None and not storage.path.exists():  # the project has taken the journal in
+            if storage.path is not None and not storage.path.exists():  # the project contains the journal
                 data["storage"] = data["output"]
     return Answer(data, lambda: _lines(done, data))
 
 
 def _asked(spec: SearchSpec, arguments: Arguments) -> SearchSpec:
-    """The spec with what the command line says."""
+    """The spec with the options of the command line; raises UsageError."""
     overrides: dict[str, Any] = {"trials": arguments.trials, "study": arguments.study, "seed": arguments.seed or None}
     spec = replace(spec, **{k: v for k, v in overrides.items() if v is not None})
     if not 1 <= spec.trials <= 100_000:
@@ -137,7 +137,7 @@ def _search(spec: SearchSpec, recipe: Recipe, target: Target, arguments: Argumen
 
 
 def _baseline(done: _Done, target: Target, arguments: Arguments) -> tuple[str, dict[str, Any]]:
-    """The name and the score of what trials are compared with, on their data; nothing where none is measured."""
+    """(name, score) of the baseline on the trials' data; the score is empty if it is not measured."""
     spec, project = done.search.spec, target.project
     start = arguments.baseline == "start"
     graph = project.graph if start else project.base
@@ -155,7 +155,7 @@ def _best_recipe(done: _Done) -> Recipe | None:
 def _searched(
     search: Search, target: Target, storage: str, output: Output, arguments: Arguments, console: Console
 ) -> _Done:
-    """Run it; what has ended is told, and the best written, at once."""
+    """Run the search; prints ended trials and writes the best at once."""
     from espalier.passes.search.study import Plan, begin
 
     done, start = _Done(search, wanted(search.spec)), time.perf_counter()
@@ -172,7 +172,7 @@ def _searched(
         ):
             _followed(trials, running, done, output, console)
         done.ended = running.why
-        done.trials = running.records | done.trials  # what was heard last is newer, where a storage was away
+        done.trials = running.records | done.trials  # received trials are newer than the storage after an outage
     except KeyboardInterrupt:
         ended = sum(t.ended for t in done.all)
         output.write(done.all, _best_recipe(done))
@@ -187,7 +187,7 @@ def _searched(
 def _followed(
     trials: Iterable[Trial], running: StudyRun, done: _Done, output: Output, console: Console
 ) -> None:  # fmt: skip
-    """Hear all of them."""
+    """Follow all trials."""
     for trial in trials:
         before = done.best
         done.trials[trial.number] = trial
@@ -199,7 +199,7 @@ def _followed(
 
 
 def _told(done: _Done, trial: Trial) -> str:
-    """`[12/50] accuracy 0.9310, weight bits 4.31, 1.2 s`; the best so far says so."""
+    """A line such as `[12/50] accuracy 0.9310, weight bits 4.31, 1.2 s`, with a note for the best so far."""
     ended = sum(t.ended for t in done.all)
     head = f"[{ended}/{done.search.spec.trials}]"
     if trial.state == "failed":
@@ -218,7 +218,7 @@ def _told(done: _Done, trial: Trial) -> str:
 
 
 def _left(done: _Done, ended: int) -> str:
-    """How long the trials still take at the pace so far, where it is long; a timeout ends them earlier."""
+    """The remaining time at the present pace, limited by the timeout; empty if it is short."""
     here, spec = ended - done.earlier, done.search.spec
     time_now = time.perf_counter()
     rest = (time_now - done.paced) / max(here, 1) * max(spec.trials - ended, 0)
@@ -227,12 +227,12 @@ def _left(done: _Done, ended: int) -> str:
 
 
 def _figure(name: str, value: float) -> str:
-    """A figure on a line; a time in the unit that suits it."""
+    """A metric as text, times in a fitting unit."""
     return cell(_cell(name, value))
 
 
 def _cell(name: str, value: float | None) -> float | str | None:
-    """A figure in a table."""
+    """A metric in a table."""
     return value if value is None or name not in COSTS or COSTS.get(name).unit != "s" else time_text(value)
 
 
@@ -256,7 +256,7 @@ def _data(done: _Done, storage: str) -> dict[str, Any]:
 
 
 def _source(done: _Done, lead: Trial | None) -> dict[str, str]:
-    """The source of the best, where it is a model of its own."""
+    """The source of the best trial if it has another architecture."""
     from espalier.passes.search.architecture.trial_project import configured, source_of
 
     if lead is None or not configured(done.space, lead.params):
@@ -276,7 +276,7 @@ def _row(done: _Done, trial: Trial) -> dict[str, Any]:
 
 
 def _noise(done: _Done, trial: Trial) -> dict[str, Any]:
-    """n and interval of a trial's accuracy, and how far it is from the baseline's."""
+    """n and interval of a trial's accuracy, and its change from the baseline's."""
     if (accuracy := trial.accuracy) is None:
         return {}
     before = accuracy_of(done.base)
@@ -287,7 +287,7 @@ def _noise(done: _Done, trial: Trial) -> dict[str, Any]:
 def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     lead = done.best
     if lead is None:
-        yield "No trial holds the constraints." if data["complete"] or data["pruned"] else "No trial was completed."
+        yield "No trial meets the constraints." if data["complete"] or data["pruned"] else "No trial was completed."
     else:
         yield f"best: trial {lead.number}"
         yield from table([{"choice": k, "value": str(v)} for k, v in lead.params.items()])

@@ -1,4 +1,4 @@
-"""Pictures of a search: its trials, alone or beside those of other studies, as SVG or PNG."""
+"""Charts of a search, alone or with other studies, as SVG or PNG."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PICTURES = (".svg", ".png")
 
 
 def add_charts(parser: Parser) -> None:
-    """What a picture shows."""
+    """Add the options of charts."""
     parser.add_argument("--chart", choices=CHARTS, help="what -o F.svg or F.png shows: the best so far by trial "
                         "(default), the Pareto front, the importance of choices, formats by trial, the first goal "
                         "on the way of each trial, or the training loss by step of trials that train")  # fmt: skip
@@ -45,7 +45,7 @@ def add_charts(parser: Parser) -> None:
 
 
 def check_charts(arguments: Arguments) -> None:
-    """Options of a picture want one; raises UsageError."""
+    """Raise UsageError for chart options without a chart, and for impossible combinations."""
     picture = Path(arguments.output or "").suffix.lower() in PICTURES
     if not picture and (arguments.chart or arguments.figure or arguments.compare or arguments.inset):
         raise UsageError("--chart, --figure, --compare and --inset are for a picture.", "Add -o F.svg or -o F.png.")
@@ -58,7 +58,7 @@ def check_charts(arguments: Arguments) -> None:
 
 
 class Picture:
-    """The picture that the command line asks for. Studies to compare with are read at once, before hours of trials."""
+    """The chart of the command line. Compared studies are read first, so that errors occur before the trials."""
 
     def __init__(self, arguments: Arguments, search: Search) -> None:
         self.found, self.search = arguments, search
@@ -69,7 +69,7 @@ class Picture:
         self.named = ""
 
     def draw(self, path: Path, trials: Sequence[Trial], space: Space) -> None:
-        """Write it; raises UsageError."""
+        """Write the chart; raises UsageError."""
         from espalier.app.figures.curves import write
 
         study = study_of(self.search.spec, self.search.recipe, space, trials)
@@ -99,7 +99,7 @@ class Picture:
         return charts[self.found.chart or "history"]()
 
     def _figures(self, study: Study) -> list[str]:
-        """Two figures at least: those that were asked for, else the goals, and a cost beside a lone goal."""
+        """At least two metrics: the requested ones, or the goals, with a cost added to a single goal."""
         for name in self.asked:
             if name not in study.names:
                 raise UsageError(f"The trials have no figure {name!r}.", nearest(name, study.names))
@@ -109,7 +109,7 @@ class Picture:
 
 
 def _check_figures(names: Sequence[str]) -> None:
-    """Raise UsageError for a figure that no trial can ever tell."""
+    """Raise UsageError for a metric that no trial can have."""
     score = [f.name for f in fields(Score)]
     trained = [f"{name}_{when}" for name in ("accuracy", "loss", "kept_step") for when in ("before", "compressed")]
     metrics = list(dict.fromkeys([*figures(), *score, *trained, "kept_step"]))
@@ -119,7 +119,7 @@ def _check_figures(names: Sequence[str]) -> None:
 
 
 def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Trial]) -> Study:
-    """A study as the charts take it."""
+    """A study in the form of the charts."""
     from espalier.app.figures.study.data import Study
 
     counted = "steps" if trains(spec, recipe) else "samples"
@@ -128,7 +128,7 @@ def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Tr
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A study with its search; those of one `kind` ask the same of the same model."""
+    """A study with its search; studies of one `kind` have equal searches on the same model."""
 
     spec: SearchSpec
     kind: str
@@ -136,13 +136,14 @@ class Known:
 
 
 def _kind(spec: SearchSpec, recipe: Recipe, model: str) -> str:
-    """Equal for searches that differ in seed, name and number of trials alone. `model`: its fingerprint."""
+    """A key that is equal for searches that only differ in seed, name and number of trials. `model`: its
+    fingerprint."""
     steps = recipe_to_json(Recipe(tuple(replace(s, seed=0) for s in recipe.steps)))
     return f"{model} {json.dumps(steps, sort_keys=True)} {replace(spec, study='', seed=0, trials=0)!r}"
 
 
 def _groups(studies: Sequence[Known]) -> list[Group]:
-    """Studies of one kind are one group, called by its sampler where that tells them apart."""
+    """Groups of studies of one kind, named by the sampler if that distinguishes them."""
     from espalier.app.figures.trials import Group
 
     by_kind: dict[str, list[Known]] = {}
@@ -155,7 +156,7 @@ def _groups(studies: Sequence[Known]) -> list[Group]:
 
 
 def _read(text: str) -> list[Known]:
-    """The studies of a project or a journal, or the one that is named behind a #."""
+    """The studies of a project or a journal, or the one named after a #."""
     from espalier.passes.search.project_studies import FOLDER, unpack
     from espalier.passes.search.records import ABOUT, search_of, trials_of
     from espalier.passes.search.storage import journal_url, load_study, open_storage, study_names

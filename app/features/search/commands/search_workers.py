@@ -1,4 +1,4 @@
-"""Several workers in a search: those that --workers starts here, and those that join its storage from anywhere."""
+"""Several workers of a search: local ones of --workers, and remote ones that join its storage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST = 256
 
 
 def add_workers(parser: Parser) -> None:
-    """--workers."""
+    """Add the option --workers."""
     parser.add_argument("--workers", type=int, default=1, metavar="N",
                         help="processes on this machine, limited by its memory (default 1)")  # fmt: skip
 
@@ -31,7 +31,7 @@ def add_workers(parser: Parser) -> None:
 def trials_of_all(
     running: StudyRun, storage: str, arguments: Arguments, target: Target, console: Console
 ) -> Generator[Trial]:
-    """The trials of this process and of all others; a storage that is named holds the model for whoever joins."""
+    """The trials of this process and of all others; a given storage receives the model for joining workers."""
     from espalier.passes.search.fleet.local_workers import LocalWorkers, all_trials
 
     _hand_over(running, storage, arguments, target, console)
@@ -44,7 +44,7 @@ def trials_of_all(
 
 
 def check_workers(arguments: Arguments) -> None:
-    """Raises UsageError."""
+    """Raise UsageError for an impossible number of workers."""
     if not 1 <= arguments.workers <= MOST:
         raise UsageError(f"--workers is {arguments.workers}.", f"It must be a whole number from 1 to {MOST}.")
 
@@ -57,7 +57,7 @@ def _hand_over(running: StudyRun, storage: str, arguments: Arguments, target: Ta
     search = running.plan.search
     plain = [encode(search.spec), recipe_to_json(search.recipe)]
     path = arguments.target if is_project(arguments.target) else ""
-    console.progress(0, 0, "handing the model over")
+    console.progress(0, 0, "transferring the model")
     may = may_leave(arguments)
     package = hand_over(running.study, storage, target.project, target.store, path, plain, may)
     for refused in sorted(p for p in paths_read_by(target.project, plain) if arguments.storage and not may(p)):
@@ -69,9 +69,9 @@ def _hand_over(running: StudyRun, storage: str, arguments: Arguments, target: Ta
 
 
 def may_leave(arguments: Arguments) -> Callable[[str], bool]:
-    """Whether what lies at a path may go to a storage: the user named it, or it lies beside a file that he named.
+    """Whether a path may be sent to a storage: the user named it, or it is beside a file that the user named.
 
-    Projects and specs come from other people too, and may name whatever this user can read.
+    Projects and specs of other people may name any file that this user can read.
     """
     named = {Path(p).expanduser().resolve() for p in (arguments.data, *arguments.trust) if p}
     target = Path((factory_of(arguments.target) or (arguments.target,))[0]).expanduser().resolve()
@@ -80,7 +80,7 @@ def may_leave(arguments: Arguments) -> Callable[[str], bool]:
     if not target.exists():
         folders.discard(target.parent)
     home = Path.home().resolve()
-    inside = folders - {home, *home.parents}  # all that the user has lies beside a file in there
+    inside = folders - {home, *home.parents}  # all files of the user are beside a file in these folders
 
     def may(path: str) -> bool:
         true = Path(path).expanduser().resolve()

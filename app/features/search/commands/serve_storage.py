@@ -1,4 +1,4 @@
-"""`serve-storage`: studies over the network, so that workers on any machine share them."""
+"""`serve-storage`: serves studies over the network, so that workers on any machine share them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _arguments(parser: Parser) -> None:
 
 
 def own_storage() -> str:
-    """The journal that is served where none is named."""
+    """The default journal to serve."""
     folder = home().parent / "studies"
     private_folder(folder)
     return journal_url(folder / "served.journal")
@@ -77,21 +77,21 @@ def _run(arguments: Arguments, console: Console) -> Answer:
 
 
 def _about_token(token: str, port: int) -> str:
-    """The token, said once; one that was given is known already."""
+    """A note on the token; a given token is not printed."""
     if environment_token():
         return f"Clients must know the token of {TOKEN}."
     return f"Token: {token} (workers elsewhere need it in {TOKEN}; it lies in {token_file(port)})."
 
 
 def _hush() -> None:
-    """Optuna writes a line for each study and trial of every worker: here they would be all that is seen."""
+    """Silence Optuna, which logs each study and trial of every worker."""
     import optuna
 
     optuna.logging.disable_default_handler()
 
 
 def _wait() -> None:
-    """Until Ctrl+C or a sigterm_as_interrupt end, as Slurm and Kubernetes ask for."""
+    """Wait until Ctrl+C or SIGTERM."""
     end = threading.Event()
     before = {s: signal.signal(s, lambda *_: end.set()) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

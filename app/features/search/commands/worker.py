@@ -1,4 +1,4 @@
-"""`worker`: joins a study on this machine, from its storage and its name alone."""
+"""`worker`: joins a study on this machine, given its storage and its name."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _threads(count: int) -> None:
 
 
 def _tell(trial: Trial, figures: Iterable[str], running: dict[int, Trial], console: Console) -> None:
-    """A line for each trial that ended here."""
+    """Print a line for each trial that ended here."""
     from espalier.passes.search.fleet.heartbeat import worker_name
 
     if trial.worker == worker_name() and trial.state == "running":
@@ -121,7 +121,7 @@ def _tell(trial: Trial, figures: Iterable[str], running: dict[int, Trial], conso
 
 
 def words(trial: Trial, figures: Iterable[str]) -> str:
-    """What came of a trial, in a line: the figures that are wanted."""
+    """The result of a trial in one line, with some metrics."""
     took = f", {seconds(trial.seconds)}" if trial.seconds is not None else ""
     if trial.state != "complete":
         return f"{'lost' if trial.lost else trial.state}{took}: {trial.error}"

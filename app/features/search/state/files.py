@@ -1,7 +1,7 @@
-"""The files of a study while its document is open, and what a window that died left of it.
+"""The files of a study while its document is open, and recovery after a crash of the window.
 
-Each trial is on disk before it is shown: in the journal by the worker, in the record beside it by the window. A note
-in the data folder says where they lie, so that the next window finds them.
+Each trial is on disk before it is shown: the worker writes the journal, the window the record beside it. A note
+in the data folder holds their paths, so that the next window finds them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from espalier.passes.search.trial import Trial
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-_NOTES: dict[tuple[Path, str], Locked] = {}  # of this process by record and key, held until the record is gone
-_TARGETS: dict[Path, Path] = {}  # by working folder: the file that the document is being saved to
+_NOTES: dict[tuple[Path, str], Locked] = {}  # this process' notes by record and key, locked until the record is removed
+_TARGETS: dict[Path, Path] = {}  # working folder → file that the document is being saved to
 
 
 def rescue() -> None:
-    """Keep what windows that are gone had found; delete their working folders, which held it, and half copies."""
+    """Keep the results of crashed windows; delete their working folders and incomplete copies."""
     folder = data_folder("studies")
     for note in folder.glob("*.json"):
         with contextlib.suppress(OSError, FileError):
@@ -54,18 +54,18 @@ def rescue() -> None:
             leftover.release()
     clear_parts(data_folder("recovery"))
     file_claims.clean_up()
-    for prefix in (WINDOW, SCRATCH):  # the worker's, too
+    for prefix in (WINDOW, SCRATCH):  # including the worker's
         clear_scratch(prefix)
 
 
 class Copies:
-    """Journals as the project keeps them, read on from where they were."""
+    """Copies of journals for the project, read incrementally."""
 
     def __init__(self) -> None:
         self._copies: dict[Path, bytearray] = {}
 
     def keep(self, document: Document, name: str) -> None:
-        """Put what is whole of a study's journal into the project."""
+        """Store the complete lines of a study's journal in the project."""
         path = project_studies.path_for(document.store.folder, name)
         copy = self._copies.setdefault(path, bytearray())
         with contextlib.suppress(OSError), path.open("rb") as file:
@@ -78,19 +78,19 @@ class Copies:
             document.keep(project_studies.member(name), bytes(copy))
 
     def forget(self) -> None:
-        """Another document: hold nothing of the one before."""
+        """Discard all copies, for another document."""
         self._copies.clear()
 
 
 def record_path(workdir: Path, name: str) -> Path:
-    """Where the record of a study lies while its document is open."""
+    """Path of the record of a study while its document is open."""
     path = project_studies.path_for(workdir, name)
     return path.with_name(path.name.removesuffix(project_studies.ENDING) + ENDING)
 
 
 def begin_record(path: Path, data: bytes, key: str, document: Document) -> bool:
-    """Write a record as it is, and note where it lies, and of what document it is; False where that failed."""
-    with contextlib.suppress(OSError, FileError):  # without it nothing is lost but what a crash would take
+    """Write a record, and a note with its path and document; returns False on errors."""
+    with contextlib.suppress(OSError, FileError):  # without the note only a crash loses trials
         write_bytes(path, data)
         let_go()
         if (path, key) in _NOTES:
@@ -104,7 +104,7 @@ def begin_record(path: Path, data: bytes, key: str, document: Document) -> bool:
 
 
 def follow_saves(session: Session) -> None:
-    """Note the file of the document as a save begins, fails and ends."""
+    """Note the file of the document at the start, failure and end of a save."""
 
     def heard(job_event: JobEvent) -> None:
         if (
@@ -120,9 +120,9 @@ def follow_saves(session: Session) -> None:
 
 
 def follow_name(document: Document | None, target: Path | None = None) -> None:
-    """Note the document's file: a study that a save was too early for is found again by it.
+    """Note the document's file, by which studies that started after a save are recovered.
 
-    `target`: the file that it is being saved to. A window that dies once that is written has not heard of it yet.
+    `target`: the file being saved to, since the window may crash before it learns that the save is complete.
     """
     if document:
         _TARGETS.pop(document.store.folder, None)
@@ -135,7 +135,7 @@ def follow_name(document: Document | None, target: Path | None = None) -> None:
 
 
 def _write(note: Locked, path: Path, document: Document) -> None:
-    """Add a line; the last whole one counts, whenever the process dies."""
+    """Append a line; after a crash the last complete line is valid."""
     facts = {"record": str(path), "of": _named(document)}
     if target := _TARGETS.get(document.store.folder):
         facts["soon"] = [str(target), document.project.source.spec]
@@ -143,7 +143,7 @@ def _write(note: Locked, path: Path, document: Document) -> None:
 
 
 def _facts(note: Path) -> dict[str, Any]:
-    """What the last whole line of a note says; raises ValueError for none."""
+    """The content of the last complete line of a note; raises ValueError without one."""
     for line in reversed(read_bytes(note).splitlines()):
         with contextlib.suppress(ValueError):
             return parse_json(line)
@@ -151,7 +151,7 @@ def _facts(note: Path) -> dict[str, Any]:
 
 
 def let_go() -> None:
-    """Forget the notes of records that are gone with their document, or were removed."""
+    """Remove the notes of deleted records."""
     for paths in [paths for paths in _NOTES if not paths[0].exists()]:
         lock = _NOTES.pop(paths)
         lock.path.unlink(missing_ok=True)
@@ -159,25 +159,25 @@ def let_go() -> None:
 
 
 def add_line(path: Path, line: str) -> None:
-    """Add a trial to a record."""
+    """Append a trial to a record."""
     with contextlib.suppress(FileError):
         append(path, f"{line}\n".encode())
 
 
 def recovered(key: str, workdir: Path, name: str, known_count: int) -> tuple[tuple[Trial, ...], Callable[[], None]]:
-    """The trials of a study that a window which is gone had found, where more of them have ended than `known`.
+    """The trials of a study from a crashed window, if more of them have ended than `known_count`.
 
-    Its journal takes the place of the one from the project, so that the search goes on from there. What is called
-    forgets where they were, once they are kept elsewhere.
+    Its journal replaces that of the project, so that the search continues from there. The returned function removes
+    the note once the trials are stored elsewhere.
     """
     found: tuple[Trial, ...] = ()
     done = list[Locked]()
     for note in data_folder("studies").glob("*.json"):
         if (leftover := take(note)) is None:
-            continue  # a window that lives holds it
+            continue  # in use by another window
         path = _read(note)
         if path is None or not path.exists():
-            _forget(note)  # closed as it should be
+            _forget(note)  # closed regularly
         elif key and note.name.startswith(f"{key}-"):
             trials = _trials(path)
             journal = _journal(path)
@@ -191,7 +191,7 @@ def recovered(key: str, workdir: Path, name: str, known_count: int) -> tuple[tup
 
 
 def ended(trials: Iterable[Trial]) -> int:
-    """How many trials have a result; one that a project holds as running may have got its own after the save."""
+    """Number of trials with a result; trials that were running at a save may have ended since."""
     return sum(t.state != "running" for t in trials)
 
 
@@ -202,9 +202,9 @@ def _forget_all(notes: Iterable[Locked]) -> None:
 
 
 def unsaved(document: Document, known_keys: Container[str]) -> dict[str, Record]:
-    """By name: studies of a document, begun and not saved in a window that is gone, without the trials it had found.
+    """Studies of a document by name that a crashed window started and did not save, without their trials.
 
-    `known`: keys of studies that the document has.
+    `known_keys`: keys of the document's studies.
     """
     records: dict[str, Record] = {}
     for note in data_folder("studies").glob("*.json"):
@@ -222,7 +222,7 @@ def unsaved(document: Document, known_keys: Container[str]) -> dict[str, Record]
 
 
 def _named(document: Document) -> list[str]:
-    """By what a document is known again."""
+    """The identity of a document."""
     return [str(document.path or ""), document.project.source.spec]
 
 

@@ -1,4 +1,4 @@
-"""The formats of a search as people choose them: families with the values of their parameters, from and to text."""
+"""The formats of a search as families with values of their parameters, from and to text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.model.registry import FORMATS
 FLOAT, ALL = "float", "all"
 WIDTHS = ("2", "3", "4", "5", "6", "8", "12", "16")
 ELEMENTS = ("e2m1", "e2m3", "e3m2", "e4m3", "e5m2")
-BEGIN: dict[str, str] = {"width": "4|6|8", "element": "e2m1|e4m3", "levels": "1|2"}  # what a new family begins with
+BEGIN: dict[str, str] = {"width": "4|6|8", "element": "e2m1|e4m3", "levels": "1|2"}  # initial values of a new family
 _CALL = re.compile(r"([\w ]+)(?:\((.*)\))?", re.DOTALL)
 
 
@@ -29,17 +29,17 @@ class Family:
         return f"{self.name}({inner})" if inner else self.name
 
     def get(self, parameter: str) -> tuple[str, ...]:
-        """The values of a parameter; none where it is left as it is."""
+        """The values of a parameter; empty for its default."""
         return dict(self.values).get(parameter, ())
 
     def put(self, parameter: str, texts: tuple[str, ...]) -> Family:
-        """The family with other values of a parameter."""
+        """The family with new values of a parameter."""
         values = {**dict(self.values), parameter: texts}
         return replace(self, values=tuple((k, v) for k, v in values.items() if v))
 
     @property
     def rest(self) -> str:
-        """The parameters that have no chips, as text."""
+        """The parameters without chips, as text."""
         return ", ".join(f"{k}={'|'.join(v)}" for k, v in self.values if k != chip_parameter(self.name))
 
 
@@ -49,7 +49,7 @@ def read(text: str) -> tuple[Family, ...]:
 
 
 def write(families: tuple[Family, ...]) -> str:
-    """As `read` takes it."""
+    """The inverse of `read`."""
     return ", ".join(map(str, families))
 
 
@@ -76,7 +76,7 @@ def parameters(text: str, name: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def chip_parameter(name: str) -> str:
-    """The parameter of a format that is chosen by chips: its bits, or what stands for them; empty where it has none."""
+    """The parameter of a format with chips: its width or an equivalent; empty without one."""
     if name not in FORMATS:
         return ""
     names = [f.name for f in fields(FORMATS.get(name))]
@@ -84,7 +84,7 @@ def chip_parameter(name: str) -> str:
 
 
 def chips(name: str) -> tuple[str, ...]:
-    """What the chips of a format offer, within its range."""
+    """The values of a format's chips, within its range."""
     parameter = chip_parameter(name)
     if parameter == "element":
         return ELEMENTS
@@ -98,7 +98,7 @@ def chips(name: str) -> tuple[str, ...]:
 
 
 def begun(name: str) -> Family:
-    """A family as it is first offered."""
+    """A new family with initial values."""
     wished = BEGIN.get(chip_parameter(name), "").split("|")
     able = tuple(w for w in wished if w in chips(name))
     return Family(name, ((chip_parameter(name), able),) if able else ())

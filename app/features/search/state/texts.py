@@ -1,4 +1,4 @@
-"""Searches in words: how large a space is, how far a search has come, what the best trial gains."""
+"""Texts on searches: the size of a space, the progress of a search, the gain of the best trial."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
 
 _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-PAUSED = "paused"  # a trial of a search that waits to be told to go on
+PAUSED = "paused"  # state of a running trial of a paused search
 
 
 def change(figure: str, value: float, before: float) -> str:
-    """What it is against the baseline: points of accuracy, else per cent; empty where that says nothing."""
+    """The change from the baseline: points of accuracy, otherwise per cent; empty without a meaningful one."""
     if figure in ("accuracy", "sparsity"):
         return f"{signed(100 * (value - before), 1)} points"
     if not before or not math.isfinite(value):
@@ -39,7 +39,7 @@ def change(figure: str, value: float, before: float) -> str:
 
 
 def power(value: float) -> str:
-    """7.8·10¹⁰; small numbers as they are."""
+    """A number such as 7.8·10¹⁰; small numbers in full."""
     if value < 1e6:
         return count(int(value))
     exponent = math.floor(math.log10(value))
@@ -47,7 +47,7 @@ def power(value: float) -> str:
 
 
 def options_of(choice: Choice) -> float:
-    """How many values a choice has; infinite where it is any number between two."""
+    """The number of values of a choice; infinite for a range."""
     if choice.values:
         return len(choice.values)
     if choice.whole and choice.low is not None and choice.high is not None:
@@ -56,7 +56,7 @@ def options_of(choice: Choice) -> float:
 
 
 def size_words(space: Space) -> str:
-    """`6¹⁴ ≈ 7.8·10¹⁰ configurations`; what has no end is said."""
+    """The size of a space, such as `6¹⁴ ≈ 7.8·10¹⁰ configurations`, with the number of ranges."""
     sizes = [options_of(c) for c in space.choices]
     if not sizes:
         return "nothing varies yet"
@@ -76,7 +76,7 @@ def size_words(space: Space) -> str:
 
 
 def entry_text(choices: Iterable[Choice]) -> str:
-    """`14 layers · 6 formats`: what one entry of a space expands to."""
+    """The expansion of an entry of a space, such as `14 layers · 6 formats`."""
     parts = list(choices)
     nodes = {n for c in parts for n in c.nodes}
     sizes = sorted({options_of(c) for c in parts})
@@ -94,7 +94,7 @@ def entry_text(choices: Iterable[Choice]) -> str:
 
 
 def pace_text(trials: Iterable[Trial]) -> str:
-    """`42 a minute`, of the trials that ran."""
+    """The pace of ended trials, such as `42 trials a minute`."""
     seconds = [t.seconds for t in trials if t.seconds and not t.reused]
     if not seconds:
         return ""
@@ -103,8 +103,8 @@ def pace_text(trials: Iterable[Trial]) -> str:
 
 
 def time_text(trials: int, each: float | None, *, trains: bool = False) -> str:
-    """`50 trials · about 25 s`; of trials that train nothing is said before one has."""
-    unknown = " · how long one trains is told by the first" if trains else ""
+    """The expected duration, such as `50 trials · about 25 s`."""
+    unknown = " · the first trial shows how long training takes" if trains else ""
     return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else unknown)
 
 
@@ -130,7 +130,7 @@ def best_text(
 
 
 def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
-    """`not above guessing (50 %)` or `within noise`, where that is so of a trial's accuracy."""
+    """`not above guessing (50 %)` or `within noise`, if it applies to a trial's accuracy."""
     current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
     if current is None:
         return ""
@@ -140,7 +140,7 @@ def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[
 
 
 def accuracy_text(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
-    """Samples and interval of a trial's accuracy, its change from the baseline, what its training lost: a line each."""
+    """Lines on a trial's accuracy: samples and interval, change from the baseline, loss of its training."""
     current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
     if current is None:
         return ""
@@ -155,5 +155,5 @@ def _told(figure: str, value: float, before: float | None, note: str = "") -> st
 
 
 def limited(text: str) -> str:
-    """The figure that a limit speaks of."""
+    """The metric of a limit."""
     return next((text.partition(s)[0].strip() for s in SIGNS if s in text), text)

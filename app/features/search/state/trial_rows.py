@@ -1,4 +1,4 @@
-"""The trials of a study as rows: append-only, updated in place by number, sorted and filtered; fluent at 10 000."""
+"""The trials of a study as a table model: appended and updated by number, sorted and filtered; for 10 000 trials."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILTERS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its key, its title, what it takes of a trial, and how that is written."""
+    """A column: key, title, value of a trial, and text of a value."""
 
     key: str
     title: str
@@ -39,9 +39,9 @@ class Column:
 
 
 def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[str] = ()) -> tuple[Column, ...]:
-    """Number and state, goals, what is limited, the other figures, how long it took, and what was chosen.
+    """Columns: number and state, goals, constrained metrics, other metrics, seconds, and choices.
 
-    Where goals are summed a trial has one value, and the figures are told beside it.
+    If goals are summed, a trial has one value, and the metrics have separate columns.
     """
     wanted = [g.figure for g in goals]
     summed = len(wanted) > 1 and any(len(t.values) == 1 for t in trials)
@@ -62,7 +62,7 @@ def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[
 
 
 def _goal(index: int, figure: str, summed: bool) -> Callable[[Trial], Any]:
-    """A goal's value of a trial; the figure where it is not told among the values."""
+    """The value of a trial for a goal, from its values or else its metrics."""
 
     def of(trial: Trial) -> Any:
         has_value = not summed and index < len(trial.values)
@@ -76,7 +76,7 @@ def _figure(name: str) -> Callable[[Any], str]:
 
 
 def state_label(trial: Trial) -> str:
-    """`complete`, `outside`, `failed`."""
+    """The state of a trial as text: `complete`, `outside`, `failed` …"""
     if trial.lost:
         return LOST
     if trial.unmeasured:
@@ -92,7 +92,7 @@ def _rank(value: Any) -> tuple[int, Any]:
 
 
 class TrialRows(QAbstractTableModel):
-    """`shown` are the numbers of the trials that pass the filter, in the order of the sort."""
+    """`shown`: numbers of the trials that pass the filter, sorted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,14 +100,14 @@ class TrialRows(QAbstractTableModel):
         self.trials: dict[int, Trial] = {}
         self.shown: list[int] = []
         self.best: frozenset[int] = frozenset()
-        self.baseline: tuple[Mapping[str, float], Mapping[str, Any]] = ({}, {})  # figures; name and samples
-        self.paused = False  # whether what runs waits to be told to go on
+        self.baseline: tuple[Mapping[str, float], Mapping[str, Any]] = ({}, {})  # metrics; name and samples
+        self.paused = False  # whether the search is paused
         self._goals: tuple[Goal, ...] = ()
         self._within: tuple[str, ...] = ()
         self._filter, self._text = "all", ""
         self._sort: tuple[int, bool] | None = None
         self._column_keys: set[str] = set()
-        self._ranks: dict[int, tuple[int, Any]] = {}  # trial → its place in the column that is sorted by
+        self._ranks: dict[int, tuple[int, Any]] = {}  # trial → sort key
 
     def begin(
         self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset(),
@@ -127,7 +127,7 @@ class TrialRows(QAbstractTableModel):
         self._column_keys = {c.key for c in self.columns}
 
     def take(self, news: Iterable[Trial], best: frozenset[int]) -> None:
-        """Trials that are new or are told anew; `best` are the numbers of those that nothing surpasses."""
+        """Add or update trials; `best`: numbers of the non-dominated ones."""
         by_number = {t.number: t for t in news}
         self.trials.update(by_number)
         for number in by_number:
@@ -147,7 +147,7 @@ class TrialRows(QAbstractTableModel):
         self._append(by_number)
 
     def pause(self, paused: bool) -> None:
-        """Whether the search waits: what it runs says so."""
+        """Set whether the search is paused, which its running trials show."""
         if paused == self.paused:
             return
         self.paused = paused
@@ -180,7 +180,7 @@ class TrialRows(QAbstractTableModel):
         self.endInsertRows()
 
     def _rebuild(self) -> None:
-        """Other rows or another order, with what is selected still selected."""
+        """Rebuild the rows, keeping the selection."""
         self.layoutAboutToBeChanged.emit()
         old = self.persistentIndexList()
         numbers = [self.shown[i.row()] if i.row() < len(self.shown) else None for i in old]
@@ -194,12 +194,12 @@ class TrialRows(QAbstractTableModel):
         self.layoutChanged.emit()
 
     def set_filter(self, name: str, text: str = "") -> None:
-        """Show the trials of one of FILTERS that hold `text` in any cell."""
+        """Show the trials of one of FILTERS with `text` in any cell."""
         self._filter, self._text = name, text.casefold()
         self._rebuild()
 
     def sort(self, column: int, order: Qt.SortOrder = ASCENDING) -> None:
-        """Order the rows by a column; the trials' own order where there is none."""
+        """Sort the rows by a column; by number without one."""
         self._ranks.clear()
         self._sort = (column, order == ASCENDING) if 0 <= column < len(self.columns) else None
         self._rebuild()
@@ -239,14 +239,14 @@ class TrialRows(QAbstractTableModel):
         return self.trials[self.shown[row]]
 
     def row_of(self, number: int) -> int:
-        """The row of a trial; -1 where it is not shown."""
+        """The row of a trial; −1 if it is not shown."""
         try:
             return self.shown.index(number)
         except ValueError:
             return -1
 
     def table(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """(rows, columns) as text and files have them, with the reasons of failures."""
+        """(rows, columns) for copying and files, with the reasons of failures."""
         chosen = [self.trials[n] for n in self.shown]
         rows = [{c.key: c.of(t) for c in self.columns} | {"error": t.error} for t in chosen]
         return rows, [*(c.key for c in self.columns), "error"]
@@ -258,9 +258,9 @@ class TrialRows(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """What the view asks of a cell."""
+        """The data of a cell."""
         if role not in SAID:
-            return None  # most of what a view asks for while it paints
+            return None  # the most frequent request while painting
         trial, column = self.trials[self.shown[index.row()]], self.columns[index.column()]
         if role == Qt.ItemDataRole.DisplayRole:
             star = "★ " if column.key == "number" and trial.number in self.best else ""
