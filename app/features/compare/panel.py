@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from espalier.app.commands.diff_files import to_csv, to_html, to_json, to_text
+from espalier.app.commands.diff_files import to_csv, to_html, to_json, to_text, writer_for
 from espalier.app.features.compare.bars import SelectorBar, SliderBar
 from espalier.app.features.compare.canvases import CanvasPair
 from espalier.app.features.compare.state.comparing import Comparing, Place
@@ -28,7 +28,6 @@ from espalier.app.features.compare.state.pins import pin, unpin
 from espalier.app.features.compare.tables import DifferenceTable, ScoreTable
 from espalier.app.figures.difference import StateComparison, figure_text
 from espalier.app.widgets.heading import Elided, empty_state, link
-from espalier.model.errors import OptionsError
 from espalier.model.files import write_text
 from espalier.passes.comparison.groups import Group
 
@@ -41,7 +40,6 @@ EMPTY = (
 FORMS: dict[str, Callable[[StateComparison], str]] = {
     "Text": to_text, "CSV": to_csv, "HTML": to_html, "JSON": to_json,
 }  # fmt: skip
-SUFFIXES = {".csv": to_csv, ".html": to_html, ".json": to_json, ".txt": to_text}
 
 
 class ComparePanel(QWidget):
@@ -225,10 +223,9 @@ class ComparePanel(QWidget):
 
     def save(self, path: Path) -> None:
         """Write the differences in the format of the suffix; raises OptionsError, FileError."""
-        if path.suffix.lower() not in SUFFIXES:
-            raise OptionsError(f"{path.name} has no known ending.", f"Use {', '.join(SUFFIXES)}.")
+        write = writer_for(path)
         if self._shown is not None:
-            write_text(path, SUFFIXES[path.suffix.lower()](self._shown))
+            write_text(path, write(self._shown))
 
     def choose_file(self, side: Place, path: Path) -> None:
         """Compare with a model of another file."""
