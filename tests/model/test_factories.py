@@ -150,7 +150,7 @@ def test_wrong_files(factories: Path, tmp_path: Path) -> None:
     assert "my models.py:" in refused(str(factories)).hint
     for text, part in {
         "import nonsense_xyz\n": "ModuleNotFoundError: No module named 'nonsense_xyz' (line 1)",
-        "x = 1\ndef make(:\n": "bad.py is no valid Python: invalid syntax (line 2: def make(:)",
+        "x = 1\ndef make(:\n": "bad.py is not valid Python: invalid syntax (line 2: def make(:)",
         "\n\nraise KeyboardInterrupt()": "KeyboardInterrupt",
         "\n1/0\n": "ZeroDivisionError: division by zero (line 2)",
     }.items():

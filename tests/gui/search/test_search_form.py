@@ -105,10 +105,10 @@ def test_the_form_begins_with_mixed_precision_and_counts_it(panel: SearchPanel) 
     assert spec.space == (Vary("format", Select("type", ("linear",)), values="integer(width=2|3|4|5|6|8)"),)
     formats = card.form.fields["values"]  # type: ignore[attr-defined]
     formats.rows[0].chips.buttons["12"].click()
-    panel.setup.tell()
+    panel.setup.update_notes()
     assert panel.setup.counted.text() == "7² = 49 configurations"
     card.per.put("all")
-    panel.setup.tell()
+    panel.setup.update_notes()
     assert panel.setup.counted.text() == "7 configurations" and card.note.text() == "2 layers · 1 choice · 7 formats"
 
 
@@ -212,7 +212,7 @@ def test_the_bounds_of_the_pruner_are_fields(panel: SearchPanel) -> None:
     panel.setup.how.folds["Weak trials end early"].unfold()
     assert panel.setup.spec() == spec and panel.setup.how.editor("upper").get() is None
     panel.setup.how.editor("lower").put(None)
-    panel.setup.tell()
+    panel.setup.update_notes()
     assert "no bound" in panel.setup.wrong.text() and not panel.setup.run_button.isEnabled()
 
 

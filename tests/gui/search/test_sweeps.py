@@ -190,7 +190,7 @@ def test_a_point_is_clicked_and_its_recipe_used(panel: SweepsPanel, runner: list
     qtbot.waitUntil(lambda: panel.chart.viewport().width() > 500)
     spot = panel.chart.spot(2, found[3].score["accuracy"]).toPoint()
     assert panel.chart.near(spot.toPointF()) == (0, 2) and panel.chart.near(QPoint(2, 2).toPointF()) is None
-    assert "width 8" in panel.chart.words_at(0, 2) and "70 %" in panel.chart.words_at(0, 2)
+    assert "width 8" in panel.chart.hover_text_at(0, 2) and "70 %" in panel.chart.words_at(0, 2)
     QTest.mouseClick(panel.chart.viewport(), Qt.MouseButton.LeftButton, pos=spot)
     assert (
         panel.points.picked is found[3]
@@ -299,7 +299,7 @@ def test_sweeps_are_exported(panel: SweepsPanel, runner: list[FakeRunner], tmp_p
     for outcome in found:
         runner[-1].tell(info, PartialResult(outcome))
     runner[-1].tell(info, Done(7))
-    assert panel.chart.lines[0][0][1].std > 0 and "over 2 seeds" in panel.chart.words_at(0, 0)
+    assert panel.chart.lines[0][0][1].std > 0 and "over 2 seeds" in panel.chart.hover_text_at(0, 0)
     for ending in ("png", "svg", "csv"):
         panel.export(tmp_path / f"s.{ending}")
     assert QImage(str(tmp_path / "s.png")).width() == 1520

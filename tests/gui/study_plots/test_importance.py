@@ -58,7 +58,7 @@ def test_importance_asks_for_more_trials_and_stops_when_it_is_hidden(board: Stud
 
 def test_what_is_asked_of_the_process_is_what_the_trials_chose(board: StudyBoard) -> None:
     chart = show(board, 40, "Importance")
-    head, _, columns = chart._asked().partition(b"\n")
+    head, _, columns = chart._job_input().partition(b"\n")
     about = json.loads(head)
     table = np.frombuffer(columns).reshape(len(about["choices"]) + 2, about["rows"])
     done = [t for t in board.study.trials if t.state == "complete"]

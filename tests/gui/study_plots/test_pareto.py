@@ -62,7 +62,7 @@ def test_a_figure_is_told_by_size_and_a_hover_tells_all(board: StudyBoard) -> No
     sizes, values = chart._bubbles.data["size"], sorted((t.figures["size_bytes"] for t in shown), reverse=True)
     assert len(sizes) == len(shown) and list(sizes) == sorted(sizes, reverse=True), "large ones lie below"
     assert sizes[0] > 2 * sizes[-1] and values[0] > values[-1] and "●" in chart.legend()
-    words = chart.words_at(int(chart.front[0])).lower()
+    words = chart.hover_text_at(int(chart.front[0])).lower()
     assert all(w in words for w in ("accuracy", "weight bits", "size"))
     board.append(trial(99, third=True))
     board.draw_fresh()
