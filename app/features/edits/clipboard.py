@@ -1,4 +1,4 @@
-"""The configuration of a node on the clipboard, as text that can be sent to a colleague."""
+"""The configuration of a node on the clipboard, as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.node import Node
 from espalier.passes.choices.configuration import Configuration, configuration_of
 
-KEY, LONGEST = "espalier configuration", 100_000  # characters: anything may lie on the clipboard
+KEY, LONGEST = "espalier configuration", 100_000  # largest length in characters, since the clipboard may hold any text
 
 
 def copy(node: Node) -> Configuration:
@@ -25,7 +25,7 @@ def copy(node: Node) -> Configuration:
 
 
 def pasted() -> Configuration:
-    """The configuration on the clipboard; raises OptionsError where there is none."""
+    """The configuration on the clipboard; raises OptionsError without one."""
     text = QGuiApplication.clipboard().text()
     try:
         data = json.loads(text) if len(text) <= LONGEST else None

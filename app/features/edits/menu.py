@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @MENUS.register("edits")
 def rows(host: Host) -> list[Action]:
-    """What the keys of the canvas do; the other edits need a node or an edge under the pointer."""
+    """Rows of the canvas's keys; other edits need a node or an edge under the pointer."""
 
     def needs() -> bool:
         return bool(host.session.selection)

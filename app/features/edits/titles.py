@@ -1,4 +1,4 @@
-"""A field on a node's card in which its title is typed."""
+"""The field for editing a node's title on its card."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_WIDTH, HEIGHT = 160, 26  # pixels
 
 
 class TitleField(QLineEdit):
-    """Enter, or a click elsewhere, gives the title; Escape leaves the node as it is. An empty title takes it away."""
+    """Enter or a click elsewhere sets the title; Escape cancels. An empty title restores the node's name."""
 
     def __init__(self, canvas: GraphCanvas, nodes: list[Node], give: Callable[[str], object]) -> None:
         super().__init__(nodes[0].annotation.title or node_title(nodes[0]), canvas)
@@ -30,7 +30,7 @@ class TitleField(QLineEdit):
         self.setAccessibleName("Title")
         default = node_title(nodes[0]) if not nodes[0].annotation.title else nodes[0].id
         self.setPlaceholderText(default if len(nodes) == 1 else plural(len(nodes), "node"))
-        self.setToolTip("Enter gives the title. Empty: the node's own name. Escape leaves it.")
+        self.setToolTip("Enter sets the title; empty restores the node's name. Escape cancels.")
         self._place(canvas, nodes[0])
         self.selectAll()
         self.show()
@@ -38,7 +38,7 @@ class TitleField(QLineEdit):
         self.returnPressed.connect(lambda: self._end(True))
 
     def _place(self, canvas: GraphCanvas, node: Node) -> None:
-        """On the card, or in the middle of the canvas where the card is out of view."""
+        """Place the field on the card, or in the centre of the canvas if the card is not visible."""
         scene, camera = canvas.scene, canvas.camera
         number = scene.layout.tree.index.get(node.id) if scene else None
         rect = scene.rect_of(number) if scene is not None and number is not None else None

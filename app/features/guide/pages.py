@@ -14,23 +14,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3] / "resources" / "guide"
 FRONT = "README.md"
 LISTS = ("reference/README.md", "decisions/README.md")  # pages whose own links are further pages below them
-BEHIND: dict[str, float] = dict(
-    zip(LISTS, (0.5, 0.1), strict=True)
-)  # in a search: lists, and why it is so, follow how it is used
+BEHIND: dict[str, float] = dict(zip(LISTS, (0.5, 0.1), strict=True))  # ranked last in a search
 HEADING = re.compile(r"^(#{1,4}) +(.+?) *$")
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 FENCE = "```"
-SNIPPET, MOST = 110, 60  # characters of a result, and results
+SNIPPET, MOST = 110, 60  # largest length of a result, number of results
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page by its path below the guide; `part`: the heading of the contents under which it stands."""
+    """A page, by its path below the guide; `part`: its heading in the table of contents."""
 
     path: str
     title: str
     part: str
-    under: str = ""  # the page that lists it, where that is not the front page
+    under: str = ""  # the page that lists it, if not the front page
 
     def text(self, root: Path = ROOT) -> str:
         """The page as Markdown."""
@@ -39,7 +37,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A section that holds all words of a search; `heading` is empty for what stands above the first one."""
+    """A section with all words of a search; `heading` is empty for the text before the first one."""
 
     page: Page
     heading: str
@@ -48,19 +46,19 @@ class Hit:
 
 
 def slug(heading: str) -> str:
-    """A heading as GitHub names it in links."""
+    """The anchor of a heading, as on GitHub."""
     text = re.sub(r"[^\w\- ]", "", plain(heading).casefold())
     return text.replace(" ", "-")
 
 
 def plain(text: str) -> str:
-    """Markdown without its marks, as a line of a list shows it."""
+    """Markdown as plain text, for a list."""
     text = re.sub(rf"!?{LINK.pattern}", r"\1", text)
     return re.sub(r"\s+", " ", re.sub(r"[*`|]|^[#>\-]+ |:?-{3,}:?", "", text, flags=re.M)).strip()
 
 
 def lines_of(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it lies in a block of code."""
+    """(line, whether it is in a code block) of a text."""
     inside = False
     for line in text.splitlines():
         fence = line.lstrip().startswith(FENCE)
@@ -80,7 +78,7 @@ def links(text: str) -> list[tuple[str, str]]:
 
 @cache
 def pages(root: Path = ROOT) -> tuple[Page, ...]:
-    """All pages in the order of the contents, the front page first; those of a list follow it."""
+    """All pages in the order of the contents, the front page first; listed pages follow their list."""
     text = (root / FRONT).read_text(encoding="utf-8")
     contents, part = [Page(FRONT, headings(text)[0], "")], ""
     for line, code in lines_of(text):
@@ -102,7 +100,7 @@ def _listed(root: Path, path: str, part: str) -> list[Page]:
 
 
 def resolved(page: str, target: str) -> tuple[str, str]:
-    """(path below the guide, section) of a link on a page; an empty path where it leads out of the guide."""
+    """(path below the guide, section) of a link on a page; an empty path for links outside the guide."""
     path, _, section = target.partition("#")
     if not path:
         return page, section
@@ -135,7 +133,7 @@ def _sections(root: Path) -> list[tuple[Page, str, str]]:
 
 
 def search(query: str, root: Path = ROOT) -> list[Hit]:
-    """The sections that hold all words of `query`, those first whose headings do."""
+    """The sections with all words of `query`, those with matching headings first."""
     terms = [w for w in query.casefold().split() if w]
     if not terms:
         return []

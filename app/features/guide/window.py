@@ -1,4 +1,4 @@
-"""The window of the guide: the list of its pages, or of what a search found, beside the page that is read."""
+"""The window of the guide: the list of pages or search results, beside the current page."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from espalier.app.widgets.heading import muted
 from espalier.app.widgets.style import Appearance
 
 WIDTH, HEIGHT, LIST = 1080, 760, 290
-SPACE = 40  # pixels that the window of the guide stays smaller than the one behind it
+SPACE = 40  # pixels by which the guide is smaller than the main window
 DATA = Qt.ItemDataRole.UserRole
-DELAY = 150  # milliseconds after the last letter of a search
+DELAY = 150  # milliseconds after the last keystroke of a search
 
 PortRef = tuple[str, str]
 
 
 class GuideWindow(QDialog):
-    """Pages at the left, a page at the right, a search over all of them above the list."""
+    """The list of pages at the left below a search field, the page at the right."""
 
     def __init__(self, parent: QWidget, appearance: Appearance, root: Path = ROOT) -> None:
         super().__init__(parent)
@@ -142,11 +142,11 @@ class GuideWindow(QDialog):
 
     @property
     def path(self) -> str:
-        """The page that is read."""
+        """The path of the current page."""
         return self._past[self._now][0]
 
     def open(self, path: str, section: str = "", terms: tuple[str, ...] = ()) -> None:
-        """Show a page, and remember it for the way back."""
+        """Show a page, and add it to the history."""
         if self._now < 0 or self._past[self._now] != (path, section):
             del self._past[self._now + 1 :]
             self._past.append((path, section))
@@ -154,7 +154,7 @@ class GuideWindow(QDialog):
         self._show(terms)
 
     def go(self, step: int) -> None:
-        """Back or forward along the pages that were read."""
+        """Go back or forward in the history."""
         if 0 <= self._now + step < len(self._past):
             self._now += step
             self._show()

@@ -1,4 +1,4 @@
-"""The curves of a sweep: a line a variant, error bars over seeds, the baseline, and points that can be clicked."""
+"""The curves of a sweep: a line per variant, error bars over seeds, the baseline, and clickable points."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from espalier.passes.sweep.results import (
 from espalier.passes.sweep.sweep import Sweep, axis_title
 from espalier.passes.sweep.values import value_text
 
-NEAR = 14.0  # pixels between the pointer and a point that it means
+NEAR = 14.0  # pixels within which the pointer hits a point
 MOST_TICKS = 12
 BAND = 40  # opacity of a band of noise, of 255
 
 
 class CurveChart(Chart):
-    """One figure of a sweep. `chosen` tells the (variant, value) of a point that was clicked."""
+    """One metric of a sweep. `chosen`: (variant, value) of a clicked point."""
 
     chosen = Signal(int, int)
 
@@ -56,7 +56,7 @@ class CurveChart(Chart):
         return QSize(480, 220)
 
     def show_run(self, sweep: Sweep | None, outcomes: Sequence[Outcome], figure: str) -> None:
-        """Draw this figure of these outcomes."""
+        """Draw a metric of a sweep's outcomes."""
         self.sweep, self.outcomes, self.figure = sweep, tuple(outcomes), figure
         if sweep is None or len(self.lines) != len(sweep.variants):
             self.picked = None
@@ -72,18 +72,18 @@ class CurveChart(Chart):
         self.draw(self.look)
 
     def colour(self, index: int) -> str:
-        """The colour of the variant at a place, light enough for the ground."""
+        """The colour of a variant, visible on the background."""
         return lighter(line_style(index)[0], self.look)
 
     @property
     def baseline(self) -> float | None:
-        """The figure of the model without a step."""
+        """The metric of the baseline."""
         baseline_score = baseline_of(self.outcomes)
         value = baseline_score.score.get(self.figure) if baseline_score else None
         return None if value is None else float(value)
 
     def draw(self, palette: Palette) -> None:
-        """Axes with their names, grid lines across, the baseline, the lines."""
+        """Draw axes, grid lines, the baseline and the curves."""
         self._axes()
         self.plot.clear()
         if self.sweep is None:
@@ -100,7 +100,7 @@ class CurveChart(Chart):
         self._bound()
 
     def legend(self) -> str:
-        """The lines in words of their colours, and the baseline: to stand beside the data, never on it."""
+        """The legend of the lines and the baseline, shown beside the plot."""
         if self.sweep is None:
             return ""
         texts = [f'<span style="color:{self.colour(i)}">● {_unbroken(v.label)}</span>'
@@ -120,7 +120,7 @@ class CurveChart(Chart):
         return " &nbsp; ".join(texts)
 
     def _spread(self, mean: Mean) -> str:
-        """Of a recipe that is only repeated: its mean and spread."""
+        """Mean and standard deviation of a repeated recipe, as text."""
         middle, std, low, high = (figure_text(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
         return f"<b>{middle} ± {std}</b> over {mean.count} seeds, {low} to {high}"
 
@@ -134,7 +134,7 @@ class CurveChart(Chart):
         bottom.setTicks([sorted(texts)[::every]])
 
     def _band(self, index: int, band: list[tuple[int, float, float]]) -> None:
-        """The noise of a line's accuracies."""
+        """Draw the confidence band of a line's accuracies."""
         points = sorted((self._places[x], low, high) for x, low, high in band)
         if len(points) > 1:
             x, low, high = np.array(points).T
@@ -158,12 +158,12 @@ class CurveChart(Chart):
         self.plot.plot(x, y, pen=stroke, symbol="o", symbolSize=6, symbolBrush=colour, symbolPen=None)
 
     def _beam(self) -> float:
-        """The width of an error bar's ends, a small part of the room between two values."""
+        """Width of an error bar's caps, relative to the distance between two values."""
         span = max(self._places) - min(self._places) if self._places else 0
         return 0.012 * span if span else 0.02
 
     def _mark(self, palette: Palette) -> None:
-        """A ring round the point that is picked."""
+        """Draw a ring around the picked point."""
         if self.picked and (mean := self._mean(*self.picked)):
             ring = pg.ScatterPlotItem([self._places[self.picked[1]]], [mean.mean], size=13, brush=None,
                                       pen=pen(palette.text, 1.6))  # fmt: skip
@@ -173,7 +173,7 @@ class CurveChart(Chart):
         return dict(self.lines[variant]).get(x) if variant < len(self.lines) else None
 
     def _bound(self) -> None:
-        """All values of the axis from the beginning, so that lines grow into their place; all figures."""
+        """Set the range to all values of the axis from the start, and to all metric values."""
         means = [m for line in self.lines for _, m in line]
         ends = [e for m in means for e in (m.mean - m.std, m.mean + m.std)]
         ends += [self.baseline] if self.baseline is not None else []
@@ -192,7 +192,7 @@ class CurveChart(Chart):
     # -- pointing
 
     def near(self, at: QPointF) -> tuple[int, int] | None:
-        """The (variant, value) of the point nearest to a place on the widget, where one is near."""
+        """The (variant, value) of the point near a position of the widget; None without one."""
         best: tuple[float, tuple[int, int]] | None = None
         for v, line in enumerate(self.lines):
             for x, mean in line:
@@ -203,12 +203,12 @@ class CurveChart(Chart):
         return best[1] if best and best[0] <= NEAR else None
 
     def spot(self, x: int, figure: float) -> QPointF:
-        """Where a point lies on the widget."""
+        """Widget position of a point."""
         scene = self.plot.vb.mapViewToScene(QPointF(self._places[x], figure))
         return QPointF(self.mapFromScene(scene))
 
     def hover_text_at(self, variant: int, x: int) -> str:
-        """What a point says of itself."""
+        """The hover text of a point."""
         assert self.sweep is not None
         mean = self._mean(variant, x)
         if mean is None:
@@ -245,7 +245,7 @@ class CurveChart(Chart):
             self.chosen.emit(*point)
 
     def table(self) -> Table:
-        """A row for each value and variant."""
+        """A table with a row per value and variant."""
         if self.sweep is None:
             return (), ()
         rows = [(self.sweep.variants[v].label, value_text(self.sweep.values[x]), m.mean, m.std, m.count)
@@ -254,5 +254,5 @@ class CurveChart(Chart):
 
 
 def _unbroken(text: str) -> str:
-    """The words as one, in HTML."""
+    """HTML text with non-breaking spaces."""
     return html.escape(text).replace(" ", "&nbsp;")

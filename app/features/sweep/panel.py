@@ -1,4 +1,4 @@
-"""Sweeps: choose what to vary, watch the curves grow, and take a point's recipe."""
+"""The panel Sweeps: the form of a sweep, its curves, and its points with their recipes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from espalier.passes.sweep.sweep import Sweep, points
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-PAUSE = 100  # milliseconds between two drawings
+PAUSE = 100  # milliseconds between two frames
 ABOUT = (
     "A sweep runs the recipe with one option at several values and draws the scores: accuracy against width, "
     "sparsity, rank or epochs. Each point is a recipe that you can use."
@@ -70,12 +70,12 @@ class SweepsPanel(FormPanel):
         self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
         self.example_link = link("Try it: accuracy against weight width", self.run_example)
         empty = empty_page(WORDS, muted(ABOUT), self.example_link, self._how)
-        content = QWidget()  # filled in its place: a reparented widget is styled again
+        content = QWidget()  # filled in place, since a reparented widget is styled again
         self._lay_out(empty, self.setup, self.setup.foot, content, [SETUP, 560 + TABLE])
         self._fill(content)
 
     def _fill(self, content: QWidget) -> None:
-        """The sweep that is chosen: what it is and what can be done with it, over its curves and its points."""
+        """Build the view of the chosen sweep: its actions above its curves and its points."""
         box, split = QVBoxLayout(content), QSplitter(Qt.Orientation.Horizontal)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
@@ -92,7 +92,7 @@ class SweepsPanel(FormPanel):
 
     def _middle(self) -> QWidget:
         self._legend.setTextFormat(Qt.TextFormat.RichText)
-        self._legend.setMinimumWidth(1)  # it wraps; its words must not hold the window open
+        self._legend.setMinimumWidth(1)  # wraps; its text must not widen the window
         self._legend.setContentsMargins(12, 0, 12, 0)
         self._wrong.setContentsMargins(12, 0, 12, 0)
         content = QWidget()
@@ -121,20 +121,20 @@ class SweepsPanel(FormPanel):
         session.score_changed.connect(self.setup.update_estimate)
 
     def look_on(self, on: bool) -> None:
-        """Whether the panel is in front; then it catches up with the recipe."""
+        """Follow the visibility of the panel; a visible one follows the recipe."""
         self._looked_at = on
         self._offer(on)
 
-    # -- what is shown
+    # -- display
 
     @property
     def run(self) -> Run | None:
-        """The sweep that is shown."""
+        """The shown sweep."""
         return self.sweeps.runs.get(self._runs.get()) if self._runs.currentIndex() >= 0 else None
 
     @property
     def figure(self) -> str:
-        """The figure that is drawn."""
+        """The shown metric."""
         return self._figure.get() if self._figure.currentIndex() >= 0 else "accuracy"
 
     def _opened(self) -> None:
@@ -142,7 +142,7 @@ class SweepsPanel(FormPanel):
         self._listed()
 
     def _offer(self, visible: bool = True) -> None:
-        """What can be varied; a long recipe takes a while to look through, so nobody waits for it unseen."""
+        """Offer the options to vary, only if visible, since a long recipe takes a while."""
         document = self._session.document
         if document and visible:
             self.setup.offer(document.recipe)
@@ -173,7 +173,7 @@ class SweepsPanel(FormPanel):
         self.refresh()
 
     def refresh(self) -> None:
-        """Draw the sweep that is chosen."""
+        """Draw the chosen sweep."""
         run = self.run
         sweep, outcomes = (run.sweep, list(run.outcomes.values())) if run else (None, [])
         metrics = figures_of(outcomes) or ("accuracy",)
@@ -225,12 +225,12 @@ class SweepsPanel(FormPanel):
         self.begun.emit()
 
     def run_example(self) -> None:
-        """A sweep that shows what sweeps are."""
+        """Run an example."""
         document = self._session.open_document
         self.start(example(document.recipe, document.graph, self._session.measured_on))
 
     def preset(self, index: int, path: str | None = None) -> None:
-        """Begin with an option of a step."""
+        """Preset an option of a step."""
         self._offer()
         self.setup.preset(index, path)
 
@@ -263,7 +263,7 @@ def _doing(run: Run) -> str:
 
 
 def _bar(runs: QWidget, figure: QWidget, *others: QWidget) -> FlowLayout:
-    """The sweep and the figure, how far it is, and the links; in two lines where one is too narrow."""
+    """The bar with sweep, metric, progress and links, in two lines if it is narrow."""
     runs.setMinimumWidth(150)
     figure.setMinimumWidth(90)
     bar = FlowLayout()

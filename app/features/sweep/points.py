@@ -1,4 +1,4 @@
-"""The points of a sweep as a table: chosen by a row or from the plot, told in words, used as the recipe."""
+"""The points of a sweep as a table: chosen by a row or in the chart, described, and applied as the recipe."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from espalier.app.widgets.table import Table
 from espalier.passes.sweep.results import Outcome, point_text, rows
 from espalier.passes.sweep.sweep import Sweep, axis_name
 
-LAST = ("seed", "n", "error", "seconds")  # columns that stand behind the figures
+LAST = ("seed", "n", "error", "seconds")  # columns after the metrics
 NARROWER, NARROWEST = 16, 44  # pixels of a column
 
 
 class SweepPoints(QWidget):
-    """`chosen` tells the outcome of the row that was chosen, `used` that its recipe is wanted."""
+    """`chosen`: the outcome of the chosen row; `used`: apply its recipe."""
 
     chosen = Signal(object)
     used = Signal(object)
@@ -48,7 +48,7 @@ class SweepPoints(QWidget):
         self.table.doubleClicked.connect(lambda _: self.want())
 
     def show_run(self, sweep: Sweep | None, outcomes: Sequence[Outcome]) -> None:
-        """Show these outcomes; the one that is chosen stays chosen where it is among them."""
+        """Show outcomes, keeping the chosen one if it is among them."""
         self._sweep, self.outcomes = sweep, list(outcomes)
         self.picked = self.picked if self.picked in self.outcomes else None
         self.table.show_rows(self._rows())
@@ -61,7 +61,7 @@ class SweepPoints(QWidget):
         return [self._row(r) for r in rows(self._sweep, self.outcomes)] if self._sweep else []
 
     def _row(self, values: dict[str, Any]) -> dict[str, Any]:
-        """A point as it is read: what it is, its figures, and only then how long it took; nothing that is always so."""
+        """A row of a point: its values, metrics, then seconds; constant columns are omitted."""
         sweep = self._sweep
         assert sweep is not None
         hidden = {"variant"} if sweep.axis and all(not v.label for v in sweep.variants) else set[str]()
@@ -79,7 +79,7 @@ class SweepPoints(QWidget):
         return shown | last
 
     def _row_chosen(self, current: QModelIndex) -> None:
-        """A row of the table: in whatever order the rows stand, each has its outcome."""
+        """Choose the outcome of a row, for any sort order."""
         if current.isValid() and current.row() < len(self.table.rows.shown):
             values = self.table.rows.shown[current.row()]
             index = next((i for i, r in enumerate(self._rows()) if r == values), None)
@@ -87,13 +87,13 @@ class SweepPoints(QWidget):
                 self.choose(self.outcomes[index])
 
     def choose_at(self, variant: int, x: int) -> None:
-        """Choose a point of the plot: of several seeds the most accurate, else the first."""
+        """Choose a point of the chart: of several seeds the most accurate, otherwise the first."""
         matching = [o for o in self.outcomes if (o.variant, o.x) == (variant, x) and not o.error]
         if matching:
             self.choose(max(matching, key=lambda o: o.score.get("accuracy") or -math.inf))
 
     def choose(self, outcome: Outcome) -> None:
-        """Mark a point, and say which it is."""
+        """Select a point and emit it."""
         if outcome is not self.picked:
             self.picked = outcome
             self._mark()
@@ -118,6 +118,6 @@ class SweepPoints(QWidget):
             self.words.setText(f"{point_text(self._sweep, outcome)}{reason}")
 
     def want(self) -> None:
-        """Ask for the chosen point's recipe."""
+        """Request to apply the chosen point's recipe."""
         if self.picked and not self.picked.error:
             self.used.emit(self.picked)

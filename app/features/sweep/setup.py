@@ -1,4 +1,4 @@
-"""What is to be swept: an option, lines of variants, seeds, the data of the score; and how long that will take."""
+"""The form of a sweep: option, variants, seeds and data of the score, with the expected duration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SweepSetup(QWidget):
-    """The form at the left of the panel. `run_wanted` tells the sweep that the button asks for."""
+    """The form at the left of the panel. `run_wanted`: run this sweep."""
 
     run_wanted = Signal(object)
 
@@ -47,7 +47,7 @@ class SweepSetup(QWidget):
         self.baseline.setToolTip("Baseline of the points: the present project, or the model as opened")
         self.score = ScoreField(lambda: session.measured_on, "No data: sizes and bits alone are counted", optional=True)
         self._words = muted("")
-        self.foot = QWidget()  # stays below the fields, however many there are
+        self.foot = QWidget()  # stays below the fields
         self.run_button = QPushButton("Run")
         self.run_button.setProperty("primary", True)
         self.run_button.clicked.connect(self.run)
@@ -63,12 +63,12 @@ class SweepSetup(QWidget):
             box.setSpacing(6)
         self._links.setSpacing(0)
         self._along_link = _left(link("+ another option along with it", self.add_along))
-        self.seeds.setToolTip("Repeat with so many seeds: the curve shows means and standard deviations")
+        self.seeds.setToolTip("Number of seeds: the curve shows means and standard deviations")
         seeds = QHBoxLayout()
         seeds.addWidget(caption("Seeds"))
         seeds.addWidget(self.seeds)
         self.repeat_link = link("repeat the recipe unchanged", self.repeat)
-        self.repeat_link.setToolTip("The present recipe with so many seeds: mean and spread of its score")
+        self.repeat_link.setToolTip("The present recipe with several seeds: mean and standard deviation of its score")
         seeds.addWidget(self.repeat_link)
         seeds.addStretch(1)
         against = QHBoxLayout()
@@ -88,10 +88,10 @@ class SweepSetup(QWidget):
         foot.addWidget(self._words)
         foot.addWidget(self.run_button)
 
-    # -- what there is to choose from
+    # -- choices
 
     def offer(self, recipe: Recipe) -> None:
-        """Take another recipe; what is chosen stays where it can."""
+        """Offer the options of another recipe, keeping valid choices."""
         first = not self._recipe.steps
         self._recipe = recipe
         self.setEnabled(bool(recipe.steps))
@@ -103,7 +103,7 @@ class SweepSetup(QWidget):
         self.update_estimate()
 
     def preset(self, index: int, path: str | None = None) -> None:
-        """Begin with an option of a step."""
+        """Preset an option of a step."""
         self.main.choose(index, path)
         self.main.values.setFocus()
 
@@ -111,7 +111,7 @@ class SweepSetup(QWidget):
         return [self.main, *([self.along] if self.along else []), *self.lines]
 
     def _offer_lines(self) -> None:
-        """What is often worth a line each, as links."""
+        """Offer frequent variants as links."""
         while (item := self._links.takeAt(0)) is not None:
             if widget := item.widget():
                 widget.hide()
@@ -126,7 +126,7 @@ class SweepSetup(QWidget):
         self._links.addWidget(_left(link("+ a line for each value of…", self.add_line)))
 
     def add_line(self, offer: Offer | None = None) -> AxisField:
-        """One more option whose every value is a line."""
+        """Add an option with a line per value."""
         field = AxisField(removable=True)
         field.offer(self._recipe)
         if offer:
@@ -151,7 +151,7 @@ class SweepSetup(QWidget):
         self.update_estimate()
 
     def add_along(self) -> AxisField:
-        """An option that moves with the first, value by value."""
+        """Add an option that varies along with the first, value by value."""
         if self.along is None:
             self.along = AxisField(once=False, removable=True)
             self.along.offer(self._recipe)
@@ -165,7 +165,7 @@ class SweepSetup(QWidget):
     # -- the sweep
 
     def sweep(self) -> Sweep:
-        """What is asked for; raises OptionsError."""
+        """The sweep of the form; raises OptionsError."""
         axis = self.main.axis()
         along = (self.along.axis(),) if self.along else ()
         lines = [f.axis() for f in self.lines]
@@ -181,13 +181,13 @@ class SweepSetup(QWidget):
         return self._recipe if self.baseline.get() == START else Recipe()
 
     def run(self) -> None:
-        """Ask for the sweep, if there is one."""
+        """Request the sweep if it is valid."""
         self.update_estimate()
         if self.run_button.isEnabled():
             self.run_wanted.emit(self.sweep())
 
     def repeat(self) -> None:
-        """Ask for the recipe as it is, with as many seeds as are written, or three."""
+        """Request the unchanged recipe with the given number of seeds, or three."""
         if self.seeds.get() < 2:
             self.seeds.put(3)
             self.update_estimate()
@@ -201,7 +201,7 @@ class SweepSetup(QWidget):
         self.update_estimate()
 
     def update_estimate(self) -> None:
-        """Say how much work it is, or why it cannot run."""
+        """Show the expected work, or the error."""
         self.score.show_summary()
         try:
             sweep = self.sweep()
@@ -220,7 +220,7 @@ class SweepSetup(QWidget):
 
 
 def work_text(number: int, runs: Mapping[str, int], seconds: float, untimed: tuple[str, ...]) -> str:
-    """`19 points · 9 × Fine-tune, 19 × Evaluate · about 2 min 10 s`."""
+    """The expected work, such as `19 points · 9 × Fine-tune, 19 × Evaluate · about 2 min 10 s`."""
     slow = [f"{count(n)} × {_title(name)}" for name, n in runs.items() if not PASSES.get(name).instant]
     duration_text = f"about {duration(seconds)}" if seconds >= 1 else "a moment" if not untimed else ""
     new = f"{', '.join(map(_title, untimed))} not timed yet" if untimed and any(n in runs for n in untimed) else ""
@@ -233,7 +233,7 @@ def _title(name: str) -> str:
 
 
 def _left(widget: QWidget) -> QWidget:
-    """The widget at the left of a line of its own."""
+    """A row with the widget at its left."""
     container = QWidget()
     row = QHBoxLayout(container)
     row.setContentsMargins(0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""The sweeps of a document: started as jobs, heard point by point, kept in the project, used as recipes."""
+"""The sweeps of a document: run as jobs, received point by point, stored in the project, applied as recipes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from espalier.passes.sweep.sweep import Sweep, axis_title, points
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-PAUSE = 1000  # milliseconds between two writings of what has come
+PAUSE = 1000  # milliseconds between two writes of new points
 
 
 @dataclass(slots=True)
 class Run:
-    """A sweep and what has come of it; `name` is its member of the project file."""
+    """A sweep and its outcomes; `name`: its member of the project file."""
 
     name: str
     sweep: Sweep
@@ -50,7 +50,7 @@ class Run:
 
     @property
     def title(self) -> str:
-        """What it is called: its own title, or what it varies."""
+        """Its title, or what it varies."""
         if self.sweep.title:
             return self.sweep.title
         steps = self.sweep.recipe.steps
@@ -59,17 +59,17 @@ class Run:
 
     @property
     def running(self) -> bool:
-        """Whether its job waits or runs."""
+        """Whether its job is queued or running."""
         return self.job is not None
 
     @property
     def missing(self) -> int:
-        """How many points have no score yet."""
+        """Number of points without a score."""
         return len(points(self.sweep)) - sum(not o.error for o in self.outcomes.values())
 
 
 class Sweeps(DocumentRuns):
-    """All sweeps of the open document. `changed` tells of a point or of an end, `listed` of another list of runs."""
+    """All sweeps of the open document. `changed`: a point or the end of a run; `listed`: the list of runs changed."""
 
     changed = Signal(object)
 
@@ -78,10 +78,10 @@ class Sweeps(DocumentRuns):
         self.runs: dict[str, Run] = {}
         self.timed: dict[str, float] = {}
 
-    # -- what there is
+    # -- runs
 
     def _read(self) -> None:
-        """Take the sweeps of another document."""
+        """Read the sweeps of another document."""
         self._forget()
         self.timed.clear()
         document = self._session.document
@@ -98,7 +98,7 @@ class Sweeps(DocumentRuns):
     # -- running
 
     def start(self, sweep: Sweep) -> Run:
-        """Run what is missing of a sweep; raises OptionsError where it cannot run, or does already."""
+        """Run the missing points of a sweep; raises OptionsError if it cannot run or is running."""
         points(sweep)
         document = self._session.open_document
         run = next((r for r in self.runs.values() if r.sweep == sweep), None)
@@ -118,7 +118,7 @@ class Sweeps(DocumentRuns):
         run.job = self._session.submit(f"Sweep {run.title}", self._work(run), lambda _: None)
 
     def _work(self, run: Run) -> SweepJob:
-        """The job of a sweep, with the outcomes of points that need not run again."""
+        """The job of a sweep, with the outcomes of finished points."""
         document = self._session.open_document
         source, base = document.project.source, document.project.base
         graphs = ((document.recipe.active, document.graph),) if document.recipe.active else ()
@@ -130,7 +130,7 @@ class Sweeps(DocumentRuns):
         return Rest(self._work(run)) if len(run.outcomes) < len(points(run.sweep)) else None
 
     def stop(self, run: Run, *, after_point: bool = False) -> None:
-        """End a run: now, or after the point that it is at. What has come stays."""
+        """Stop a run now or after the running point; its points are kept."""
         run.gives_way = False
         if run.job and after_point:
             self._session.stop_and_keep(run.job.id)
@@ -138,7 +138,7 @@ class Sweeps(DocumentRuns):
             self._session.cancel(run.job.id)
 
     def remove(self, run: Run) -> None:
-        """Forget a sweep, in the project too; one that runs is stopped."""
+        """Remove a sweep, also from the project; a running one is stopped."""
         self.stop(run)
         self.runs.pop(run.name, None)
         self._unwritten.discard(run.name)
@@ -162,14 +162,14 @@ class Sweeps(DocumentRuns):
             self.write()
         self.changed.emit(run)
 
-    # -- how long things take
+    # -- durations
 
     def _learn(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
             self.timed.update(outcome.seconds)
 
     def _time(self, job_event: JobEvent) -> None:
-        """Learn from the jobs of the window how long each pass takes on this model."""
+        """Record the duration of each pass on this model, from the jobs of the window."""
         job = job_event.job
         if not isinstance(job_event.event, Done):
             return
@@ -187,7 +187,7 @@ class Sweeps(DocumentRuns):
         return wish.recipe
 
     def use(self, run: Run, outcome: Outcome) -> None:
-        """Make a point's recipe the recipe, in one undo step; its score is known already."""
+        """Apply a point's recipe in one undo step, with its score."""
         recipe = self.recipe_of(run, outcome)
         if outcome.score.get("accuracy") is not None:
             self._session.record_score(recipe, run.sweep.score, outcome.score)

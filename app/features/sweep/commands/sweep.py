@@ -73,7 +73,7 @@ def _arguments(parser: Parser) -> None:
 
 @dataclass(slots=True)
 class _Done:
-    """What has come of the sweep so far."""
+    """The state of the sweep."""
 
     sweep: Sweep
     outcomes: list[Outcome]
@@ -112,7 +112,7 @@ def _run(arguments: Arguments, console: Console) -> Answer:
 
 
 def _score(arguments: Arguments, wish: SweepSpec, target: Target) -> EvaluateOptions | None:
-    """On what: --data, what the file says, or the data that a demo was trained on; flags stand above the file."""
+    """Options of the score: data from --data, the file, or a demo's training data; flags override the file."""
     options = wish.score or EvaluateOptions()
     data = arguments.data or options.data or target.project.source.data
     overridden = over(options, arguments, data=data or "")
@@ -120,7 +120,7 @@ def _score(arguments: Arguments, wish: SweepSpec, target: Target) -> EvaluateOpt
 
 
 def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _Done:
-    """Run it; every point is on disk before the next begins."""
+    """Run the sweep; every point is on disk before the next one starts."""
     outcomes = [o for j in journal.journals(target.project.extras).values() for o in j.outcomes]
     start, done, count = time.perf_counter(), _Done(sweep, []), len(points(sweep))
     try:
@@ -138,10 +138,10 @@ def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _D
 
 
 def _refuse_nothing(done: _Done, record: Record) -> None:
-    """A sweep of which no point came out well is the user's mistake, told as the first of them."""
+    """Raise UsageError with the first error if all points failed."""
     points = [o for o in done.outcomes if o.variant >= 0]
     if points and all(o.error for o in points):
-        record.finish()  # there is nothing to go on from
+        record.finish()  # no point to continue from
         first = points[0]
         raise UsageError(f"All {len(points)} points failed; {point_text(done.sweep, first)}: {first.error}",
                          first.hint or "Correct the recipe.")  # fmt: skip
@@ -217,7 +217,7 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
 
 
 def _within_noise(done: _Done) -> dict[tuple[int, int], str]:
-    """A mark for each point of which no seed is apart from the baseline by more than noise."""
+    """A mark for each point whose seeds are all within noise of the baseline."""
     by_point: dict[tuple[int, int], list[bool]] = {}
     for outcome in done.outcomes:
         if change := change_of(outcome, done.outcomes, done.sweep):
@@ -226,7 +226,7 @@ def _within_noise(done: _Done) -> dict[tuple[int, int], str]:
 
 
 def _noise_lines(done: _Done, data: dict[str, Any], marked: bool) -> Iterable[str]:
-    """On how many samples, how wide the baseline's noise is, and what the marks mean."""
+    """Lines on the number of samples, the noise of the baseline, and the meaning of the marks."""
     if accuracy := accuracy_of(data["baseline_score"]):
         yield noise_text(accuracy)
     if marked:
@@ -248,7 +248,7 @@ def _failures(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
 
 
 def _unhelped(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Where training did not help: the score is that of the weights before it."""
+    """Lines on points whose training did not help, so that the earlier weights were kept."""
     unhelped = [point_text(sweep, o) for o in outcomes if o.variant >= 0 and o.score.get(KEPT_STEP) == 0]
     if unhelped:
         yield f"training did not help; the weights from before are kept: {'; '.join(unhelped)}"

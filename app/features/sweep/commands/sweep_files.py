@@ -1,4 +1,4 @@
-"""Files of a sweep: the record that grows while it runs, and the result as a table, a picture or JSON."""
+"""Files of a sweep: the record of a running sweep, and the result as a table, a chart or JSON."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Record:
 
     @property
     def hint(self) -> str:
-        """Where to go on."""
+        """How to continue."""
         return f"They are kept in {self.path}; run the same command to continue." if self.path else ""
 
     def add(self, outcome: Outcome) -> None:
-        """Write a point, whole; raises FileError."""
+        """Append a point; raises FileError."""
         if self.path:
             append(self.path, f"{journal.line(outcome)}\n".encode())
 
     def finish(self) -> None:
-        """The result is written, or there is none: the record is no longer needed."""
+        """Delete the record, after the result was written or if there is none."""
         self._done = True
 
     @property
@@ -50,7 +50,7 @@ class Record:
 
 @contextlib.contextmanager
 def keeper(output: str | None, sweep: Sweep) -> Generator[Record]:
-    """The record of a sweep whose result goes to `output`; what an earlier run left there is known."""
+    """The record of a sweep with this `output`, with the points of an earlier run."""
     if not output:
         yield Record(None)
         return
@@ -58,7 +58,7 @@ def keeper(output: str | None, sweep: Sweep) -> Generator[Record]:
     stored = journal.read(path)
     if stored is None and path.exists() and path.stat().st_size:
         raise UsageError(f"{path} is not the record of a sweep.", "Choose another file, or delete it.")
-    outcomes = stored.outcomes if stored else ()  # not lost even where this run ends before it comes to them
+    outcomes = stored.outcomes if stored else ()  # kept even if this run ends before it reaches them
     write_bytes(path, journal.dump(Journal(sweep, outcomes)), UsageError)
     record = Record(path, outcomes)
     try:
@@ -69,12 +69,12 @@ def keeper(output: str | None, sweep: Sweep) -> Generator[Record]:
 
 
 def write_result(path: Path, result: Journal, data: dict[str, Any]) -> None:
-    """Write the result in the form that the path's ending names; raises FileError."""
+    """Write the result in the format of the path's suffix; raises FileError."""
     _WRITERS[path.suffix.lower()](path, result, data)
 
 
 def to_csv(result: Journal) -> str:
-    """One line a point."""
+    """CSV with a line per point."""
     table = [_flat(row) for row in rows(result.sweep, result.outcomes)]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(table[0]) if table else [], lineterminator="\n")
@@ -84,7 +84,7 @@ def to_csv(result: Journal) -> str:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with a column for each end of an interval."""
+    """A row with separate columns for the ends of an interval."""
     values: dict[str, Any] = {}
     for key, value in row.items():
         ends = (None, None) if value is None else value
