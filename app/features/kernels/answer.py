@@ -41,9 +41,9 @@ class AnswerView(QWidget):
         box.setContentsMargins(0, 0, 0, 0)
         box.addWidget(self.pages)
 
-    def show_known(self, measured: MeasuredData, lines: tuple[Line, ...]) -> None:
+    def show_measured(self, measured: MeasuredData, lines: tuple[Line, ...]) -> None:
         """Show measured facts and the answer's lines."""
-        self.view.show_known(measured)
+        self.view.show_measured(measured)
         if lines != self._lines:
             self._lines = lines
             self.figures.show_rows([{"figure": x.label, "value": value_text(x), "unit": x.unit, "number": x.value,

@@ -54,9 +54,9 @@ class View(QWidget):
         box.addWidget(self.error)
         box.addWidget(picture, 1)
 
-    def show_known(self, measured: MeasuredData) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Draw measured facts."""
-        self.picture.show_known(measured)
+        self.picture.show_measured(measured)
 
     def show_error(self, error: EspalierError | None) -> None:
         """Show or clear the error of the fields; the picture is unchanged."""
@@ -84,7 +84,7 @@ class RoofView(View):
         assert isinstance(layout, QVBoxLayout)
         layout.addWidget(self.nothing, 1)
 
-    def show_known(self, measured: MeasuredData) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Draw the rows of the answer."""
         rows = points(measured)
         if (rows, measured.ceilings) == self._drawn:
@@ -173,7 +173,7 @@ class BitsView(View):
         self.picture.show_code(result)
         self.show_error(None)
 
-    def show_known(self, measured: MeasuredData) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Bits do not depend on measurements."""
 
 
@@ -226,7 +226,7 @@ class TilesView(View):
     def _pick(self, tile: int, thread: int) -> None:
         self.picture.show_tiling(self.tiling, tile, thread)
 
-    def show_known(self, measured: MeasuredData) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Tiles do not depend on measurements."""
 
 

@@ -59,7 +59,7 @@ class MeasuredData:
         """The latest metric of a name at a size."""
         return next((f for f in reversed(self.facts) if (f.name, f.at) == (name, at)), None)
 
-    def several(self, name: str) -> dict[int, float]:
+    def by_size(self, name: str) -> dict[int, float]:
         """Size → value of a metric, sorted by size."""
         return dict(sorted((f.at, f.value) for f in self.facts if f.name == name))
 

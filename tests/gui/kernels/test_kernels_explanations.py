@@ -332,7 +332,7 @@ def test_what_is_kept_is_read_again() -> None:
         to_bytes({"cpu": StoredFacts("A processor", known), "cuda": StoredFacts("", MeasuredData("cuda"))})
     )
     assert set(kept) == {"cpu"} and kept["cpu"].machine == "A processor"
-    again = kept["cpu"].known
+    again = kept["cpu"].measured
     assert again.facts == known.facts and again.ceilings == known.ceilings
     assert [r.key for r in again.rows] == [r.key for r in known.rows]
 
@@ -362,9 +362,9 @@ def test_memory_of_the_open_model(opened: Window, runner: list[FakeRunner], qtbo
             runner[-1].finish(Report("memory", rows, {}))
         else:
             runner[-1].tell(info, Failed("not now"))
-    known = held.known("cpu")
+    known = held.measured("cpu")
     assert known.project[0]["line"] == "float: biases" and known.project_name == "demo:small"
-    assert held.known("cuda").project == ()
+    assert held.measured("cuda").project == ()
     assert session.document and json.loads(session.document.project.extras[MEMBER])["version"] == 1
     page = KernelExplanations(session)
     qtbot.addWidget(page)
@@ -381,7 +381,7 @@ def test_answers_come_with_their_project(window: Window, runner: list[FakeRunner
     held = kernel_answers_of(window.session)
     kept = to_bytes({"cpu": StoredFacts("", merge_measurements("cpu", everything()))})
     open_small(window, runner, replace(small_project(), extras={MEMBER: kept}))
-    assert held.known("cpu").fact("weight packed", 8) and held.error is None
+    assert held.measured("cpu").fact("weight packed", 8) and held.error is None
     window.session.close()
     open_small(window, runner, replace(small_project(), extras={MEMBER: b"{}"}))
     assert held.error is not None and "cannot be read" in held.error.message
@@ -394,7 +394,7 @@ def test_answers_of_another_machine_are_not_shown_as_measured_here(window: Windo
     theirs = replace(small_project(), extras={MEMBER: to_bytes({"cpu": StoredFacts("Another one", known)})})
     open_small(window, runner, theirs)
     held.runs._on_lab(LAB)  # of "A processor"
-    assert not held.known("cpu").facts and "Another one" in held.status
+    assert not held.measured("cpu").facts and "Another one" in held.status
     held.start("mxint8", "cpu")
     while runner[-1].waiting:
         info = runner[-1].waiting[0]
@@ -406,7 +406,7 @@ def test_answers_of_another_machine_are_not_shown_as_measured_here(window: Windo
             runner[-1].tell(info, Failed("not now"))
     assert window.session.document and held.status == ""
     kept = from_bytes(window.session.document.project.extras[MEMBER])["cpu"]
-    assert kept.machine == "A processor" and len(kept.known.facts) == 1  # theirs are not called ours
+    assert kept.machine == "A processor" and len(kept.measured.facts) == 1  # theirs are not called ours
 
 
 def test_the_tab_is_reached_by_its_command(window: Window, runner: list[FakeRunner]) -> None:

@@ -38,7 +38,7 @@ class StoredFacts:
     """Facts of a device stored in a project, and the machine's name (may be empty)."""
 
     machine: str
-    known: MeasuredData
+    measured: MeasuredData
 
 
 class KernelAnswers(QObject):
@@ -50,10 +50,10 @@ class KernelAnswers(QObject):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._session = session
-        self._known: dict[str, MeasuredData] = {d: MeasuredData(d) for d in DEVICES}
+        self._measured: dict[str, MeasuredData] = {d: MeasuredData(d) for d in DEVICES}
         self._stored: dict[str, StoredFacts] = {}
         self.job: JobInfo | None = None
-        self.asked = ""  # the question measured last
+        self.last_question = ""  # the question measured last
         self.error: EspalierError | None = None
         self.stopped = False
         self.runs = kernel_runs_of(session)
@@ -70,7 +70,7 @@ class KernelAnswers(QObject):
 
     # -- facts
 
-    def known(self, device: str) -> MeasuredData:
+    def measured(self, device: str) -> MeasuredData:
         """All facts of a device: from answers, from runs, and of the open model's memory."""
         parts: list[object] = []
         for run in self.runs.runs.values():
@@ -86,9 +86,9 @@ class KernelAnswers(QObject):
 
     def _own(self, device: str, previous: MeasuredData | None = None) -> MeasuredData:
         """Facts measured for answers: those stored by this machine, then those of this session."""
-        stored, current = self._stored.get(device), self._known[device]
+        stored, current = self._stored.get(device), self._measured[device]
         if stored and not self.runs.elsewhere(device, stored.machine):
-            previous = merge_measurements(device, _parts(stored.known), previous)
+            previous = merge_measurements(device, _parts(stored.measured), previous)
         return merge_measurements(device, _parts(current), previous)
 
     @property
@@ -119,7 +119,7 @@ class KernelAnswers(QObject):
             raise OptionsError("A question is being measured already.", "Wait for it, or stop it.")
         if reason := self.why_not(device):
             raise OptionsError(f"Kernels cannot run on {device}: {reason}.", "Choose the CPU.")
-        self.error, self.stopped, self.asked = None, False, key
+        self.error, self.stopped, self.last_question = None, False, key
         title = f"Measure: {question(key).name}"
         self.job = self._session.submit(title, AnswerJob(key, device), lambda _: None, failed=self._failed)
         if key == "memory" and self._session.document and self.ledger.job is None:
@@ -130,7 +130,7 @@ class KernelAnswers(QObject):
         """Stop the measurement and keep its results."""
         if self.job:
             self._session.cancel(self.job.id)
-        if self.asked == "memory":
+        if self.last_question == "memory":
             self.ledger.stop()
 
     @property
@@ -156,7 +156,7 @@ class KernelAnswers(QObject):
             return
         if isinstance(job_event.event, PartialResult):
             device = self.job.job.device if isinstance(self.job.job, AnswerJob) else "cpu"
-            self._known[device] = merge_measurements(device, [job_event.event.part], self._known[device])
+            self._measured[device] = merge_measurements(device, [job_event.event.part], self._measured[device])
         if isinstance(job_event.event, TERMINAL):
             self.job, self.stopped = None, isinstance(job_event.event, Stopped)
             self._store()
@@ -203,9 +203,10 @@ def _parts(measured: MeasuredData) -> list[Row | Fact | Ceilings | None]:
 
 def to_bytes(stored: Mapping[str, StoredFacts]) -> bytes:
     """Serialise rows, facts and ceilings by device."""
-    data = {d: {"results": files.to_json(Results({"device": d, "name": k.machine}, "", k.known.ceilings, k.known.rows)),
-                "facts": [asdict(f) for f in k.known.facts]}
-            for d, k in stored.items() if k.known.rows or k.known.facts}  # fmt: skip
+    data = {d: {"results": files.to_json(Results({"device": d, "name": k.machine}, "", k.measured.ceilings,
+                                                 k.measured.rows)),
+                "facts": [asdict(f) for f in k.measured.facts]}
+            for d, k in stored.items() if k.measured.rows or k.measured.facts}  # fmt: skip
     return json.dumps({"version": VERSION, "devices": data}, separators=(",", ":"), ensure_ascii=False).encode()
 
 

@@ -89,14 +89,14 @@ class Picture(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.look: Palette = tokens(self)
-        self.known = MeasuredData()
+        self.measured = MeasuredData()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(self.LEAST)
         self.setAccessibleName(self.NAME)
 
-    def show_known(self, measured: MeasuredData) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Draw measured facts."""
-        self.known = measured
+        self.measured = measured
         self.update()
 
     def draw(self, sheet: Sheet) -> None:
