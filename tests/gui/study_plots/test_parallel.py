@@ -24,7 +24,7 @@ def test_labels_of_close_axes_keep_apart(board: StudyBoard, width: int) -> None:
     chart.resize(width, 300)
     gap = chart._x(1) - chart._x(0)
     assert chart._room(len(chart.axes) - 1, 60, gap, True) <= gap / 2
-    words = [k for k, a in enumerate(chart.axes) if a.words]
+    words = [k for k, a in enumerate(chart.axes) if a.is_categorical]
     shared = [k for k in words if chart.axes[k].like(chart.axes[k + 1])]
     assert shared and all(chart._room(k, 200, gap, False) <= 2 * gap for k in shared)
     assert all(chart._room(k, 200, gap, False) <= gap for k in words if k not in shared)

@@ -92,7 +92,7 @@ def test_what_the_head_has_no_room_for_is_in_a_menu(board: StudyBoard) -> None:
 def test_a_study_of_one_goal_has_no_front_until_a_figure_is_told(board: StudyBoard) -> None:
     board.tiles[0].show_kind("Pareto front")
     board.show_study([Trial(0, "complete", {}, (0.5,))], (Goal("accuracy"),))
-    assert "one figure only" in board.tiles[0]._words.text()
+    assert "one metric only" in board.tiles[0]._words.text()
 
 
 def test_a_front_says_what_it_waits_for(board: StudyBoard) -> None:
@@ -101,7 +101,7 @@ def test_a_front_says_what_it_waits_for(board: StudyBoard) -> None:
     assert "No trial is complete yet" in board.tiles[0]._words.text()
     board.append(Trial(0, "complete", {}, (0.5,), {"accuracy": 0.5}))
     board.draw_fresh()
-    assert "one figure only" in board.tiles[0]._words.text()
+    assert "one metric only" in board.tiles[0]._words.text()
 
 
 def test_a_goal_is_not_drawn_against_itself(board: StudyBoard) -> None:
