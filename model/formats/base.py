@@ -274,7 +274,7 @@ def _literal(text: str) -> Any:
     return text
 
 
-def check_integer(fmt: str, field: str, value: object, low: int, high: int) -> None:
+def whole(fmt: str, field: str, value: object, low: int, high: int) -> None:
     """Raise FormatError unless `value` is an integer in low…high."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise FormatError(f"{fmt}: {field} is {value!r}.", f"{field} must be a whole number from {low} to {high}.")

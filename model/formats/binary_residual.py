@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from espalier.model.formats.base import Array, BitField, Encoded, ascending, check_integer
+from espalier.model.formats.base import Array, BitField, Encoded, ascending, whole
 from espalier.model.formats.binary import sign_parameters
 from espalier.model.formats.binary_scaled import sign
 from espalier.model.formats.scaled import (
@@ -54,7 +54,7 @@ class BinaryResidual(ScaledFormat):
     granularity: CoarseGranularity = field(default="channel", metadata={"help": "granularity of scales: tensor or row"})
 
     def __post_init__(self) -> None:
-        check_integer(self.name, "levels", self.levels, 1, 3)
+        whole(self.name, "levels", self.levels, 1, 3)
         check_granularity(self.name, self.granularity)
 
     @classmethod

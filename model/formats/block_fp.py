@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from espalier.model.formats.base import BitField, check_integer
+from espalier.model.formats.base import BitField, whole
 from espalier.model.formats.blocks import BLOCK, ROWS, Blocks, PowerBlocks
 from espalier.model.formats.small_float import HIGHEST, SmallFloat, small_float
 from espalier.model.registry import FORMATS
@@ -35,9 +35,9 @@ class BlockFP(PowerBlocks):
     )
 
     def __post_init__(self) -> None:
-        check_integer("block_fp", "width", self.width, 2, 32)
-        check_integer("block_fp", "exponent_width", self.exponent_width, 1, 8)
-        check_integer("block_fp", "exponent_bias", self.bias, -126, 127)
+        whole("block_fp", "width", self.width, 2, 32)
+        whole("block_fp", "exponent_width", self.exponent_width, 1, 8)
+        whole("block_fp", "exponent_bias", self.bias, -126, 127)
         self.check_blocks("block_fp")
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from espalier.model.formats.base import Array, BitField, Encoded, Shared, ascending, check_integer
+from espalier.model.formats.base import Array, BitField, Encoded, Shared, ascending, whole
 from espalier.model.formats.blocks import BLOCK, ROWS, BlockFormat, Blocks
 from espalier.model.formats.log import nearest_power, nearest_powers, power_codes, power_values, powers
 from espalier.model.formats.small_float import HIGHEST, LOWEST, finite, signed_code, signed_value, to_float32
@@ -39,8 +39,8 @@ class BlockLog(BlockFormat):
     rows: int = field(default=1, metadata=ROWS)
 
     def __post_init__(self) -> None:
-        check_integer("block_log", "width", self.width, 2, 32)
-        check_integer("block_log", "exponent_bias_width", self.exponent_bias_width, 1, 8)
+        whole("block_log", "width", self.width, 2, 32)
+        whole("block_log", "exponent_bias_width", self.exponent_bias_width, 1, 8)
         self.check_blocks("block_log")
 
     @property
@@ -95,6 +95,6 @@ class BlockLog(BlockFormat):
 
     def codes(self) -> Array:
         """All values for a bias of 0 within float32."""
-        check_integer("block_log", "width (to list its codes)", self.width, 1, 16)
+        whole("block_log", "width (to list its codes)", self.width, 1, 16)
         positive = np.ldexp(1.0, np.arange(1, min(self.top_code, HIGHEST) + 1))
         return ascending(np.concatenate([-positive, [0.0], positive]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from espalier.model.formats.base import BitField, check_integer
+from espalier.model.formats.base import BitField, whole
 from espalier.model.formats.blocks import BLOCK, ROWS, Blocks, PowerBlocks
 from espalier.model.formats.small_float import SmallFloat, small_float
 from espalier.model.registry import FORMATS
@@ -36,9 +36,9 @@ class BlockMinifloat(PowerBlocks):
     rows: int = field(default=1, metadata=ROWS)
 
     def __post_init__(self) -> None:
-        check_integer("block_minifloat", "exponent_width", self.exponent_width, 1, 6)
-        check_integer("block_minifloat", "width", self.width, self.exponent_width + 1, 32)
-        check_integer("block_minifloat", "exponent_bias_width", self.exponent_bias_width, 1, 8)
+        whole("block_minifloat", "exponent_width", self.exponent_width, 1, 6)
+        whole("block_minifloat", "width", self.width, self.exponent_width + 1, 32)
+        whole("block_minifloat", "exponent_bias_width", self.exponent_bias_width, 1, 8)
         self.check_blocks("block_minifloat")
 
     @property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from espalier.model.formats.base import Array, Encoded, Format, Shared, check_integer
+from espalier.model.formats.base import Array, Encoded, Format, Shared, whole
 from espalier.model.formats.small_float import (
     SmallFloat,
     exponent,
@@ -162,8 +162,8 @@ class BlockFormat(Format):
 
     def check_blocks(self, name: str) -> None:
         """Raise FormatError unless block and rows are within 1 … 65536."""
-        check_integer(name, "block", self.blocks.block, 1, MAX_SIZE)
-        check_integer(name, "rows", self.blocks.rows, 1, MAX_SIZE)
+        whole(name, "block", self.blocks.block, 1, MAX_SIZE)
+        whole(name, "rows", self.blocks.rows, 1, MAX_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class PowerBlocks(BlockFormat):
 
     def codes(self) -> Array:
         """All values of an element for a scale of 1."""
-        check_integer(self.name, "width (to list its codes)", self.element_bits, 1, 16)
+        whole(self.name, "width (to list its codes)", self.element_bits, 1, 16)
         return self.grid.values()
 
     @property

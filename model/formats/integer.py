@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from espalier.model.errors import FormatError
-from espalier.model.formats.base import Array, BitField, Encoded, Format, check_integer
+from espalier.model.formats.base import Array, BitField, Encoded, Format, whole
 from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Integer(Format):
     rounding: Literal["nearest_even", "floor"] = "nearest_even"
 
     def __post_init__(self) -> None:
-        check_integer("integer", "width", self.width, 1, 32)
-        check_integer("integer", "frac_width", self.frac_width, -32, 64)
+        whole("integer", "width", self.width, 1, 32)
+        whole("integer", "frac_width", self.frac_width, -32, 64)
         if not isinstance(self.signed, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise FormatError(f"integer: signed is {self.signed!r}.", "signed must be true or false.")
         if self.rounding not in ("nearest_even", "floor"):
@@ -113,6 +113,6 @@ class Integer(Format):
 
     def codes(self) -> Array:
         """All 2^w values; raises FormatError for more than 16 bits."""
-        check_integer("integer", "width (to list its codes)", self.width, 1, 16)
+        whole("integer", "width (to list its codes)", self.width, 1, 16)
         lo, hi = self.limits
         return self.decode(Encoded(np.arange(lo, hi + 1)))

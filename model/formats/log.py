@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from espalier.model.formats.base import Array, BitField, Encoded, Format, ascending, check_integer
+from espalier.model.formats.base import Array, BitField, Encoded, Format, ascending, whole
 from espalier.model.formats.small_float import (
     HIGHEST,
     LOWEST,
@@ -52,9 +52,9 @@ class Log(Format):
     )
 
     def __post_init__(self) -> None:
-        check_integer("log", "width", self.width, 2, 32)
+        whole("log", "width", self.width, 2, 32)
         # At least one power must lie within float32.
-        check_integer("log", "exponent_bias", self.bias, 1 - HIGHEST, 2 ** (self.width - 1) - 1 - LOWEST)
+        whole("log", "exponent_bias", self.bias, 1 - HIGHEST, 2 ** (self.width - 1) - 1 - LOWEST)
 
     @property
     def bias(self) -> int:
@@ -95,7 +95,7 @@ class Log(Format):
 
     def codes(self) -> Array:
         """All values within float32."""
-        check_integer("log", "width (to list its codes)", self.width, 1, 16)
+        whole("log", "width (to list its codes)", self.width, 1, 16)
         low, high = self.limits
         positive = np.ldexp(1.0, np.arange(low, high + 1))
         return ascending(np.concatenate([-positive, [0.0], positive]))

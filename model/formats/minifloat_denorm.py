@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from espalier.model.formats.base import Array, BitField, Encoded, check_integer
+from espalier.model.formats.base import Array, BitField, Encoded, whole
 from espalier.model.formats.small_float import (
     HIGHEST,
     Minifloat,
@@ -45,11 +45,11 @@ class MinifloatDenorm(Minifloat):
     )
 
     def __post_init__(self) -> None:
-        check_integer("minifloat_denorm", "exponent_width", self.exponent_width, 1, 8)
-        check_integer("minifloat_denorm", "width", self.width, self.exponent_width + 2, 32)
+        whole("minifloat_denorm", "exponent_width", self.exponent_width, 1, 8)
+        whole("minifloat_denorm", "width", self.width, self.exponent_width + 2, 32)
         # The top binade must lie within float32, and so must the smallest step.
         top = 2**self.exponent_width - 2
-        check_integer("minifloat_denorm", "exponent_bias", self.bias, top - HIGHEST, 149 - self.mantissa_width)
+        whole("minifloat_denorm", "exponent_bias", self.bias, top - HIGHEST, 149 - self.mantissa_width)
 
     @property
     def mantissa_width(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from espalier.model.errors import FormatError
-from espalier.model.formats.base import Array, BitField, Encoded, check_integer
+from espalier.model.formats.base import Array, BitField, Encoded, whole
 from espalier.model.formats.small_float import (
     HIGHEST,
     Minifloat,
@@ -57,14 +57,14 @@ class MinifloatIEEE(Minifloat):
             raise FormatError(
                 f"minifloat_ieee: reserved is {self.reserved!r}.", f"reserved must be {', '.join(RESERVED)}."
             )
-        check_integer("minifloat_ieee", "exponent_width", self.exponent_width, 1 if self.reserved == "none" else 2, 8)
-        check_integer("minifloat_ieee", "width", self.width, self.exponent_width + 1, 32)
+        whole("minifloat_ieee", "exponent_width", self.exponent_width, 1 if self.reserved == "none" else 2, 8)
+        whole("minifloat_ieee", "width", self.width, self.exponent_width + 1, 32)
         if self.exponent_width == 8 and self.exponent_bias is None and self.reserved != "inf":
             raise FormatError("minifloat_ieee: with an exponent_width of 8 the top binade lies beyond float32.",
                               "Set reserved to inf, or exponent_bias to 128 or more.")  # fmt: skip
         # The top binade must lie within float32, and so must the smallest step.
         top = 2**self.exponent_width - (2 if self.reserved == "inf" else 1)
-        check_integer("minifloat_ieee", "exponent_bias", self.bias, top - HIGHEST, 150 - self.mantissa_width)
+        whole("minifloat_ieee", "exponent_bias", self.bias, top - HIGHEST, 150 - self.mantissa_width)
 
     @classmethod
     def normalise(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from espalier.model.formats.base import Array, BitField, check_integer
+from espalier.model.formats.base import Array, BitField, whole
 from espalier.model.formats.blocks import BLOCK, ROWS, Blocks, PowerBlocks
 from espalier.model.formats.small_float import SmallFloat, small_float
 from espalier.model.registry import FORMATS
@@ -35,7 +35,7 @@ class MXInt(PowerBlocks):
     rows: int = field(default=1, metadata=ROWS)
 
     def __post_init__(self) -> None:
-        check_integer("mxint", "width", self.width, 2, 32)
+        whole("mxint", "width", self.width, 2, 32)
         self.check_blocks("mxint")
 
     @classmethod

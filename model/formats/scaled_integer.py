@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from espalier.model.errors import FormatError
-from espalier.model.formats.base import Array, BitField, Encoded, Shared, check_integer
+from espalier.model.formats.base import Array, BitField, Encoded, Shared, whole
 from espalier.model.formats.scale_preimage import affine_source, symmetric_source
 from espalier.model.formats.scaled import (
     ROW,
@@ -80,8 +80,8 @@ class ScaledInteger(ScaledFormat):
     scale_dtype: ScaleType = field(default="float32", metadata={"help": "type in which a scale is stored"})
 
     def __post_init__(self) -> None:
-        check_integer(self.name, "width", self.width, 2, 16)
-        check_integer(self.name, "group", self.group, 2, 65536)
+        whole(self.name, "width", self.width, 2, 16)
+        whole(self.name, "group", self.group, 2, 65536)
         _check_choice("granularity", self.granularity, ("tensor", "channel", "group"))
         _check_choice("scale_dtype", self.scale_dtype, tuple(SCALE_BITS))
         if not isinstance(self.symmetric, bool):  # pyright: ignore[reportUnnecessaryIsInstance]

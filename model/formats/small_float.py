@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from espalier.model.formats.base import Array, Format, ascending, check_integer
+from espalier.model.formats.base import Array, Format, ascending, whole
 
 if TYPE_CHECKING:
     import torch
@@ -96,7 +96,7 @@ class Minifloat(Format):
 
     def codes(self) -> Array:
         """All finite values; raises FormatError for more than 16 bits."""
-        check_integer(self.name, "width (to list its codes)", self.element_bits, 1, 16)
+        whole(self.name, "width (to list its codes)", self.element_bits, 1, 16)
         return self.grid.values()
 
 
