@@ -126,7 +126,7 @@ def test_the_present_configuration_competes(panel: SearchPanel, runner: list[Fak
     panel.act("stop")
     session.set_recipe(Recipe(), "Float")
     panel.act("hand")
-    assert "none of this search: fc1.weight is float" in str(told[0])
+    assert "outside this search: fc1.weight is float" in str(told[0])
 
 
 def test_a_search_is_repeated_with_other_seeds(panel: SearchPanel, runner: list[FakeRunner]) -> None:
