@@ -74,7 +74,7 @@ def test_without_data_the_example_asks_for_some(window: Window, runner: list[Fak
     assert not runner[-1].waiting and not setup.run_button.isEnabled() and "no data are named" in setup.wrong.text()
     assert setup.score.form is not None
     setup.score.form.editors["data"].put("demo:small")
-    setup.tell()
+    setup.update_notes()
     setup.run()
     spec = search_job(runner).job.search.spec  # type: ignore[union-attr]
     assert spec.goals == (Goal("accuracy"),) and spec.within and spec.warm and spec.score.data == "demo:small"
@@ -116,7 +116,7 @@ def test_what_is_wrong_stands_beside_it(panel: SearchPanel) -> None:
     setup, card = panel.setup, panel.setup.cards[0]
     panel.compose()
     card.form.fields["select"].values.put(("no_such",))  # type: ignore[attr-defined]
-    setup.tell()
+    setup.update_notes()
     assert (
         card.wrong.text().startswith("The selection (type no_such)")
         and not card.wrong.isHidden()
@@ -124,16 +124,16 @@ def test_what_is_wrong_stands_beside_it(panel: SearchPanel) -> None:
     )
     card.form.fields["select"].values.put(("linear",))  # type: ignore[attr-defined]
     setup.goals.limits[0].number.put("")
-    setup.tell()
+    setup.update_notes()
     assert card.wrong.isHidden() and "no limit" in setup.goals.wrong.text() and not setup.run_button.isEnabled()
     setup.goals.limits[0].number.put("x")
-    setup.tell()
+    setup.update_notes()
     assert "not a constraint" in setup.goals.wrong.text() and not setup.run_button.isEnabled()
     setup.goals.limits[0].removed.emit()
-    setup.tell()
+    setup.update_notes()
     assert setup.run_button.isEnabled() and setup.wrong.isHidden()
     card.removed.emit()
-    setup.tell()
+    setup.update_notes()
     assert "Nothing varies" in setup.wrong.text() and not setup.run_button.isEnabled()
     setup.run()
     assert not panel.searches.studies
@@ -191,12 +191,12 @@ def test_what_no_trial_can_hold_is_told_before_any_runs(panel: SearchPanel, runn
     setup = panel.setup
     panel.compose()
     setup.goals.limits[0].number.put("1")
-    setup.tell()
+    setup.update_notes()
     assert "weight_bits<=1 cannot be held: the least possible is" in setup.wrong.text()
     assert not setup.wrong.isHidden() and not setup.run_button.isEnabled()
     least = float(setup.wrong.text().partition("possible is ")[2].split(" ")[0].rstrip("."))
     setup.goals.limits[0].number.put(f"{least + 0.01:.2f}")
-    setup.tell()
+    setup.update_notes()
     assert setup.wrong.isHidden() and setup.run_button.isEnabled()
     told: list[object] = []
     panel._session.problem.connect(told.append)

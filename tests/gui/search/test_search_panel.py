@@ -224,10 +224,10 @@ def test_the_menu_runs_and_applies(panel: SearchPanel, runner: list[FakeRunner],
 def test_what_a_search_does_before_its_first_trial_is_told(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     runner[-1].tell(info, Progress(96, 256, "gradients of the outputs"))
-    panel.results.tell()
+    panel.results.update_texts()
     assert "gradients of the outputs · 96 of 256" in panel.head.status.toolTip()
     feed(runner, info, [trial(0)])
-    panel.results.tell()
+    panel.results.update_texts()
     assert "gradients" not in panel.head.status.toolTip()
 
 
@@ -236,7 +236,7 @@ def test_the_same_search_does_not_run_twice_at_once(panel: SearchPanel, runner: 
     told: list[object] = []
     panel._session.problem.connect(told.append)
     panel.setup.run()  # as F8 does
-    assert list(panel.searches.studies) == ["formats 1"] and "runs already, as formats 1" in str(told[-1])
+    assert list(panel.searches.studies) == ["formats 1"] and "running already, as formats 1" in str(told[-1])
     panel.setup.how.editor("seed") or panel.setup.how.folds["How it begins"].unfold()
     panel.setup.how.editor("seed").put(7)
     panel.setup.run()  # another seed is another search
