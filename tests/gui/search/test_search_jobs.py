@@ -213,7 +213,7 @@ def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> N
     panel.setup.name.put("mine")
     info = begin(panel, runner)
     panel.setup.run()
-    assert "runs already" in str(told[0])
+    assert "is running already" in str(told[0])
     feed(runner, info, [trial(0)])
     runner[-1].tell(info, Done(0))
     panel.setup.goals.add_goal()
