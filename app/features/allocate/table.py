@@ -44,8 +44,8 @@ class AllocateModel(QAbstractTableModel):
         changed: list[int] = []
         for row, node in enumerate(self.nodes):
             cells = [(chosen.get((node, p)), kl.get((node, p), 0.0)) for p in self.ports]
-            known = [k for _, k in cells if k is not None]
-            cell = tuple(c.label if c else "" for c, _ in cells), sum(known) if len(known) == len(cells) else None
+            keys = [k for _, k in cells if k is not None]
+            cell = tuple(c.label if c else "" for c, _ in cells), sum(keys) if len(keys) == len(cells) else None
             if self._cells.get(node) != cell:
                 self._cells[node] = cell
                 changed.append(row)

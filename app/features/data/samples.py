@@ -40,20 +40,20 @@ class SampleModel(QAbstractTableModel):
         self._pictures.clear()
         self.endResetModel()
 
-    def begin(self, rows: Sequence[Row], found: int, pictures: Pictures) -> None:
+    def begin(self, rows: Sequence[Row], matches: int, pictures: Pictures) -> None:
         """Show the first page of `found` samples."""
         self.beginResetModel()
-        self.rows, self.found, self._requested = list(rows), found, False
+        self.rows, self.found, self._requested = list(rows), matches, False
         self.columns = columns_of(self.rows)
         if pictures:
             self.columns.insert(1, "picture")
-        self._pictures = {at: picture(*given) for at, given in pictures.items()}
+        self._pictures = {at: picture(*data) for at, data in pictures.items()}
         self.endResetModel()
 
     def append(self, rows: Sequence[Row], pictures: Pictures) -> None:
         """Append another page."""
         self._requested = False
-        self._pictures |= {at: picture(*given) for at, given in pictures.items()}
+        self._pictures |= {at: picture(*data) for at, data in pictures.items()}
         self.beginInsertRows(ROOT, len(self.rows), len(self.rows) + len(rows) - 1)
         self.rows += rows
         self.endInsertRows()
@@ -147,12 +147,12 @@ class SampleTable(QTableView):
                 title = header.sectionSizeHint(at)
                 self.setColumnWidth(at, min(max(self.sizeHintForColumn(at) + 6, title), 130))
 
-    def _expand_row(self, now: Index, before: Index) -> None:
+    def _expand_row(self, current: Index, previous: Index) -> None:
         """Expand the current row to the height of its text."""
-        if before.isValid() and before.row() < len(self.samples.rows):
-            self.setRowHeight(before.row(), self._height)
-        if now.isValid():
-            self.setRowHeight(now.row(), max(self.sizeHintForRow(now.row()), self._height))
+        if previous.isValid() and previous.row() < len(self.samples.rows):
+            self.setRowHeight(previous.row(), self._height)
+        if current.isValid():
+            self.setRowHeight(current.row(), max(self.sizeHintForRow(current.row()), self._height))
 
     def _copy(self) -> None:
         chosen = sorted(i.row() for i in self.selectionModel().selectedRows())

@@ -64,12 +64,12 @@ class PlotsPanel(QWidget):
         bar.addStretch(1)
         bar.addWidget(self._keep)
         bar.addWidget(self._save)
-        drawn = QWidget()
-        drawn.setLayout(self._row)
+        charts = QWidget()
+        charts.setLayout(self._row)
         self._row.setContentsMargins(8, 0, 8, 4)
         self._row.setSpacing(8)
         self._pages.addWidget(self._empty)
-        self._pages.addWidget(drawn)
+        self._pages.addWidget(charts)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
@@ -92,14 +92,14 @@ class PlotsPanel(QWidget):
 
     def on_job_event(self, job_event: JobEvent) -> None:
         """Record a metric; metrics within one interval are drawn together."""
-        known = job_event.job.id in self.runs
-        if isinstance(job_event.event, Metric) and not known:
+        is_shown = job_event.job.id in self.runs
+        if isinstance(job_event.event, Metric) and not is_shown:
             self._add(job_event.job)
         elif not self.runs:
             self._show_progress(job_event.job)
         if isinstance(job_event.event, Metric) and not self._redraw.isActive():
             self._redraw.start()
-        elif isinstance(job_event.event, TERMINAL) and known:
+        elif isinstance(job_event.event, TERMINAL) and is_shown:
             self._redraw.stop()
             self.refresh()
 
@@ -108,8 +108,8 @@ class PlotsPanel(QWidget):
         if trains(job.job):
             running = job.state == "running"
             doing = f": {job.progress.text}" if job.progress and job.progress.text else ""
-            now = f"{job.title} is running{doing}. Its curves are drawn here live."
-            self._empty.setText(now if running else EMPTY)
+            text = f"{job.title} is running{doing}. Its curves are drawn here live."
+            self._empty.setText(text if running else EMPTY)
 
     def _add(self, job: JobInfo) -> None:
         self.runs[job.id] = job
@@ -152,16 +152,16 @@ class PlotsPanel(QWidget):
             chart.show_series(own, compared, other_name, last, samples_of(metrics))
         self._figures.setText(figures(run))
 
-    def _show_charts(self, wanted: list[str]) -> None:
+    def _show_charts(self, names: list[str]) -> None:
         """Show one chart for each quantity, side by side; existing charts are kept."""
-        if wanted == list(self.charts):
+        if names == list(self.charts):
             return
-        for what in [w for w in self.charts if w not in wanted]:
-            removed = self.charts.pop(what)
+        for name in [w for w in self.charts if w not in names]:
+            removed = self.charts.pop(name)
             self._row.removeWidget(removed)
             removed.hide()
             removed.deleteLater()
-        self.charts = {what: self.charts.get(what) or MetricChart(what) for what in wanted}
+        self.charts = {name: self.charts.get(name) or MetricChart(name) for name in names}
         for chart in self.charts.values():
             self._row.addWidget(chart, 1)
 

@@ -66,7 +66,7 @@ def test_a_dead_worker_is_told_and_nothing_is_lost(panel: SearchPanel, runner: l
     runner[-1].tell(info, Failed("The worker process ended unexpectedly.", "Go on with it."))
     study = panel.study
     assert study and "ended unexpectedly" in panel.head.wrong.text() and "are kept" in panel.head.wrong.text()
-    assert study.leader and study.leader.number == 0 and study.trials[1].error == "It was cut off."
+    assert study.leader and study.leader.number == 0 and study.trials[1].error == "It was interrupted."
 
 
 def test_an_end_before_the_first_trial_keeps_none(panel: SearchPanel, runner: list[FakeRunner]) -> None:
@@ -213,7 +213,7 @@ def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> N
     panel.setup.name.put("mine")
     info = begin(panel, runner)
     panel.setup.run()
-    assert "runs already" in str(told[0])
+    assert "is running already" in str(told[0])
     feed(runner, info, [trial(0)])
     runner[-1].tell(info, Done(0))
     panel.setup.goals.add_goal()
