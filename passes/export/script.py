@@ -109,6 +109,18 @@ def line_of(step: Step) -> str:
     return f"m.{step.pass_name}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
+def line_of_steps(recipe: Recipe) -> str:
+    """The statement that appends several steps by one call, in one line."""
+    return f"m.apply({recipe_to_dict(recipe)!r})"
+
+
+def analysis_line(step: Step) -> str:
+    """The statement that repeats an analysis through the Python interface, in one line."""
+    readable, _ = _readable(step)
+    given = {**readable["options"], **({"seed": step.seed} if step.seed else {})}
+    return f"m.{step.pass_name}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
 def opening_line(project: Project) -> str:
     """The statement that opens the project's source; a comment for a model that no source names."""
     source = project.source
