@@ -143,6 +143,7 @@ class Captured:
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._ends: list[int] = []
+        self._moving = threading.Lock()
         if os.name != "posix":
             return
         for kind, number in ((OUT, 1), (ERROR, 2)):
@@ -153,15 +154,20 @@ class Captured:
             threading.Thread(target=self._forward, args=(end, kind, outgoing), name=f"console-{kind}",
                              daemon=True).start()  # fmt: skip
 
-    @staticmethod
-    def _forward(end: int, kind: str, outgoing: Outgoing) -> None:
-        while data := os.read(end, PIECE):
-            outgoing.write(kind, data.decode("utf-8", "replace"))
+    def _forward(self, end: int, kind: str, outgoing: Outgoing) -> None:
+        while True:
+            select.select([end], [], [])
+            with self._moving:  # what was read is queued before `drain` looks
+                data = os.read(end, PIECE)
+                outgoing.write(kind, data.decode("utf-8", "replace"))
+            if not data:
+                return
 
     def drain(self) -> None:
         """Wait until the threads have taken what was written, for a short time."""
         pause = threading.Event()
         for _ in range(5):
-            if not self._ends or not select.select(self._ends, [], [], 0)[0]:
-                return
+            with self._moving:
+                if not self._ends or not select.select(self._ends, [], [], 0)[0]:
+                    return
             pause.wait(DRAIN / 5)

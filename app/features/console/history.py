@@ -40,6 +40,8 @@ class History:
         assert self._path is not None
         with contextlib.suppress(OSError):
             handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | flag, 0o600)
+            if hasattr(os, "fchmod"):
+                os.fchmod(handle, 0o600)
             with os.fdopen(handle, "a" if flag & os.O_APPEND else "w", encoding="utf-8") as file:
                 file.write("".join(f"{json.dumps(t)}\n" for t in texts))
 
