@@ -20,6 +20,7 @@ from espalier.app.shell.opening import Opening
 from espalier.app.shell.pass_forms import PassForms
 from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
+from espalier.app.shell.what_is import WhatIs
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
@@ -68,6 +69,7 @@ class Services:
         self.forms = PassForms(window, host)
         self.reports = Reports(host, self.forms)
         self.evaluation = Evaluation(session, parts.live, self.forms)
+        self.what_is = WhatIs(window, lambda: help.guide(window, parts.appearance))
 
     def menus(self, bar: QMenuBar, find: FindField) -> Menus:
         """Build the menus in a menu bar."""
@@ -86,7 +88,7 @@ class Services:
             *model.rows(session, self.forms, self.reports, self.exports, self._show_plugins),
             *run.rows(session, self.evaluation),
             *(row for _, rows_of in MENUS.items() for row in rows_of(host)),
-            *help.rows(self._window, parts.appearance, lambda: keys),
+            *help.rows(self._window, parts.appearance, lambda: keys, self.what_is.explain_pointer),
         ]
         menus = Menus(self._window, bar, rows, MENU_ORDER, lambda: session.document is not None)
         keys = KeyBindings(menus, parts.settings, follow)

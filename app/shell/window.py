@@ -55,7 +55,9 @@ class Window(QMainWindow):
         self.services = Services(self, self.host, self)
         self._free_memory, self._job_alert = FreeMemory(session, self), JobAlert(session, self)
         self.actions_table = self.services.menus(self.menus, self.find_field)
-        self.quick_find = QuickFind(self.host, self.actions_table, self.plugins, self.services.forms)
+        self.quick_find = QuickFind(
+            self.host, self.actions_table, self.plugins, self.services.forms, self.services.what_is.explain
+        )
         self._panel_menu = self.actions_table.submenu("View", "Panels", "reset_layout")
         self.tools = Tools(self.actions_table, self.find_field)
         self.addToolBar(self.tools)

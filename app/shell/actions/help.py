@@ -17,6 +17,7 @@ from espalier.app.settings import data_folder
 from espalier.app.widgets.heading import muted
 
 if TYPE_CHECKING:
+    from espalier.app.features.guide.window import GuideWindow
     from espalier.app.shell.keys import KeyBindings
     from espalier.app.widgets.style import Appearance
 
@@ -44,11 +45,15 @@ KEYS = (
 )
 
 
-def rows(window: QWidget, appearance: Appearance, keys: Callable[[], KeyBindings]) -> list[Action]:
+def rows(
+    window: QWidget, appearance: Appearance, keys: Callable[[], KeyBindings], ask: Callable[[], object]
+) -> list[Action]:
     """Rows for the guide, the shortcuts, crash reports and the version."""
     return [
         Action("guide", "Guide", "Help", partial(guide, window, appearance), "F1", needs=always,
                help="The manual, with search"),
+        Action("what_is", "What is this?", "Help", ask, "Shift+F1", needs=always,
+               help="Explain the word under the pointer: a format, a pass, a column, a figure"),
         Action("shortcuts", "Shortcuts", "Help", lambda: shortcuts(window, keys()), "Ctrl+F1", needs=always,
                help="All keys, which you can change"),
         Action("crash_reports", "Crash reports", "Help", lambda: open_file(data_folder("crashes")), needs=always),
@@ -76,7 +81,7 @@ def shortcuts(window: QWidget, keys: KeyBindings) -> None:
     page.activateWindow()
 
 
-def guide(window: QWidget, appearance: Appearance) -> None:
+def guide(window: QWidget, appearance: Appearance) -> GuideWindow:
     """Show the guide in a separate window."""
     from espalier.app.features.guide.window import GuideWindow
 
@@ -84,6 +89,7 @@ def guide(window: QWidget, appearance: Appearance) -> None:
     page.show()
     page.raise_()
     page.activateWindow()
+    return page
 
 
 def about(window: QWidget) -> None:
