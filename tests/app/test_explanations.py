@@ -26,7 +26,16 @@ from espalier.passes.costs.base import COSTS
 from tests.gui.conftest import small_graph
 
 # The columns of the reports on a convolutional network with formats and zeros, as their passes give them.
-REPORTS = ["abs_mean", "adapters", "allocated_bytes", "begins", "bitops", "bits", "blocked", "buffers", "bytes", "call", "calls", "candidate", "casts", "class", "columns", "cosine", "device_seconds", "dropped", "dtype", "elements", "empty_columns", "empty_rows", "first", "float_bytes", "flops", "format", "frozen", "gflop_s", "ideal", "intensity", "kept_l1", "kind", "largest", "least", "level", "line", "macs", "masked", "max", "max_error", "mean", "mean_error", "measured", "members", "method", "min", "module", "most_of_4", "node", "nodes", "noise", "norm", "not_finite", "op", "parameters", "pattern", "port", "precision", "predicted", "q01", "q25", "q50", "q75", "q99", "recall", "restored", "role", "rounding", "rows", "sample", "samples", "saturated", "saving", "scope", "seconds", "shape", "share", "sigma_high", "sigma_low", "sizes", "sparsity", "speedup", "split", "spread", "sqnr_db", "std", "target", "tied", "trainable", "trainable_share", "underflow", "units", "variance", "version", "weight", "weight_bytes", "without_adapters", "zeros"]  # fmt: skip
+REPORTS = (  # noqa: SIM905
+    "abs_mean adapters allocated_bytes begins bitops bits blocked buffers bytes call calls candidate casts class "
+    "columns cosine device_seconds dropped dtype elements empty_columns empty_rows first float_bytes flops format "
+    "frozen gflop_s ideal intensity kept_l1 kind largest least level line macs masked max max_error mean "
+    "mean_error measured members method min module most_of_4 node nodes noise norm not_finite op parameters "
+    "pattern port precision predicted q01 q25 q50 q75 q99 recall restored role rounding rows sample samples "
+    "saturated saving scope seconds shape share sigma_high sigma_low sizes sparsity speedup split spread sqnr_db "
+    "std target tied trainable trainable_share underflow units variance version weight weight_bytes "
+    "without_adapters zeros "
+).split()
 
 
 def headers() -> Iterator[str]:
