@@ -109,12 +109,15 @@ class Stream(io.TextIOBase):
         return "utf-8"
 
     def writable(self) -> bool:
+        """Yes."""
         return True
 
     def fileno(self) -> int:
+        """The descriptor, whose output arrives too."""
         return self._number
 
     def write(self, text: str, /) -> int:
+        """Send a text; returns its length."""
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  as every text stream
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if text:
@@ -129,12 +132,15 @@ class Entry(io.TextIOBase):
         self._ask = ask
 
     def readable(self) -> bool:
+        """Yes."""
         return True
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+        """A line that the user types, with its line end; empty at the end of the input."""
         return self._ask()
 
     def read(self, size: int | None = -1, /) -> str:
+        """A line, too: the input has no end of its own."""
         return self._ask()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QKeyCombination, Qt
 from PySide6.QtGui import QKeySequence
 
 if TYPE_CHECKING:
@@ -21,8 +21,12 @@ FUNCTION_KEYS = range(Qt.Key.Key_F1, Qt.Key.Key_F35 + 1)
 def normal(text: str) -> str:
     """A key sequence as it is stored; empty for one that is none."""
     sequence = QKeySequence(text)
-    unknown = any(sequence[i].key() == Qt.Key.Key_unknown for i in range(sequence.count()))
+    unknown = any(_combination(sequence, i).key() == Qt.Key.Key_unknown for i in range(sequence.count()))
     return "" if unknown else sequence.toString(QKeySequence.SequenceFormat.PortableText)
+
+
+def _combination(sequence: QKeySequence, index: int) -> QKeyCombination:
+    return sequence[index]  # type: ignore[index]  # the stubs of PySide lack it
 
 
 def shown(keys: tuple[str, ...]) -> str:
@@ -42,7 +46,7 @@ def refusal(text: str) -> str:
     sequence = QKeySequence(text)
     if not normal(text):
         return "This is no key that can be stored."
-    combination = sequence[0]
+    combination = _combination(sequence, 0)
     if not (combination.keyboardModifiers() & MODIFIERS or combination.key() in FUNCTION_KEYS):
         return "Keys without Ctrl or Alt belong to texts and to the graph. Add Ctrl or Alt, or take a function key."
     fixed = next((name for key, name in FIXED.items() if overlap(normal(text), key)), "")

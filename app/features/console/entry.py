@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QStringListModel, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QFontDatabase, QKeyEvent, QKeySequence, QTextCursor
-from PySide6.QtWidgets import QCompleter, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QCompleter, QListView, QPlainTextEdit, QWidget
 
 from espalier.app.features.console.completeness import INDENT, is_complete, next_indent
 from espalier.app.features.console.history import History
@@ -46,11 +46,13 @@ class Entry(QPlainTextEdit):
         self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.completer = QCompleter(self)
-        self.completer.setModel(QStringListModel(self.completer))
-        self.completer.setWidget(self)
-        self.completer.setCompletionMode(QCompleter.CompletionMode.UnfilteredPopupCompletion)
-        self.completer.activated[str].connect(self._insert)  # type: ignore[index]
+        self.words = QCompleter(self)
+        self.words.setModel(QStringListModel(self.words))
+        self.list = QListView(self)
+        self.words.setPopup(self.list)
+        self.words.setWidget(self)
+        self.words.setCompletionMode(QCompleter.CompletionMode.UnfilteredPopupCompletion)
+        self.words.activated[str].connect(self._insert)  # type: ignore[index]
         self._length = 0  # characters that a completion replaces
         self.textChanged.connect(self._fit)
         self._fit()
@@ -76,6 +78,7 @@ class Entry(QPlainTextEdit):
     # -- keys
 
     def event(self, event: QEvent) -> bool:
+        """Leave the keys of the window to it."""
         if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent) and self._is_windows(event):
             event.ignore()
             return False
@@ -88,7 +91,7 @@ class Entry(QPlainTextEdit):
         return (undo and not document.isUndoAvailable()) or (redo and not document.isRedoAvailable())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        popup, key = self.completer.popup(), event.key()
+        popup, key = self.list, event.key()
         if popup.isVisible() and key in LIST_KEYS:
             event.ignore()  # the list takes it
         elif (act := self._own_key(event)) is not None:
@@ -159,7 +162,7 @@ class Entry(QPlainTextEdit):
 
     def complete(self, text: str, length: int, words: tuple[str, ...]) -> None:
         """Show completions of the last `length` characters of `text`; a single one is inserted."""
-        popup = self.completer.popup()
+        popup = self.list
         if text != self._before() or not words:
             popup.hide()
             return
@@ -167,13 +170,13 @@ class Entry(QPlainTextEdit):
         if len(words) == 1 and not popup.isVisible():
             self._insert(words[0])
             return
-        model = self.completer.model()
+        model = self.words.model()
         assert isinstance(model, QStringListModel)
         model.setStringList(list(words))
         box = self.cursorRect()
         box.setWidth(popup.sizeHintForColumn(0) + popup.verticalScrollBar().sizeHint().width() + 16)
-        self.completer.complete(box)
-        popup.setCurrentIndex(self.completer.completionModel().index(0, 0))
+        self.words.complete(box)
+        popup.setCurrentIndex(self.words.completionModel().index(0, 0))
 
     def _insert(self, word: str) -> None:
         cursor = self.textCursor()

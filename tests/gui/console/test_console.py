@@ -257,8 +257,8 @@ def test_tab_completes(panel: ConsolePanel, ran: Callable[[str], str], qtbot: Qt
     qtbot.waitUntil(lambda: panel.entry.text == "m.fold_batch_norm", timeout=SECONDS)
     panel.entry.show_text("m.quan")
     QTest.keyClick(panel.entry, Qt.Key.Key_Tab)
-    qtbot.waitUntil(lambda: panel.entry.text != "m.quan" or panel.entry.completer.popup().isVisible(), timeout=SECONDS)
-    panel.entry.completer.popup().hide()
+    qtbot.waitUntil(lambda: panel.entry.text != "m.quan" or panel.entry.list.isVisible(), timeout=SECONDS)
+    panel.entry.list.hide()
 
 
 def test_another_model_is_m_and_the_last_one_says_that_it_is_closed(
