@@ -51,6 +51,12 @@ class Settings:
         """Store the size; the next start draws the window at it."""
         self._store.setValue("size", str(value))
 
+    def take_first_start(self) -> bool:
+        """Whether the tour was never offered; from now on it was."""
+        is_first = not self._text("tour_offered")
+        self._store.setValue("tour_offered", "yes")
+        return is_first
+
     @property
     def keys(self) -> dict[str, str]:
         """Action id → the keys that the user chose for it; an empty text: none."""

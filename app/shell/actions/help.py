@@ -46,7 +46,11 @@ KEYS = (
 
 
 def rows(
-    window: QWidget, appearance: Appearance, keys: Callable[[], KeyBindings], ask: Callable[[], object]
+    window: QWidget,
+    appearance: Appearance,
+    keys: Callable[[], KeyBindings],
+    ask: Callable[[], object],
+    tour: Callable[[], object],
 ) -> list[Action]:
     """Rows for the guide, the shortcuts, crash reports and the version."""
     return [
@@ -54,6 +58,7 @@ def rows(
                help="The manual, with search"),
         Action("what_is", "What is this?", "Help", ask, "Shift+F1", needs=always,
                help="Explain the word under the pointer: a format, a pass, a column, a figure"),
+        Action("tour", "Tour", "Help", tour, needs=always, help="Five steps through the window"),
         Action("shortcuts", "Shortcuts", "Help", lambda: shortcuts(window, keys()), "Ctrl+F1", needs=always,
                help="All keys, which you can change"),
         Action("crash_reports", "Crash reports", "Help", lambda: open_file(data_folder("crashes")), needs=always),
