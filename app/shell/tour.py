@@ -140,15 +140,14 @@ class Tour(QObject):
         area = QRect(widget.mapTo(self._window, QPoint()), widget.size()).intersected(whole)
         bubble.fit()
         self.frame.setGeometry(area)
-        places = (
-            QPoint(area.left() - bubble.width() - GAP, area.top()), QPoint(area.right() + GAP, area.top()),
-            QPoint(area.left(), area.bottom() + GAP), QPoint(area.left(), area.top() - bubble.height() - GAP),
-            QPoint(area.left() + GAP, area.top() + GAP),
-        )  # fmt: skip
         room = whole.adjusted(EDGE, EDGE, -EDGE, -EDGE)
-        spot = next((p for p in places if room.contains(QRect(p, bubble.size()))), places[-1])
-        bubble.move(max(EDGE, min(spot.x(), room.right() - bubble.width())),
-                    max(EDGE, min(spot.y(), room.bottom() - bubble.height())))  # fmt: skip
+        x = max(room.left(), min(area.left(), room.right() - bubble.width()))
+        y = max(room.top(), min(area.top(), room.bottom() - bubble.height()))
+        places = (
+            QPoint(area.left() - bubble.width() - GAP, y), QPoint(area.right() + GAP, y),
+            QPoint(x, area.bottom() + GAP), QPoint(x, area.top() - bubble.height() - GAP),
+        )  # fmt: skip
+        bubble.move(next((p for p in places if room.contains(QRect(p, bubble.size()))), QPoint(x, y)))
         for part in (self.frame, bubble):
             part.show()
             part.raise_()
