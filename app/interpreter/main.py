@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import queue
@@ -22,6 +23,7 @@ from espalier.app.features.console.messages import (
     Interrupt,
     Line,
     Progress,
+    Quit,
     Ready,
     Reply,
     Run,
@@ -88,6 +90,9 @@ class Process:
                 self._link.lines.put(message)
             case Reply():
                 self._link.replies.put(message)
+            case Quit():
+                atexit._run_exitfuncs()  # the main thread may run a text, and never end by itself
+                os._exit(0)
             case _:
                 pass
 

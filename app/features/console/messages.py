@@ -103,6 +103,11 @@ class Reply:
     error: tuple[str, str, str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """End the process, and delete its temporary files."""
+
+
 # -- to the window
 
 

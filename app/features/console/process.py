@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
-from espalier.app.features.console.messages import Output
+from espalier.app.features.console.messages import Output, Quit
 from espalier.model.trust import begin_session
 from espalier.passes.jobs.orphans import end_with_parent
 
@@ -91,14 +91,19 @@ class ConsoleProcess:
         return taken
 
     def stop(self) -> None:
-        """End the process, whatever it runs, and the threads. Messages that were not taken are dropped."""
+        """End the process, whatever it runs, and the threads: kill it if it does not end by itself.
+
+        Messages that were not taken are dropped.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify_all()
+        self._unsent.put(Quit())
         self._unsent.put(None)
+        self._process.join(GRACE / 2)
         if self._process.is_alive():
             self._process.kill()
-        self._process.join(GRACE)
+            self._process.join(GRACE)
         for thread in self._threads:
             thread.join()
         self._pipe.close()

@@ -176,6 +176,15 @@ def test_what_holds_the_interpreter_ends_with_the_process(console: Driver) -> No
         os.kill(pid or 0, 0)
 
 
+def test_its_temporary_files_go_with_it_also_while_a_text_runs(console: Driver) -> None:
+    folder = Path(console.run("m = es.open('demo:digits-mlp')\nprint(m._place.scratch.folder)")[0].strip())
+    assert folder.is_dir()
+    console.begin("while True: pass")
+    time.sleep(0.2)
+    console.process.stop()
+    assert not folder.exists()
+
+
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     program = (
         "import time\n"
