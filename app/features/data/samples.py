@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
@@ -11,6 +12,7 @@ from PySide6.QtGui import QColor, QGuiApplication, QImage, QKeySequence, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from espalier.app.number_text import column_title, shown
+from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.table import Index, Row, alignment, columns_of, to_text
 
@@ -114,6 +116,7 @@ class SampleTable(QTableView):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        offer_meaning(self.horizontalHeader(), partial(header_text, self.horizontalHeader()))
         self.samples = SampleModel()
         self.setModel(self.samples)
         self.setWordWrap(True)

@@ -24,6 +24,7 @@ from espalier.app.number_text import (
     scaled,
     signed,
 )
+from espalier.app.widgets.asking import offer_meaning
 from espalier.passes.dominant import Dominant, Dominants
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Figure(QWidget):
 
     def __init__(self, entry: Entry) -> None:
         super().__init__(toolTip=entry.help)
+        offer_meaning(self, lambda _: entry.label)
         self._entry = entry
         self._note = self._noise = self.texts = self.baseline = ""
         self.chip = QPushButton()

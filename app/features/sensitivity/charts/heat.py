@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from PySide6.QtCore import (
     QAbstractTableModel,
@@ -39,6 +39,7 @@ from PySide6.QtWidgets import (
 from espalier.app.figures.heat_lines import Heat, Line, divergence_text
 from espalier.app.number_text import THIN, count
 from espalier.app.theme import ROW, Palette
+from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.sqnr_table import text_colour
 from espalier.model.formats.base import Format
@@ -255,6 +256,7 @@ class HeatMap(QTableView):
 
     def __init__(self) -> None:
         super().__init__()
+        offer_meaning(self.horizontalHeader(), partial(header_text, self.horizontalHeader()))
         self.cells = HeatModel(self)
         self.setModel(self.cells)
         self._ready: dict[int, tuple[Paint | None, ...]] = {}
