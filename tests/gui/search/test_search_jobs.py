@@ -141,7 +141,7 @@ def test_a_search_of_which_nothing_is_left_is_done(panel: SearchPanel, runner: l
     panel._session.evaluate()
     feed(runner, info, [trial(0)])
     runner[-1].tell(info, Done("all 18 configurations were tried"))
-    assert info.state == "done" and panel.study and not panel.study.running and "all 18" in panel.study.why
+    assert info.state == "done" and panel.study and not panel.study.running and "all 18" in panel.study.end_reason
 
 
 def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
@@ -218,7 +218,7 @@ def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> N
     runner[-1].tell(info, Done(0))
     panel.setup.goals.add_goal()
     panel.setup.run()
-    assert "varies something else" in str(told[1]) and len(panel.searches.studies) == 1
+    assert "another space or other goals" in str(told[1]) and len(panel.searches.studies) == 1
     panel.setup.name.put("")
     panel.setup.run()
     assert list(panel.searches.studies) == ["mine", "formats 1"]

@@ -135,13 +135,13 @@ def test_the_form_offers_lines_and_counts_the_work(panel: SweepsPanel) -> None:
     line = setup.add_line()
     line.choose(1, "", "on, off")
     setup.seeds.put(3)
-    setup.tell()
+    setup.update_estimate()
     made = setup.sweep()
     assert len(made.variants) == 2 and made.variants[0].label == "with quantize#2" and made.seeds == (0, 1, 2)
     assert setup._words.text().startswith("13 points · 12 × Evaluate")  # the state where it begins is one of them
     assert "Evaluate not timed yet" in setup._words.text() and setup.score.summary.text() == "Scored on demo:small"
     panel.sweeps.timed["evaluate"] = 2.0
-    setup.tell()
+    setup.update_estimate()
     assert setup._words.text().replace("\u2009", " ").endswith("about 24 s")
     along = setup.add_along()
     along.choose(0, "weight.frac_width", "2, 4")
@@ -190,7 +190,7 @@ def test_a_point_is_clicked_and_its_recipe_used(panel: SweepsPanel, runner: list
     qtbot.waitUntil(lambda: panel.chart.viewport().width() > 500)
     spot = panel.chart.spot(2, found[3].score["accuracy"]).toPoint()
     assert panel.chart.near(spot.toPointF()) == (0, 2) and panel.chart.near(QPoint(2, 2).toPointF()) is None
-    assert "width 8" in panel.chart.hover_text_at(0, 2) and "70 %" in panel.chart.words_at(0, 2)
+    assert "width 8" in panel.chart.hover_text_at(0, 2) and "70 %" in panel.chart.hover_text_at(0, 2)
     QTest.mouseClick(panel.chart.viewport(), Qt.MouseButton.LeftButton, pos=spot)
     assert (
         panel.points.picked is found[3]
