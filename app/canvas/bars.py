@@ -62,6 +62,7 @@ class CanvasBars(QObject):
     group_wanted = Signal(int)
     mode_wanted = Signal(str)
     turn_wanted = Signal()
+    plain_wanted = Signal()  # remove the bars on nodes
     shapes_wanted = Signal()
 
     def __init__(self, canvas: QWidget, palette: Palette, view: Callable[[], QRectF]) -> None:
@@ -149,6 +150,10 @@ class CanvasBars(QObject):
         self.colour_by.set_pieces(
             [("Colour by ", False, False), (f"{name} ▾", True, True), ("   Flow ", False, False), (arrow, True, True)]
         )
+        if scene.sizes is not None:
+            self.colour_by.set_pieces(
+                [*self.colour_by.pieces, (f"   Bars {scene.sizes.legend} ", False, False), ("remove", True, True)]
+            )
         pruned = bool(np.isfinite(scene.figures.sparsity).any())
         self.legend.set_legend(scene.colours.legend, pruned, bool(scene.layout.folds))
         self.arrange()
@@ -183,8 +188,8 @@ class CanvasBars(QObject):
             self.group_wanted.emit(self._trail[place - 1])
 
     def _choose(self, piece: int) -> None:
-        if piece == 3:
-            self.turn_wanted.emit()
+        if piece in (3, 5):
+            (self.turn_wanted if piece == 3 else self.plain_wanted).emit()
             return
         menu = QMenu(self.canvas)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

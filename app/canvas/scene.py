@@ -25,6 +25,7 @@ from espalier.app.canvas.layout import HEAD, MAX_LABEL_WIDTH, Layout, cover_of
 from espalier.app.canvas.movement import EdgeIndex
 from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch
+from espalier.app.canvas.size_bars import SizeBars
 from espalier.app.figures.captions import shape_text
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.graph import Graph, out_port
@@ -68,6 +69,7 @@ class Scene:
     colours: Colouring
     finder: NodeSearch
     problems: dict[int, str] = field(default_factory=dict)
+    sizes: SizeBars | None = None
     base: Layout | None = None
     arrangement: Arrangement = UNARRANGED
     lifted: Lifted | None = field(init=False, default=None)
@@ -126,7 +128,7 @@ class Scene:
         base = self.base or self.layout
         index = self.edge_index() if arrangement.pins else None
         scene = Scene(self.graph, arranged(base, arrangement, index), self.figures, self.colours, self.finder,
-                      self.problems, base, arrangement)  # fmt: skip
+                      self.problems, self.sizes, base, arrangement)  # fmt: skip
         scene._fold_metrics, scene._edge_index = self._fold_metrics, self._edge_index
         return scene
 

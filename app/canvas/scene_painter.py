@@ -18,6 +18,7 @@ from espalier.app.canvas.own_frames import paint_own_frames, paint_pins, paint_t
 from espalier.app.canvas.port_rows import PORTS_FROM
 from espalier.app.canvas.primitives import draw_arrowheads, draw_lines, draw_rects, font, pen, route_path
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.size_bars import SHOWN_FROM, SizeBars
 from espalier.app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
 from espalier.app.figures.captions import NODE_HEIGHT
 from espalier.app.theme import EDGE_WIDTH, GROUP_RADIUS, SECONDARY, Palette
@@ -66,6 +67,8 @@ class ScenePainter:
             self._far_closed(painter, scene, groups, scale)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
             paint_far_heads(painter, scene, groups[scene.layout.group_open[groups]].tolist(), scale, self.palette)
+        if scene.sizes is not None and scale >= SHOWN_FROM:
+            self._size_bars(painter, scene, scene.sizes, nodes)
         if scene.layout.own_frames:
             paint_tabs(painter, scene.layout.own_frames, reach, scale, self.palette)
 
@@ -210,6 +213,14 @@ class ScenePainter:
         for i, (x, y) in zip(scene.layout.nodes[nodes].tolist(), spots, strict=True):
             painter.drawPixmap(QPointF(x, y), self.sprites.node(face_of(scene, i, scale >= PORTS_FROM)))
         painter.restore()
+
+    def _size_bars(self, painter: QPainter, scene: Scene, sizes: SizeBars, nodes: Indices) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(Qt.PenStyle.NoPen)
+        bars = sizes.rects(scene.layout.nodes[nodes], scene.layout.node_rects[nodes])
+        for colour, rects in zip((self.palette.chip, self.palette.text), bars, strict=True):
+            painter.setBrush(QColor(colour))
+            draw_rects(painter, rects)
 
     def _stubs(self, painter: QPainter, scene: Scene, area: Area, scale: float) -> None:
         stubs = scene.stubs_in(area)

@@ -15,6 +15,7 @@ from espalier.app.canvas.interactive_viewport import InteractiveViewport
 from espalier.app.canvas.layout_worker import LayoutRequest, LayoutWorker
 from espalier.app.canvas.overlay import mark_changed, mark_selection, numbers_of
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.size_bars import SizeBars
 from espalier.app.theme import Palette
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.graph import Delta, Graph
@@ -36,6 +37,7 @@ class SceneView(InteractiveViewport):
         self.mode, self.horizontal, self.show_scalars = "kind", False, False
         self.folding, self.show_shapes = True, False
         self.overlay: Overlay | None = None
+        self._sizes: tuple[str, Mapping[str, float]] | None = None
         self._measured: dict[str, Overlay] = {}
         self.open_groups: frozenset[str] | None = None
         self.arrangement = UNARRANGED
@@ -49,6 +51,7 @@ class SceneView(InteractiveViewport):
         self._layout_worker.arrived.connect(self._install)
         self.destroyed.connect(self._layout_worker.stop)
         self.bars.mode_wanted.connect(self.set_mode)
+        self.bars.plain_wanted.connect(lambda: self.set_size_bars("", None))
         self.bars.shapes_wanted.connect(lambda: self.set_show_shapes(not self.show_shapes))
         self.bars.turn_wanted.connect(lambda: self.set_horizontal(not self.horizontal))
 
@@ -141,6 +144,11 @@ class SceneView(InteractiveViewport):
         self.overlay = Overlay(title, values) if values is not None else None
         self.set_mode("overlay" if self.overlay else "kind")
 
+    def set_size_bars(self, title: str, values: Mapping[str, float] | None) -> None:
+        """Draw a bar on each node whose length is its value; None removes them."""
+        self._sizes = (title, values) if values is not None else None
+        self._recolour()
+
     def set_measured(self, overlays: Mapping[str, Overlay]) -> None:
         """Set the values of the measured modes; missing ones are not measured."""
         if overlays != self._measured:
@@ -160,6 +168,7 @@ class SceneView(InteractiveViewport):
         tree = self.scene.layout.tree
         values = self._measured.get(self.mode) if self.mode in MEASURED else self.overlay
         self.scene.colours = colouring(self.mode, tree, self.scene.figures, values, self.tokens)
+        self.scene.sizes = SizeBars.of(*self._sizes, tree.ids) if self._sizes else None
         self.bars.minimap.set_scene(self.scene, self.tokens)
         self.bars.show_colouring(self.scene, self.mode, self.overlay.title if self.overlay else None)
         self.repaint_all()

@@ -106,7 +106,7 @@ def _start(window: Window, target: str | None, plugins: Sequence[str]) -> None:
     if target:
         window.begin_opening(target)
     elif window.settings.take_first_start():
-        window.offer_tour()
+        window.services.tour.offer()
 
 
 def render_screenshot(

@@ -87,6 +87,11 @@ class Tour(QObject):
         self.frame: QFrame | None = None
         host.session.opened.connect(self._opened)
 
+    def offer(self) -> None:
+        """Offer the tour in the banner."""
+        self._host.banner.show_message("New here? The tour shows the window in five steps.",
+                                       "It is in the menu Help, too.", [("Take the tour", self.start)])  # fmt: skip
+
     def start(self) -> None:
         """Begin with the first step; opens a demo first where no model is open."""
         if self._host.session.document is None:

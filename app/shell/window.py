@@ -242,11 +242,6 @@ class Window(QMainWindow):
         self.pages.workbench.cover(page)
         self.actions_table.refresh()
 
-    def offer_tour(self) -> None:
-        """Offer the tour, once."""
-        self.banner.show_message("New here? The tour shows the window in five steps.", "It is in the menu Help, too.",
-                                 [("Take the tour", self.services.tour.start)])  # fmt: skip
-
     def show_dock(self, name: str) -> None:
         """Bring a panel to the front; kernels, jobs and the log are of use without a model, too."""
         self.docks.bring(name)

@@ -1,8 +1,7 @@
 """Small floating-point numbers: the value set of minifloats and of elements of block formats.
 
-torch functions compute in float32, or in float64 for more than 24 bits, with powers of two built from bits: on any
-device results are exact in spite of inexact logarithms, intermediate overflow and flushed denormals. numpy uses
-float64.
+torch functions compute in float32 (numpy, and more than 24 bits: float64) with powers of two built from bits: results
+are exact on any device in spite of inexact logarithms, intermediate overflow and flushed denormals.
 """
 
 from __future__ import annotations

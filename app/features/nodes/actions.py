@@ -13,4 +13,6 @@ def connect(host: Host, panel: NodesPanel) -> None:
     """Connect its signals."""
     panel.save_wanted.connect(lambda: host.save_table(panel, "nodes.csv"))
     panel.overlay_wanted.connect(lambda title, values: host.canvas.set_overlay(title, values if title else None))
+    panel.bars_wanted.connect(lambda title, values: host.canvas.set_size_bars(title, values if title else None))
+    host.canvas.bars.plain_wanted.connect(lambda: panel.bars.put(""))
     panel.node_wanted.connect(host.go_to)

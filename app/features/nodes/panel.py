@@ -28,10 +28,12 @@ PAUSE = 120  # milliseconds after a key until the rows are filtered
 
 
 class NodesPanel(QWidget):
-    """`overlay_wanted(title, values)`: colour the graph by a column. `node_wanted(node)`: show a node on the canvas."""
+    """`overlay_wanted(title, values)`: colour the graph by a column. `bars_wanted(title, values)`: draw bars on the
+    nodes by a column. `node_wanted(node)`: show a node on the canvas."""
 
     save_wanted = Signal()
     overlay_wanted = Signal(str, dict)
+    bars_wanted = Signal(str, dict)
     node_wanted = Signal(str)
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
@@ -47,6 +49,8 @@ class NodesPanel(QWidget):
         self._counts.setProperty("role", "muted")
         self.colour = Choice()
         self.colour.setAccessibleName("Colour the graph by")
+        self.bars = Choice()
+        self.bars.setAccessibleName("Bars on the nodes of the graph")
         self._pages = QStackedWidget()
         self._pages.addWidget(empty_state(EMPTY))
         self._pages.addWidget(self.table)
@@ -60,6 +64,7 @@ class NodesPanel(QWidget):
         self.field.setMinimumWidth(220)
         self.field.setMaximumWidth(420)
         self.colour.setFixedHeight(25)
+        self.bars.setFixedHeight(25)
         self.message.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         bar = QHBoxLayout()
         bar.setContentsMargins(12, 6, 12, 4)
@@ -69,7 +74,7 @@ class NodesPanel(QWidget):
         bar.addWidget(self.message, 1)
         self._tools = [link("Select all", self.select_all), link("Copy as TSV", self.table.copy),
                        link("Save as CSV…", self.save_wanted.emit)]  # fmt: skip
-        for widget in (QLabel("Colour by"), self.colour, *self._tools):
+        for widget in (QLabel("Colour by"), self.colour, QLabel("Bars"), self.bars, *self._tools):
             bar.addWidget(widget)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -83,6 +88,7 @@ class NodesPanel(QWidget):
         self.table.selectionModel().selectionChanged.connect(self._select)
         self.table.node_wanted.connect(self.node_wanted)
         self.colour.edited.connect(self._colour_by)
+        self.bars.edited.connect(self._show_bars)
         self._session.opened.connect(self._reset)
         self._session.changed.connect(lambda _: self.refresh())
         self._session.selection_changed.connect(lambda ids: self.table.mark_nodes(ids))
@@ -92,7 +98,8 @@ class NodesPanel(QWidget):
     def _reset(self) -> None:
         """Show all nodes of another document, in the colours of the canvas."""
         self.field.clear()
-        self.colour.put("")
+        for choice in (self.colour, self.bars):
+            choice.put("")
         self.refresh()
 
     def refresh(self) -> None:
@@ -103,12 +110,13 @@ class NodesPanel(QWidget):
         elif self.isVisible() and self._graph is not document.graph:
             self._graph, self._rows = document.graph, rows_of(document.graph)
             numbers = [c for c in self._columns() if any(isinstance(r.get(c), int | float) for r in self._rows)]
-            chosen = self.colour.get() if self.colour.currentIndex() > 0 else ""
-            self.colour.offer(("", *numbers), ("nothing", *map(column_title, numbers)))
-            self.colour.put(chosen if chosen in numbers else "")
+            for choice in (self.colour, self.bars):
+                chosen = choice.get() if choice.currentIndex() > 0 else ""
+                choice.offer(("", *numbers), ("nothing", *map(column_title, numbers)))
+                choice.put(chosen if chosen in numbers else "")
             self._filter()
         self._pages.setCurrentIndex(int(document is not None))
-        for tool in (self.field, self.colour, *self._tools):
+        for tool in (self.field, self.colour, self.bars, *self._tools):
             tool.setEnabled(document is not None)
 
     def _columns(self) -> list[str]:
@@ -149,11 +157,19 @@ class NodesPanel(QWidget):
         """Select the nodes of all rows that are shown."""
         self._session.select(str(row["node"]) for row in self.table.rows.shown)
 
+    def _values(self, column: str) -> dict[str, float]:
+        """The numbers of a column by node."""
+        return {str(r["node"]): float(v) for r in self._rows if isinstance(v := r.get(column), int | float)}
+
     def _colour_by(self) -> None:
         """Colour the graph by the numbers of a column."""
         column = self.colour.get()
-        values = {str(r["node"]): float(v) for r in self._rows if isinstance(v := r.get(column), int | float)}
-        self.overlay_wanted.emit(column_title(column) if column else "", values)
+        self.overlay_wanted.emit(column_title(column) if column else "", self._values(column))
+
+    def _show_bars(self) -> None:
+        """Draw bars for the numbers of a column."""
+        column = self.bars.get()
+        self.bars_wanted.emit(column_title(column) if column else "", self._values(column))
 
     def save(self, path: Path) -> None:
         """Write the rows that are shown as CSV; raises FileError."""

@@ -125,3 +125,19 @@ def test_the_find_field_selects_by_expression(window: Window, runner: list[FakeR
     assert "not a valid expression" in wrong.title and wrong.detail
     titles = [e.title for e in window.quick_find.entries("act")]
     assert any(t.startswith("Select ") for t in titles)
+
+
+def test_bars_show_a_second_column(panel: NodesPanel, window: Window) -> None:
+    panel.bars.put("parameters")
+    panel.bars.edited.emit()
+    scene = window.canvas.scene
+    assert scene is not None and scene.sizes is not None
+    tree, sizes = scene.layout.tree, scene.sizes
+    assert sizes.largest == 12 * 40 + 40 and sizes.title == "parameters"
+    shares = {name: float(sizes.shares[i]) for i, name in enumerate(tree.ids)}
+    assert shares["0_up"] == 1.0 and shares["0_down"] == pytest.approx((40 * 12 + 12) / 520)
+    place = list(scene.layout.nodes).index(tree.index["0_down"])
+    full, filled = sizes.rects(scene.layout.nodes[[place]], scene.layout.node_rects[[place]])
+    assert filled[0, 2] == pytest.approx(full[0, 2] * 492 / 520)
+    window.canvas.bars.plain_wanted.emit()
+    assert scene.sizes is None and panel.bars.get() == ""

@@ -89,8 +89,7 @@ class Applied(DocumentRuns):
 
 
 class Searches(Applied):
-    """All studies of the open document. `changed`: a study and its new trials; `listed`: the list of studies
-    changed."""
+    """All studies of the open document. `changed`: a study and its new trials; `listed`: other studies."""
 
     changed = Signal(object, object)
     state_changed = Signal()  # a study's job started, paused, resumed or ended, or it has its first best trial
