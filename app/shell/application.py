@@ -23,6 +23,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.errors import install_hooks
+from espalier.app.session.recovery import unsaved_projects
 from espalier.app.settings import Settings
 from espalier.app.shell.window import Window
 from espalier.app.widgets.collector import WindowCollector
@@ -105,6 +106,8 @@ def _start(window: Window, target: str | None, plugins: Sequence[str]) -> None:
     window.plugins.start(plugins)
     if target:
         window.begin_opening(target)
+    else:
+        window.services.reopening.at_start(has_unsaved=bool(unsaved_projects()))
 
 
 def render_screenshot(

@@ -17,6 +17,7 @@ from espalier.app.shell.exports import Exports
 from espalier.app.shell.menus import Menus
 from espalier.app.shell.opening import Opening
 from espalier.app.shell.pass_forms import PassForms
+from espalier.app.shell.reopening import Reopening
 from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
 
@@ -62,6 +63,7 @@ class Services:
         self.dialogs = Dialogs(window, parts.settings, banner)
         self.saving = Saving(window, session, parts.ownership, self.dialogs)
         self.opening = Opening(session, parts.settings, banner, self.dialogs, self.saving, parts.begin_opening)
+        self.reopening = Reopening(session, parts.settings, banner, self.opening.open_spec, parts.begin_opening)
         self.exports = Exports(session, banner, self.dialogs, lambda: host.canvas)
         self.forms = PassForms(window, host)
         self.reports = Reports(host, self.forms)
@@ -72,6 +74,7 @@ class Services:
         parts, host, session = self._parts, self._host, self._session
         rows = [
             *file.rows(self.opening, self.saving, self.exports, self._window.close),
+            *file.reopening_rows(self.reopening, parts.settings),
             *edit.rows(session, find),
             *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench), host),
             *view.theme_rows(parts.settings, parts.appearance),
