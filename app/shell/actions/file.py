@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from espalier.app.menu import Action, always
 
 if TYPE_CHECKING:
-    from espalier.app.shell.exports import Exports
     from espalier.app.settings import Settings
+    from espalier.app.shell.exports import Exports
     from espalier.app.shell.opening import Opening
     from espalier.app.shell.reopening import Reopening
     from espalier.app.shell.saving import Saving
