@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +186,8 @@ class Searches(Applied):
     def _submit(self, study: Study) -> None:
         study.gives_way = False
         study.job = self._session.submit(f"Search {study.name}", self._work(study), lambda _: None)
+        repeat = partial(_repeat, self, replace(study.spec, study=""))
+        self._session.repeats.note(study.job, repeat, study.recipe)
 
     def _work(self, study: Study) -> SearchJob:
         document = self._session.open_document
@@ -337,6 +340,13 @@ class Searches(Applied):
             waits = study.job
             study.by_hand[:0] = getattr(waits.job, "by_hand", ())
             waits.job = self._work(study)
+
+
+def _repeat(searches: Searches, spec: SearchSpec) -> None:
+    """Begin a new study with the options of an ended one; raises OptionsError where it cannot run."""
+    if running := searches.same(spec):
+        raise OptionsError(f"The study {running.name!r} runs with these options.", "Wait for it, or stop it first.")
+    searches.start(spec)
 
 
 def _against(session: Session, spec: SearchSpec) -> dict[str, Any]:
