@@ -186,8 +186,7 @@ class Searches(Applied):
     def _submit(self, study: Study) -> None:
         study.gives_way = False
         study.job = self._session.submit(f"Search {study.name}", self._work(study), lambda _: None)
-        repeat = partial(_repeat, self, replace(study.spec, study=""))
-        self._session.repeats.note(study.job, repeat, study.recipe)
+        self._session.repeats.note(study.job, partial(_repeat, self, replace(study.spec, study="")), study.recipe)
 
     def _work(self, study: Study) -> SearchJob:
         document = self._session.open_document
