@@ -210,7 +210,10 @@ class Output:
         """The study as the window shows it, under the key and beside the baseline that it may have there already."""
         search = self.search
         old = tried(lambda: load(self._before), None) or Record(search.spec, search.recipe, key=uuid.uuid4().hex)
-        held = replace(old, spec=search.spec, space=self.space, trials=tuple(trials))
+        notes = {(t.number, t.state): t for t in old.trials if t.note}
+        noted = (t if t.note or not (n := notes.get((t.number, t.state))) or n.params != t.params
+                 else replace(t, note=n.note) for t in trials)  # fmt: skip
+        held = replace(old, spec=search.spec, space=self.space, trials=tuple(noted))
         return {member_of(search.spec.study): dump(held)}
 
 
@@ -222,9 +225,20 @@ def to_csv(trials: Sequence[Trial]) -> str:
     noise = ("n", "interval_low", "interval_high") if any(t.accuracy for t in trials) else ()
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*own, *figures, *noise, *(f"param {p}" for p in params)])
+    noted = ("note",) if any(t.note for t in trials) else ()
+    writer.writerow([*own, *noted, *figures, *noise, *(f"param {p}" for p in params)])
     for t in trials:
-        line = [t.number, t.state, t.feasible, t.seconds, t.origin, t.reused, t.worker, t.error]
+        line = [
+            t.number,
+            t.state,
+            t.feasible,
+            t.seconds,
+            t.origin,
+            t.reused,
+            t.worker,
+            t.error,
+            *[t.note] * bool(noted),
+        ]
         sampled = [t.accuracy.n, *t.accuracy.interval] if t.accuracy else [""] * len(noise)
         line += [*(t.figures.get(f, "") for f in figures), *sampled]
         writer.writerow([*line, *(t.params.get(p, "") for p in params)])

@@ -78,6 +78,14 @@ class Applied(DocumentRuns):
         job = trial_job(study, trial, path, self._session.open_document)
         self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
 
+    def annotate(self, study: Study, number: int, note: str) -> Trial:
+        """Write a note on a trial, at once into the project; returns the trial."""
+        trial = study.annotate(number, note)
+        add_line(record_path(self._session.open_document.store.folder, study.name), study.lines[number])
+        self._note(study)
+        self.write()
+        return trial
+
     def use(self, study: Study, trial: Trial) -> None:
         """Make a trial's recipe the recipe, in one undo step; of one that ended its score is known already, of one that
         ended early only that of a part of the samples. Raises OptionsError."""

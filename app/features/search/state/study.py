@@ -77,7 +77,16 @@ class Study:
         return best((self.trials[n] for n in self.best), self.want)
 
     def take(self, trial: Trial) -> None:
-        """Take a trial in, or what became of one."""
+        """Take a trial in, or what became of one; the worker does not know its note."""
+        held = self.trials.get(trial.number)
+        self._put(trial if held is None or held.note == trial.note else replace(trial, note=held.note))
+
+    def annotate(self, number: int, note: str) -> Trial:
+        """Replace the note of a trial; returns the trial."""
+        self._put(replace(self.trials[number], note=note))
+        return self.trials[number]
+
+    def _put(self, trial: Trial) -> None:
         self.coming.pop(trial.number, None)  # older news of it
         self.trials[trial.number] = trial
         self.lines[trial.number] = line(trial)
