@@ -17,6 +17,7 @@ from espalier.app.shell.exports import Exports
 from espalier.app.shell.menus import Menus
 from espalier.app.shell.opening import Opening
 from espalier.app.shell.pass_forms import PassForms
+from espalier.app.shell.presenting import Presenting
 from espalier.app.shell.reopening import Reopening
 from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
@@ -65,6 +66,7 @@ class Services:
         self.opening = Opening(session, parts.settings, banner, self.dialogs, self.saving, parts.begin_opening)
         self.reopening = Reopening(session, parts.settings, banner, self.opening.open_spec, parts.begin_opening)
         self.exports = Exports(session, banner, self.dialogs, lambda: host.canvas)
+        self.presenting = Presenting(window, host, lambda: parts.docks, parts.pages.workbench)
         self.forms = PassForms(window, host)
         self.reports = Reports(host, self.forms)
         self.evaluation = Evaluation(session, parts.live, self.forms)
@@ -76,7 +78,7 @@ class Services:
             *file.rows(self.opening, self.saving, self.exports, self._window.close),
             *file.reopening_rows(self.reopening, parts.settings),
             *edit.rows(session, find),
-            *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench), host),
+            *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench, self.presenting), host),
             *view.theme_rows(parts.settings, parts.appearance),
             *view.size_rows(parts.settings, host),
             *model.rows(session, self.forms, self.reports, self.exports, self._show_plugins),
@@ -85,6 +87,7 @@ class Services:
             *help.rows(self._window, parts.appearance, lambda: menus.rows),
         ]
         menus = Menus(self._window, bar, rows, MENU_ORDER, lambda: session.document is not None)
+        menus.menus["View"].aboutToShow.connect(menus.refresh)  # what is presented follows the focus
         recent = menus.submenu("File", "Open recent", "save")
         recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))
         selections, saved = menus.submenu("Edit", "Saved selections", "find"), SavedSelections(session, self._window)
