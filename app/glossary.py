@@ -1,4 +1,7 @@
-"""The glossary of the guide, for tooltips: each term with its meaning in one line. Free of Qt."""
+"""The glossary of the guide, for tooltips: each term with its meaning in one line. Free of Qt.
+
+Its second table explains columns. They are common words (node, output), which no tooltip on a label explains.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[1] / "resources" / "guide" / "glossary.md"
+COLUMNS = "## Columns of tables"
 ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|$", re.M)
 ABBREVIATED = re.compile(r"(.+) \((\w+)\)")  # block floating point (BFP)
 
@@ -14,8 +18,22 @@ ABBREVIATED = re.compile(r"(.+) \((\w+)\)")  # block floating point (BFP)
 @cache
 def terms() -> dict[str, str]:
     """Each spelling of a term → its line, `TERM: MEANING`; empty without the guide."""
+    return _lines(_tables()[0])
+
+
+@cache
+def columns() -> dict[str, str]:
+    """Each column → its line, as `terms`."""
+    return _lines(_tables()[1])
+
+
+def _tables() -> tuple[str, str]:
+    first, _, second = (PAGE.read_text(encoding="utf-8") if PAGE.is_file() else "").partition(COLUMNS)
+    return first, second
+
+
+def _lines(text: str) -> dict[str, str]:
     lines: dict[str, str] = {}
-    text = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else ""
     for names, meaning in ROW.findall(text)[1:]:
         for name in names.split(", "):
             both = ABBREVIATED.fullmatch(name)
@@ -33,6 +51,12 @@ def _pattern() -> re.Pattern[str]:
 def meaning(word: str) -> str:
     """The line of a term in a label; empty for other words."""
     return _line(word) if terms() and _pattern().fullmatch(word) else ""
+
+
+def first_term(text: str) -> str:
+    """The first term in a text; empty if there is none."""
+    match = _pattern().search(text) if terms() else None
+    return match.group() if match else ""
 
 
 def line_at(text: str, at: int) -> str:

@@ -33,6 +33,12 @@ class Action:
     help: str = ""
     group: int = 0  # a separator is drawn between two groups
     section: str = ""  # title of the group
+    more_keys: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys of the row."""
+        return (self.key, *self.more_keys) if self.key else self.more_keys
 
 
 def always() -> bool:

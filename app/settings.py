@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -49,6 +50,27 @@ class Settings:
     def size(self, value: int) -> None:
         """Store the size; the next start draws the window at it."""
         self._store.setValue("size", str(value))
+
+    def take_first_start(self) -> bool:
+        """Whether the tour was never offered; from now on it was."""
+        is_first = not self._text("tour_offered")
+        self._store.setValue("tour_offered", "yes")
+        return is_first
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Action id → the keys that the user chose for it; an empty text: none."""
+        try:
+            value = json.loads(self._text("keys", "{}"))
+        except ValueError:
+            return {}
+        items = value.items() if isinstance(value, dict) else ()
+        return {k: v for k, v in items if isinstance(v, str)}
+
+    @keys.setter
+    def keys(self, value: Mapping[str, str]) -> None:
+        """Store the keys."""
+        self._store.setValue("keys", json.dumps(dict(value)))
 
     @property
     def recent(self) -> list[str]:

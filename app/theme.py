@@ -37,7 +37,6 @@ TAGS: dict[str, str] = {  # what people mark nodes with
 FRAME_GROUND, FRAME_TITLE = 0.10, 0.34  # shares of the colour in a frame and in its title
 SEQUENTIAL: Stops = ("#440154", "#3B528B", "#21918C", "#5EC962", "#E0B400")
 SEQUENTIAL_DARK: Stops = ("#7A56A8", "#5277BE", "#2BA597", "#6FD46F", "#FDE725")
-DIVERGING: Stops = ("#2166AC", "#92B4D4", "#C9CDD2", "#E3A874", "#C2570C")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +74,6 @@ class Palette:
     def scale(self) -> Stops:
         """The stops of the sequential map, all visible on this theme's background."""
         return SEQUENTIAL_DARK if self.dark else SEQUENTIAL
-
-    def diverging(self, position: float) -> str:
-        """The colour at −1 … 1: blue below, grey at zero, orange above."""
-        return mix(DIVERGING, (position + 1) / 2)
 
 
 LIGHT = Palette(

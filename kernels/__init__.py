@@ -1,1 +1,1 @@
-"""Fast versions of formats and kernels: numba on the processor, Triton on a GPU; nothing is imported here."""
+"""Fast versions of formats and kernels: numba on the CPU, Triton on a GPU; nothing is imported here."""

@@ -1,6 +1,6 @@
-"""Registers the fast versions: importing the plans fills `FAST`; backends are imported when a tensor arrives.
+"""Registration of fast versions: importing the plans fills `FAST`; backends are imported on first use.
 
-Without numba (or triton) nothing is registered for the CPU (or CUDA), and the definitions run.
+Without numba (or triton) nothing is registered for the CPU (or CUDA), so that the definitions run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BACKENDS = {"cpu": ("numba", "espalier.kernels.fake_quant.cpu"), "cuda": ("trito
 
 @cache
 def _backend(name: str) -> ModuleType | None:
-    """The backend's module; None where what it needs is there and does not load."""
+    """The backend's module; None if its dependency is installed but does not load."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -35,27 +35,27 @@ def _backend(name: str) -> ModuleType | None:
 
 @cache
 def fast_version(backend: str) -> Fast:
-    """The functions of `Fast`, run by the module `backend`, by the definition where it declines."""
+    """The `Fast` functions of the module `backend`; the definition runs where it returns None."""
 
     def value(fmt: Format, x: Tensor, scale: Tensor | None) -> Tensor:
         module = _backend(backend)
-        found = module.quantized(fmt, x, False, scale) if module else None
-        if found is not None:
-            return found[0]
+        result = module.quantize(fmt, x, False, scale) if module else None
+        if result is not None:
+            return result[0]
         return fmt.define(x) if scale is None or not isinstance(fmt, ScaledFormat) else fmt.with_scale(x, scale)
 
     def masked(fmt: Format, x: Tensor) -> tuple[Tensor, Tensor | None]:
         module = _backend(backend)
-        found = module.quantized(fmt, x, True, None) if module else None
-        return found if found is not None else (fmt.define(x), fmt.inside(x))
+        result = module.quantize(fmt, x, True, None) if module else None
+        return result if result is not None else (fmt.define(x), fmt.inside(x))
 
-    def gradient(grad: Tensor, gate: Tensor, alone: bool) -> Tensor:
+    def gradient(grad: Tensor, gate: Tensor, exclusive: bool) -> Tensor:
         module = _backend(backend)
-        return module.passed(grad, gate, alone) if module else grad * gate
+        return module.gated_gradient(grad, gate, exclusive) if module else grad * gate
 
     def over(fmt: Format, x: Tensor, scale: Tensor | None, gated: bool) -> tuple[Tensor, Tensor | None] | None:
         module = _backend(backend)
-        return module.overwritten(fmt, x, scale, gated) if module else None
+        return module.quantize_over(fmt, x, scale, gated) if module else None
 
     if backend != BACKENDS["cpu"][1]:
         return Fast(value, masked, gradient)
@@ -63,7 +63,7 @@ def fast_version(backend: str) -> Fast:
 
 
 def _codes() -> tuple[Callable[[Format, Array], Encoded | None], Callable[[Format, Encoded], Array | None]]:
-    """Fast codes, of arrays on the CPU."""
+    """Fast `encode` and `decode` of arrays on the CPU."""
 
     def encode(fmt: Format, x: Array) -> Encoded | None:
         module = _backend(CODES)
@@ -78,7 +78,7 @@ def _codes() -> tuple[Callable[[Format, Array], Encoded | None], Callable[[Forma
 
 @cache
 def _mx(name: str, function: str) -> Any:
-    """A function of kernels.lab, imported when a tensor arrives."""
+    """A function of kernels.lab, imported on first use."""
 
     def call(*arguments: Any) -> Any:
         return getattr(importlib.import_module(name), function)(*arguments)
@@ -87,9 +87,9 @@ def _mx(name: str, function: str) -> Any:
 
 
 def install() -> None:
-    """Fill `FAST` for each planned format and each device whose compiler is installed; the same for MX weights.
+    """Fill `FAST` for each format with a plan and each device with a compiler; the same for MX weights.
 
-    Again after a plug-in was loaded, which may have planned a format of its own.
+    Called again after loading a plug-in, which may register plans.
     """
     for device, (compiler, backend) in BACKENDS.items():
         if find_spec(compiler) is not None:

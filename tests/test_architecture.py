@@ -42,7 +42,9 @@ CLASS_MOST = 250
 DOCSTRING_MOST = 4
 
 # (file, call) → why it is safe there. The test fails on an entry that is no longer needed.
-ALLOWED_CALLS: dict[tuple[str, str], str] = {}
+ALLOWED_CALLS: dict[tuple[str, str], str] = {
+    ("app/interpreter/interpreter.py", "exec"): "runs what the user types into the console, in its own process",
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

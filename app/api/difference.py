@@ -8,19 +8,16 @@ from types import MappingProxyType
 from typing import Any
 
 from espalier.app.api.reports import Report
-from espalier.app.commands.diff_files import html_table, to_csv, to_html, to_json, to_text
+from espalier.app.commands.diff_files import html_table, to_text, writer_for
 from espalier.app.commands.opening import Target
 from espalier.app.commands.scoring import score
 from espalier.app.commands.states import NamedState, StateName, measured, state_of, stored_score
 from espalier.app.figures.difference import StateComparison, compared, score_rows, table_rows, test_words
-from espalier.model.errors import OptionsError
 from espalier.model.files import write_text
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
 from espalier.passes.comparison.scores import Measured
 from espalier.passes.running.splits import EvaluateOptions
-
-WRITERS = {".csv": to_csv, ".html": to_html, ".json": to_json, ".txt": to_text}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,12 +57,11 @@ class Difference(Report):
 
     def save(self, path: str | Path) -> Path:
         """Write a .csv, .html, .json or .txt file; raises OptionsError for another ending, FileError."""
-        place = Path(path).expanduser()
-        if place.suffix.lower() not in WRITERS:
-            raise OptionsError(f"{place.name} has no known ending.", f"Use {', '.join(WRITERS)}.")
+        target = Path(path).expanduser()
+        write = writer_for(target)
         assert self.comparison is not None
-        write_text(place, WRITERS[place.suffix.lower()](self.comparison))
-        return place
+        write_text(target, write(self.comparison))
+        return target
 
     def __repr__(self) -> str:
         return Report.__repr__(self) if self.comparison is None else to_text(self.comparison).rstrip()

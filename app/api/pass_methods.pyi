@@ -154,11 +154,6 @@ class PassMethods:
     ) -> Self:
         """Round the weights of Linears and convolutions to their formats with a small ‖(W − Ŵ)X‖², on calibration data."""
 
-    def graph(
-        self, /, *, seed: int = ...
-    ) -> Report:
-        """Nodes per kind and op, edges, parameters and the longest path from an input to the output."""
-
     def hardware(
         self, /, *, folder: str = ..., name: str = ..., sizes: str = ..., engine: Literal['folded', 'unrolled'] =
         ..., adders: int = ..., simulate: bool = ..., simulator: Literal['', 'verilator', 'icarus'] = ..., samples:

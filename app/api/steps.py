@@ -75,6 +75,15 @@ class Editable:
         return self._project
 
     @property
+    def graph(self) -> Graph:
+        """The graph as a frozen value: `nodes` by id, `weights`, `edges()`; its classes are not part of the interface.
+
+        Example:
+            len(m.graph)
+        """
+        return self._project.graph
+
+    @property
     def recipe(self) -> Steps:
         """The steps so far, as a value: `.rows`, `.to_dict()`, `.to_toml()`, and an argument of `apply`.
 

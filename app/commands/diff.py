@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console
-from espalier.app.commands.diff_files import drawing, lines, to_csv, to_html, to_json
+from espalier.app.commands.diff_files import WRITERS, Writer, drawing, lines, to_html, writer_for
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.scoring import add_data, data_options, print_warning, score
 from espalier.app.commands.states import NamedState, StateName, measured, parse_state, state_of, stored_score
@@ -17,9 +16,7 @@ from espalier.app.figures.difference import StateComparison, compared
 from espalier.model.files import write_text
 from espalier.passes.comparison.scores import Measured
 
-FILES: dict[str, Callable[[StateComparison], str]] = {
-    ".csv": to_csv, ".html": to_html, ".json": to_json, ".svg": drawing,
-}  # fmt: skip
+FILES: dict[str, Writer] = {**{suffix: WRITERS[suffix] for suffix in (".csv", ".html", ".json")}, ".svg": drawing}
 DETAILS = """\
 A and B are projects, packed models or sources, as other commands take them; of a project also PROJECT@N (after its
 first N active steps), PROJECT@opened, and PROJECT#STUDY/TRIAL. Nodes are the same where their ids are; in models of
@@ -46,9 +43,7 @@ def _arguments(parser: Parser) -> None:
 
 
 def _run(args: Arguments, console: Console) -> Answer:
-    ending = Path(args.output).suffix.lower() if args.output else ""
-    if args.output and ending not in FILES:
-        raise UsageError(f"{args.output} has no known ending.", f"Use {', '.join(FILES)}.")
+    writer = writer_for(Path(args.output), FILES, UsageError) if args.output else None
     names = parse_state(args.a, args.step_a), parse_state(args.b, args.step_b)
     with ExitStack() as stack:
         targets = [stack.enter_context(opened(n.source, args, console)) for n in names]
@@ -58,7 +53,7 @@ def _run(args: Arguments, console: Console) -> Answer:
         found = compared(states[0].graph, states[1].graph, (targets[0].store, targets[1].store), _titles(*names),
                          (sides[0], sides[1]))  # fmt: skip
     data = found.to_dict()
-    for path, write in ((args.output, FILES.get(ending)), (args.html, to_html)):
+    for path, write in ((args.output, writer), (args.html, to_html)):
         if path and write:
             write_text(path, write(found), UsageError)
             data.setdefault("written", []).append(path)

@@ -6,8 +6,9 @@ import base64
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from espalier.app.canvas.svg import to_svg
@@ -20,9 +21,11 @@ from espalier.app.figures.difference import (
     test_words,
 )
 from espalier.app.theme import CATEGORIES, LIGHT, css_fonts
+from espalier.model.errors import EspalierError, OptionsError
 
 COLUMNS = ("node", "what", "before", "after", "size_bytes", "distance", "node_a")
 ORANGE = CATEGORIES["activation"]
+Writer = Callable[[StateComparison], str]
 MAX_DRAWN = 4000  # nodes of a graph that is drawn into a page
 
 
@@ -116,3 +119,15 @@ _STYLE = (
     "vertical-align:top}th{font-weight:600}.number{text-align:right;font-variant-numeric:tabular-nums}"
     f".graph{{overflow:auto;max-height:900px;border:1px solid {LIGHT.line};border-radius:6px}}"
 )
+
+
+WRITERS: dict[str, Writer] = {".csv": to_csv, ".html": to_html, ".json": to_json, ".txt": to_text}
+
+
+def writer_for(
+    path: Path, writers: Mapping[str, Writer] = WRITERS, error: type[EspalierError] = OptionsError
+) -> Writer:
+    """The writer for the suffix of a file; raises `error` for an unknown suffix."""
+    if path.suffix.lower() not in writers:
+        raise error(f"{path.name} has no known ending.", f"Use {', '.join(writers)}.")
+    return writers[path.suffix.lower()]

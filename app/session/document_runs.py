@@ -42,7 +42,7 @@ class DocumentRuns(QObject):
         session.opened.connect(self._read)
         session.saving.connect(self.write)
         session.saved.connect(self._saved)
-        session.job_event.connect(self._hear)
+        session.job_event.connect(self._on_job_event)
 
     # -- to be implemented
 
@@ -54,7 +54,7 @@ class DocumentRuns(QObject):
         """Store a run in the project."""
         raise NotImplementedError
 
-    def _hear(self, heard: JobEvent) -> None:
+    def _on_job_event(self, job_event: JobEvent) -> None:
         """Handle an event of any job."""
         raise NotImplementedError
 

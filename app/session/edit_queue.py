@@ -19,6 +19,8 @@ from espalier.passes.jobs.kinds import JobInfo, ReplayJob, ReplayResult
 from espalier.passes.recipes.replay import Memo, instant, milestones, prefix_keys, remembered, replay
 from espalier.passes.recipes.set_up import source_after
 
+Ended = Callable[[EspalierError | None], object]
+
 
 class EditContext(Protocol):
     """The parts of a session that the queue uses."""
@@ -57,11 +59,15 @@ class EditContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EditRequest:
-    """A new recipe; consecutive requests with the same merge key become one undo step."""
+    """A new recipe; consecutive requests with the same merge key become one undo step.
+
+    `ended`: receives None when it was applied, else its error, which is then not shown.
+    """
 
     label: str
     recipe: Recipe
     merge_key: object
+    ended: Ended | None = None
 
 
 class EditQueue:
@@ -72,6 +78,7 @@ class EditQueue:
         self._session = session
         self._waiting: deque[EditRequest] = deque()
         self._running: EditRequest | None = None
+        self._answered = False  # whether the running request has been applied or has failed
 
     @property
     def recipe(self) -> Recipe | None:
@@ -117,13 +124,33 @@ class EditQueue:
         """Remove the last queued edit that has not started; returns False if there is none."""
         if not self._waiting:
             return False
-        self._waiting.pop()
+        self._end(self._waiting.pop(), _withdrawn())
+        return True
+
+    def withdraw(self, recipe: Recipe) -> bool:
+        """Remove the queued edit that leads to this very recipe; False if it runs or is none of the queue."""
+        request = next((r for r in self._waiting if r.recipe is recipe), None)
+        if request is None:
+            return False
+        self._waiting.remove(request)
+        self._end(request, _withdrawn())
         return True
 
     def start_next(self) -> None:
         """Start the next edit, after the running one has ended."""
-        self._running = None
+        running, self._running = self._running, None
+        if running is not None and not self._answered and running.ended is not None:
+            running.ended(JobError("The edit was stopped.", "The document is unchanged."))
         self._start()
+
+    def _end(self, request: EditRequest, error: EspalierError | None = None) -> None:
+        """Tell how a request has ended; without a receiver, an error is shown."""
+        if request is self._running:
+            self._answered = True
+        if request.ended is not None:
+            request.ended(error)
+        elif error is not None and not isinstance(error, _Withdrawn):
+            self._session.problem.emit(error)
 
     def reports(self, recipe: Recipe) -> tuple[Report | None, ...]:
         """The report of each active step; None where the memo has none."""
@@ -143,9 +170,10 @@ class EditQueue:
         try:
             result = replay(document.project.base, request.recipe, Context(document.store), self.memo)
         except EspalierError as error:
-            self._session.problem.emit(error)
+            self._end(request, error)
             return
         _commit(document, request, result.graph)
+        self._end(request)
 
     def graph_of(self, document: Document, recipe: Recipe) -> Graph | None:
         """The graph of a recipe, if it is remembered or can be made at once; raises EspalierError."""
@@ -178,10 +206,13 @@ class EditQueue:
         return ReplayJob(base, recipe, locations, document.store.folder, document.project.source, known), count
 
     def _submit(self, request: EditRequest) -> None:
-        self._running = request
+        self._running, self._answered = request, False
         job, count = self._job(self._session.open_document, request.recipe)
         title = _lasting_titles(request.recipe.active[count:]) or request.label
-        info = self._session.submit(title, job, lambda result: self._replayed(request, result), urgent=True)
+        failed = None if request.ended is None else lambda error: self._end(request, error)
+        info = self._session.submit(
+            title, job, lambda result: self._replayed(request, result), urgent=True, failed=failed
+        )
         self._note_repeat(info, request, count)
 
     def _note_repeat(self, job: JobInfo, request: EditRequest, count: int) -> None:
@@ -207,11 +238,20 @@ class EditQueue:
         reports = [r.report if r else None for r in result.results]
         document.describe(source_after(document.project.source, request.recipe.active, reports))
         _commit(document, request, result.graph)
+        self._end(request)
 
 
 def _commit(document: Document, request: EditRequest, graph: Graph) -> None:
     """Make the recipe of a request and its graph the document's state."""
     document.commit(request.label, replace(document.present, recipe=request.recipe, graph=graph), request.merge_key)
+
+
+class _Withdrawn(JobError):
+    """A queued edit was taken back."""
+
+
+def _withdrawn() -> _Withdrawn:
+    return _Withdrawn("The edit was withdrawn before it began.", "The document is unchanged.")
 
 
 def _lasting_titles(steps: tuple[Step, ...]) -> str:

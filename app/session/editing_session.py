@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.jobs.queue import Runner
 from espalier.app.jobs.runner import Listener
 from espalier.app.number_text import percent
-from espalier.app.session.edit_queue import EditQueue, EditRequest
+from espalier.app.session.edit_queue import EditQueue, EditRequest, Ended
 from espalier.app.session.scoring_session import ScoringSession
 from espalier.app.step_text import title as step_title
 from espalier.model.document.arrangement import Arrangement
@@ -109,15 +109,25 @@ class EditingSession(ScoringSession):
         verb = "Enable" if enabled else "Disable"
         self.set_recipe(self.recipe.enable(index, enabled), f"{verb} {step_title(self.recipe.steps[index])}")
 
-    def set_recipe(self, recipe: Recipe, label: str, merge_key: object = None) -> None:
-        """Replace the recipe: at once if no worker is needed, otherwise by a job."""
-        self._edits.submit(EditRequest(label, recipe, merge_key))
+    def set_recipe(
+        self, recipe: Recipe, label: str, merge_key: object = None, *, ended: Ended | None = None
+    ) -> None:  # fmt: skip
+        """Replace the recipe: at once if no worker is needed, otherwise by a job. `ended`: as of EditRequest."""
+        self._edits.submit(EditRequest(label, recipe, merge_key, ended))
         self.pending_changed.emit()
 
     def arrange(self, arrangement: Arrangement, label: str) -> None:
         """Replace pins and frames on the canvas, as one undo step; nothing is computed."""
         document = self.open_document
         document.commit(label, replace(document.present, arrangement=arrangement))
+
+    def withdraw(self, recipe: Recipe) -> None:
+        """Take the edit back that leads to this very recipe: it leaves the queue, or its job is stopped."""
+        if self._edits.withdraw(recipe):
+            self.pending_changed.emit()
+            return
+        for job in [j for j in self.jobs if isinstance(j.job, ReplayJob) and j.job.recipe is recipe]:
+            self.cancel(job.id)
 
     def graph_of(self, recipe: Recipe) -> Graph | None:
         """The graph that a recipe leads to, if it is remembered or needs no worker; else None. Raises EspalierError."""

@@ -55,6 +55,7 @@ class Session(EditingSession):
     writing = Signal(object)  # a save to this path begins
     saved = Signal()
     selection_changed = Signal(tuple)
+    ending = Signal()  # end your processes and threads now
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(lambda listener: JobRouter(listener, self._with_current_locations), parent)
@@ -117,6 +118,7 @@ class Session(EditingSession):
         """End the worker and delete the working folders."""
         if not self._is_shut_down:
             self._is_shut_down = True
+            self.ending.emit()
             self._folders.discard_unsaved()
             self.end_jobs()
             self._folders.end()

@@ -106,6 +106,8 @@ def _start(window: Window, target: str | None, plugins: Sequence[str]) -> None:
     window.plugins.start(plugins)
     if target:
         window.begin_opening(target)
+    elif window.settings.take_first_start():
+        window.offer_tour()
     else:
         window.services.reopening.at_start(has_unsaved=bool(unsaved_projects()))
 

@@ -13,6 +13,8 @@ from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QWidget
 
 from espalier.app.features.allocate import actions as allocate
 from espalier.app.features.allocate.panel import AllocatePanel
+from espalier.app.features.console import actions as console
+from espalier.app.features.console.panel import ConsolePanel
 from espalier.app.features.data.panel import DataPanel
 from espalier.app.features.hardware import actions as hardware
 from espalier.app.features.hardware.panel import HardwarePanel
@@ -72,6 +74,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("jobs", "Jobs", DRAWER, JobsPanel),
     Spec("problems", "Problems", DRAWER, ProblemsPanel),
     Spec("log", "Log", DRAWER, LogPanel),
+    Spec("console", "Console", DRAWER, ConsolePanel, console.connect),
     Spec("sensitivity", "Sensitivity", "compress", SensitivityPanel, sensitivity.connect),
     Spec("sqnr", "SQNR", "compress", SqnrPanel, sqnr.connect),
     Spec("allocate", "Allocate", "compress", AllocatePanel, allocate.connect),

@@ -18,7 +18,7 @@ from PySide6.QtCore import (
     Qt,
     QTimer,
 )
-from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent, QPainter, QResizeEvent
+from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent, QKeySequence, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
@@ -185,6 +185,13 @@ class FindField(QLineEdit):
         self._search_timer = QTimer(self, singleShot=True, interval=25)
         self._search_timer.timeout.connect(self._search)
         self.textEdited.connect(lambda _: self._search_timer.start())
+
+    def show_keys(self, keys: tuple[str, ...]) -> None:
+        """Show the last of the keys that lead here."""
+        text = QKeySequence(keys[-1]).toString(QKeySequence.SequenceFormat.NativeText) if keys else ""
+        self._hint.setText(text)
+        self._hint.adjustSize()
+        self._show_shortcut()
 
     def begin(self) -> None:
         """Take the focus and show the list."""

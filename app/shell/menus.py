@@ -29,6 +29,12 @@ def section_title(text: str, menu: QMenu) -> QWidgetAction:
     return action
 
 
+def _show_keys(action: QAction, row: Action, keys: Sequence[str]) -> None:
+    action.setShortcuts([QKeySequence(k) for k in keys])
+    key = f"  {QKeySequence(keys[0]).toString(QKeySequence.SequenceFormat.NativeText)}" if keys else ""
+    action.setToolTip(f"{row.help or row.title.rstrip('…')}{key}")
+
+
 class Menus:
     """The rows as QActions in menus and on the toolbar; `refresh` updates their state."""
 
@@ -72,13 +78,13 @@ class Menus:
         action = QAction(row.title, self._window)
         action.setObjectName(row.id)
         action.setCheckable(row.checked is not None)
-        if row.key:
-            keys = [QKeySequence(row.key)]
-            action.setShortcuts(keys if row.id != "find" else [*keys, QKeySequence("Ctrl+Shift+P")])
-        key = f"  {QKeySequence(row.key).toString()}" if row.key else ""
-        action.setToolTip(f"{row.help or row.title.rstrip('…')}{key}")
+        _show_keys(action, row, row.keys)
         action.triggered.connect(lambda: self.run(row.id))
         return action
+
+    def show_keys(self, name: str, keys: tuple[str, ...]) -> None:
+        """Give the action of id `name` these keys, in its menu and its tooltip."""
+        _show_keys(self.actions[name], next(r for r in self.rows if r.id == name), keys)
 
     def submenu(self, menu: str, title: str, before: str) -> QMenu:
         """Insert a submenu into a menu, before the row of id `before`."""

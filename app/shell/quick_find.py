@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from espalier.app.explanations import explain, titles
 from espalier.app.figures.captions import title as op_title
 from espalier.app.number_text import plural
 from espalier.app.shell.find_field import Entry, rank
@@ -18,17 +21,23 @@ if TYPE_CHECKING:
     from espalier.app.shell.pass_forms import PassForms
     from espalier.app.shell.plugins import Plugins
 
+QUESTION = re.compile(r"what(?:['’]s| is)? +([^?]*)\??$", re.I)
 NODES = 50  # matching nodes listed at most
 
 
 class QuickFind:
     """Searches the nodes of the open graph, the enabled menu actions and the passes of plug-ins."""
 
-    def __init__(self, host: Host, actions: Menus, plugins: Plugins, forms: PassForms) -> None:
+    def __init__(
+        self, host: Host, actions: Menus, plugins: Plugins, forms: PassForms, explain: Callable[[str], object]
+    ) -> None:
         self._host, self._actions, self._plugins, self._forms = host, actions, plugins, forms
+        self._explain = explain
 
     def entries(self, text: str) -> list[Entry]:
         """Commands whose title fits well, then nodes, then the other commands; all commands for an empty text."""
+        if asked := QUESTION.match(text):
+            return self._meanings(asked.group(1))
         if (query := self._query(text)) is not None:
             return query
         commands = self._commands(text)
@@ -36,7 +45,18 @@ class QuickFind:
             return [e for _, e in commands]
         near = [e for score, e in commands if score <= 2]
         far = [e for score, e in commands if score > 2]
-        return [*near, *self._nodes(text), *far]
+        meaning = [self._meaning(text)] if explain(text) else []
+        return [*near, *self._nodes(text), *meaning, *far]
+
+    def _meanings(self, text: str) -> list[Entry]:
+        """What the words are that a question can mean, the best matches first."""
+        ranks = {title: rank(text, title) for title in titles()}
+        found = sorted((r, t) for t, r in ranks.items() if r is not None and (r <= 2 or not text))
+        exact = [text] if explain(text) and text.casefold() not in (t.casefold() for t in ranks) else []
+        return [self._meaning(t) for t in (*exact, *(t for _, t in found))]
+
+    def _meaning(self, word: str) -> Entry:
+        return Entry(f"What is {word}?", "Help", "help", partial(self._explain, word))
 
     def _commands(self, text: str) -> list[tuple[int, Entry]]:
         entries: list[tuple[int, Entry]] = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar
+from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QWidget
 
 from espalier.app.menu import MENUS
 from espalier.app.session.saved_selections import SavedSelections
@@ -14,6 +14,7 @@ from espalier.app.shell.actions import edit, file, help, model, run, view
 from espalier.app.shell.dialogs import Dialogs
 from espalier.app.shell.evaluation import Evaluation
 from espalier.app.shell.exports import Exports
+from espalier.app.shell.keys import KeyBindings
 from espalier.app.shell.menus import Menus
 from espalier.app.shell.opening import Opening
 from espalier.app.shell.pass_forms import PassForms
@@ -21,12 +22,16 @@ from espalier.app.shell.presenting import Presenting
 from espalier.app.shell.reopening import Reopening
 from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
+from espalier.app.shell.tour import Tour
+from espalier.app.shell.what_is import WhatIs
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
     from espalier.app.measured.live import LiveMeasure
     from espalier.app.settings import Settings
     from espalier.app.shell.docks import Docks
+    from espalier.app.shell.find_field import FindField
+    from espalier.app.shell.frame import StatusLine
     from espalier.app.shell.ownership import Ownership
     from espalier.app.shell.plugins import Plugins
     from espalier.app.shell.start_pages import StartPages
@@ -44,6 +49,8 @@ class Parts(Protocol):
     live: LiveMeasure
     plugins: Plugins
     pages: StartPages
+    status: StatusLine
+    find_field: FindField
 
     @cached_property
     def docks(self) -> Docks:
@@ -70,24 +77,47 @@ class Services:
         self.forms = PassForms(window, host)
         self.reports = Reports(host, self.forms)
         self.evaluation = Evaluation(session, parts.live, self.forms)
+        self.tour = Tour(window, host, self._part)
+        self.what_is = WhatIs(window, lambda: help.guide(window, parts.appearance))
 
-    def menus(self, bar: QMenuBar, find: Callable[[], object]) -> Menus:
-        """Build the menus in a menu bar. `find`: gives the find field the focus."""
+    def _part(self, name: str) -> QWidget:
+        """A part of the window that the tour points at."""
+        parts = self._parts
+        match name:
+            case "graph":
+                return self._host.canvas
+            case "inspector":
+                return self._host.dock("inspector")
+            case "score":
+                return parts.status.score
+            case "workspaces":
+                return parts.pages.workbench.bar
+            case _:
+                return parts.find_field
+
+    def menus(self, bar: QMenuBar, find: FindField) -> Menus:
+        """Build the menus in a menu bar."""
+
+        def follow(present: Mapping[str, tuple[str, ...]]) -> None:
+            parts.pages.workbench.bar.show_keys(present)
+            find.show_keys(present["find"])
+
         parts, host, session = self._parts, self._host, self._session
         rows = [
             *file.rows(self.opening, self.saving, self.exports, self._window.close),
             *file.reopening_rows(self.reopening, parts.settings),
-            *edit.rows(session, find),
+            *edit.rows(session, find.begin),
             *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench, self.presenting), host),
             *view.theme_rows(parts.settings, parts.appearance),
             *view.size_rows(parts.settings, host),
             *model.rows(session, self.forms, self.reports, self.exports, self._show_plugins),
             *run.rows(session, self.evaluation),
             *(row for _, rows_of in MENUS.items() for row in rows_of(host)),
-            *help.rows(self._window, parts.appearance, lambda: menus.rows),
+            *help.rows(self._window, parts.appearance, lambda: keys, self.what_is.explain_pointer, self.tour.start),
         ]
         menus = Menus(self._window, bar, rows, MENU_ORDER, lambda: session.document is not None)
         menus.menus["View"].aboutToShow.connect(menus.refresh)  # what is presented follows the focus
+        keys = KeyBindings(menus, parts.settings, follow)
         recent = menus.submenu("File", "Open recent", "save")
         recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))
         selections, saved = menus.submenu("Edit", "Saved selections", "find"), SavedSelections(session, self._window)

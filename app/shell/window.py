@@ -54,8 +54,10 @@ class Window(QMainWindow):
         self._lazy_panels = LazyPanels(self.pages.workbench, self.host, self.graph_view.build, self.build_panels)
         self.services = Services(self, self.host, self)
         self._free_memory, self._job_alert = FreeMemory(session, self), JobAlert(session, self)
-        self.actions_table = self.services.menus(self.menus, self.find_field.begin)
-        self.quick_find = QuickFind(self.host, self.actions_table, self.plugins, self.services.forms)
+        self.actions_table = self.services.menus(self.menus, self.find_field)
+        self.quick_find = QuickFind(
+            self.host, self.actions_table, self.plugins, self.services.forms, self.services.what_is.explain
+        )
         self._panel_menu = self.actions_table.submenu("View", "Panels", "reset_layout")
         self.tools = Tools(self.actions_table, self.find_field)
         self.addToolBar(self.tools)
@@ -239,6 +241,11 @@ class Window(QMainWindow):
         """Show a page in place of the workspaces, until it is None or a workspace is chosen."""
         self.pages.workbench.cover(page)
         self.actions_table.refresh()
+
+    def offer_tour(self) -> None:
+        """Offer the tour, once."""
+        self.banner.show_message("New here? The tour shows the window in five steps.", "It is in the menu Help, too.",
+                                 [("Take the tour", self.services.tour.start)])  # fmt: skip
 
     def show_dock(self, name: str) -> None:
         """Bring a panel to the front; kernels, jobs and the log are of use without a model, too."""

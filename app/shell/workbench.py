@@ -17,7 +17,7 @@ DRAWER = "drawer"
 HEIGHT = "height_"  # of the drawer, in a stored arrangement
 # All sizes are in pixels.
 GRAPH_WIDTH, DRAWER_HEIGHT, MIN_GRAPH = 320, 240, 200
-TABS_HEIGHT, TABS_WIDTH = 29, 400  # of the drawer
+TABS_HEIGHT, TABS_WIDTH = 29, 510  # of the drawer
 QWIDGETSIZE_MAX = 16777215  # of Qt: no maximum
 FIRST_SIZE = 1360, 760  # of the areas before they are shown, so that the first sizes of their docks fit
 

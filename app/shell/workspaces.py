@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Qt, Signal
@@ -76,6 +77,13 @@ class WorkspaceBar(QWidget):
     def show_current(self, name: str) -> None:
         """Mark the workspace in front."""
         self.buttons[name].setChecked(True)
+
+    def show_keys(self, keys: Mapping[str, tuple[str, ...]]) -> None:
+        """Show the keys of the workspaces in their tooltips. `keys`: by the id of an action."""
+        for workspace in WORKSPACES:
+            own = keys.get(f"workspace_{workspace.id}", ())
+            text = f"  {QKeySequence(own[0]).toString(QKeySequence.SequenceFormat.NativeText)}" if own else ""
+            self.buttons[workspace.id].setToolTip(f"{workspace.help}{text}")
 
     def set_palette(self, palette: Palette) -> None:
         """Draw the icons in the colours of a theme."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QRect, Qt, Signal
@@ -22,6 +23,7 @@ from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyledItemDelegate, QS
 
 from espalier.app.number_text import count
 from espalier.app.theme import ROW, rgb
+from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.table import to_text
 from espalier.model.formats.base import Format
@@ -193,6 +195,7 @@ class SqnrTable(QTableView):
 
     def __init__(self) -> None:
         super().__init__()
+        offer_meaning(self.horizontalHeader(), partial(header_text, self.horizontalHeader()))
         self.heat = SqnrModel(self)
         self.setModel(self.heat)
         self.setItemDelegate(HeatCells(self))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidge
 
 from espalier.app.number_text import cell, column_title, row_value, shown
 from espalier.app.theme import ROW
+from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.model.files import write_text
 
 Row = dict[str, Any]
@@ -165,6 +167,7 @@ class RowsView(QTableView):
         self.verticalHeader().setMinimumSectionSize(ROW)
         header = self.horizontalHeader()
         header.setHighlightSections(False)
+        offer_meaning(header, partial(header_text, header))
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setSortIndicatorClearable(True)

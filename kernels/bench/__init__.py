@@ -1,1 +1,1 @@
-"""Benchmarks of kernels: specification, timing, limits of the machine, files of results."""
+"""Benchmarks of kernels: specification, timing, limits of the machine, result files."""

@@ -1,9 +1,9 @@
-"""The list of kernels and of this machine's devices, for windows and tables. Imports torch."""
+"""The list of kernels and of this machine's devices, for the window and tables. Imports torch."""
 
 from __future__ import annotations
 
 from espalier.kernels.bench.counted import bytes_formula, flops_formula
-from espalier.kernels.bench.machine import facts, missing, no_device
+from espalier.kernels.bench.machine import facts, no_device, unavailable
 from espalier.kernels.bench.spec import DEVICES, KERNELS, Kernel, KernelInfo, Lab, Version, VersionInfo
 
 
@@ -11,7 +11,7 @@ def catalogue() -> tuple[KernelInfo, ...]:
     """All kernels, by name."""
 
     def _version(k: Kernel, v: Version) -> VersionInfo:
-        why = {d: missing(v, d) for d in DEVICES}
+        why = {d: unavailable(v, d) for d in DEVICES}
         told = {d: w for d, w in why.items() if w}
         return VersionInfo(v.name, v.about, v.devices, v.needs, v.source, told, v.optional, bytes_formula(k, v))
 
@@ -24,5 +24,5 @@ def catalogue() -> tuple[KernelInfo, ...]:
 
 def lab() -> Lab:
     """The catalogue and this machine."""
-    why = {d: no_device(d) for d in DEVICES}
-    return Lab(catalogue(), {d: w for d, w in why.items() if w}, {d: facts(d) for d, w in why.items() if not w})
+    reasons = {d: no_device(d) for d in DEVICES}
+    return Lab(catalogue(), {d: w for d, w in reasons.items() if w}, {d: facts(d) for d, w in reasons.items() if not w})

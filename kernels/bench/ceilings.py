@@ -1,6 +1,6 @@
 """Measured limits of this machine: bandwidth of a copy, rate of a matrix product; they define the roofline.
 
-No torch here before something is measured: windows read results.
+torch is imported by a measurement only, since the window reads results.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Ceilings:
     matmul_tflop_s: dict[str, float] = field(default_factory=dict)
 
     def roof(self, intensity: float, dtype: str) -> float:
-        """TFLOP/s that are possible at FLOPs/byte: the lesser of both limits."""
+        """The smaller of both limits at an intensity in FLOPs per byte, in TFLOP/s."""
         memory = intensity * self.copy_gb_s / 1e3
         return min(memory, self.matmul_tflop_s.get(dtype, memory))
 
     def least_seconds(self, flops: float, traffic: float, dtype: str) -> float:
-        """The longer of the time for the bytes and the time for the FLOPs."""
+        """Lower bound of the seconds: the larger of the times for the bytes and for the FLOPs."""
         rate = self.matmul_tflop_s.get(dtype)
         return max(traffic / (self.copy_gb_s * 1e9), flops / (rate * 1e12) if rate else 0.0)
 
@@ -59,7 +59,7 @@ def measured(device: str, dtypes: Iterable[str], between: Callable[[], None]) ->
 
 
 def _rate(clock: Clock, dtype: torch.dtype) -> float:
-    """TFLOP/s of a square product, as torch computes it unasked (float32 without tf32)."""
+    """TFLOP/s of a square matrix product with torch's defaults (float32 without tf32)."""
     import torch
 
     n = SIDE[clock.device] // (2 if clock.device == "cpu" and dtype != torch.float32 else 1)
@@ -70,10 +70,10 @@ def _rate(clock: Clock, dtype: torch.dtype) -> float:
 
 
 def _median(clock: Clock, call: Callable[[], Any], between: Callable[[], None]) -> float:
-    """Median of the warm seconds, on a CPU their least: what others take there is not the machine's limit."""
+    """Median of the warm seconds; on a CPU their minimum, which excludes the load of other programs."""
     clock.wall(call)
-    found: list[float] = []
+    seconds: list[float] = []
     for _ in range(ROUNDS):
         between()
-        found.append(clock.pair(call)[1] if clock.device == "cuda" else clock.wall(call))
-    return statistics.median(found) if clock.device == "cuda" else min(found)
+        seconds.append(clock.pair(call)[1] if clock.device == "cuda" else clock.wall(call))
+    return statistics.median(seconds) if clock.device == "cuda" else min(seconds)

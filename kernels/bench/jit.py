@@ -17,10 +17,10 @@ jit: Any = triton.jit if triton else lambda function: function
 
 
 def in_float32(dtype: torch.dtype, device: str) -> bool:
-    """Whether products are to be computed in float32: the interpreter cannot multiply bfloat16."""
+    """Whether products must be computed in float32, as the interpreter cannot multiply bfloat16."""
     return dtype == torch.float32 or device == "cpu"
 
 
 def next_power_of_2(n: int) -> int:
-    """The least power of two that is not below n."""
+    """The smallest power of two that is at least n."""
     return 1 << max(n - 1, 0).bit_length()

@@ -16,7 +16,7 @@ import torch
 from espalier.kernels.bench import processors
 from espalier.kernels.bench.spec import Version
 
-KEEP_FREE = 0.1  # of the memory, which no run may take
+KEEP_FREE = 0.1  # share of the memory kept free
 
 
 def interpreted() -> bool:
@@ -30,37 +30,37 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
-def spaced() -> bool:
-    """Whether torch lies in a folder with a space in its name, which inductor hands to the linker in two pieces."""
+def has_space_in_torch_path() -> bool:
+    """Whether torch is installed in a folder with a space in its name, with which inductor cannot link."""
     return " " in torch.__file__
 
 
 def no_device(device: str) -> str:
-    """Why there is no such device; empty where there is one."""
+    """The reason why a device is unavailable; empty if it is available."""
     if device == "cpu" or torch.cuda.is_available():
         return ""
     built = torch.version.cuda or torch.version.hip
-    return "no CUDA device" if built else "this build of torch is for the CPU alone"
+    return "no CUDA device" if built else "this build of torch is for the CPU only"
 
 
-def missing(found: Version, device: str) -> str:
-    """Why a version cannot run on a device; empty where it can."""
-    if why := no_device(device):
-        return why
-    if "triton" in found.needs:
+def unavailable(version: Version, device: str) -> str:
+    """The reason why a version cannot run on a device; empty if it can."""
+    if reason := no_device(device):
+        return reason
+    if "triton" in version.needs:
         if find_spec("triton") is None:
             return "triton is not installed (pip install 'espalier[gpu]')"
         if device == "cpu":
             return "" if interpreted() else "Triton needs a GPU (or TRITON_INTERPRET=1, slowly)"
-    if device not in found.devices:
-        return f"made for {' and '.join(found.devices)}"
-    if "numba" in found.needs and find_spec("numba") is None:
+    if device not in version.devices:
+        return f"made for {' and '.join(version.devices)}"
+    if "numba" in version.needs and find_spec("numba") is None:
         return "numba is not installed"
-    if "compiler" in found.needs and device == "cpu" and compiler() is None:
+    if "compiler" in version.needs and device == "cpu" and compiler() is None:
         return "torch.compile needs a C++ compiler, and there is none (apt install g++)"
-    if "compiler" in found.needs and device == "cpu" and spaced():
+    if "compiler" in version.needs and device == "cpu" and has_space_in_torch_path():
         return "torch lies in a folder with a space in its name, where inductor cannot link on the CPU"
-    if "compiler" in found.needs and device == "cuda" and find_spec("triton") is None:
+    if "compiler" in version.needs and device == "cuda" and find_spec("triton") is None:
         return "torch.compile needs triton on a GPU"
     return ""
 
@@ -75,7 +75,7 @@ def _cpu_name() -> str:
 
 
 def name(device: str) -> str:
-    """The card's or the processor's name."""
+    """Name of the GPU or the processor."""
     return torch.cuda.get_device_name() if device == "cuda" else _cpu_name()
 
 
@@ -88,18 +88,18 @@ def facts(device: str) -> dict[str, Any]:
         except PackageNotFoundError:
             return None
 
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": name(device), "device": device, "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(), "torch": str(torch.__version__), "triton": _installed("triton"),
         "numba": _installed("numba"), "threads": torch.get_num_threads(), "cores": processors.threads(),
     }  # fmt: skip
     if device == "cuda":
         card = torch.cuda.get_device_properties(0)
-        found |= {"multiprocessors": card.multi_processor_count, "memory_bytes": card.total_memory,
+        values |= {"multiprocessors": card.multi_processor_count, "memory_bytes": card.total_memory,
                   "cache_bytes": card.L2_cache_size, "capability": f"{card.major}.{card.minor}"}  # fmt: skip
     else:
-        found |= {"memory_bytes": _total(), "cache_bytes": cache_bytes("cpu"), "load": _load()}
-    return found
+        values |= {"memory_bytes": _total(), "cache_bytes": cache_bytes("cpu"), "load": _load()}
+    return values
 
 
 def _load() -> float | None:
@@ -112,19 +112,19 @@ def _total() -> int:
 
 @cache
 def cache_bytes(device: str) -> int:
-    """The last cache; 32 MB where the system does not tell."""
+    """Bytes of the last-level cache; 32 MB if unknown."""
     if device == "cuda":
         return int(torch.cuda.get_device_properties(0).L2_cache_size)
     sizes: list[int] = []
-    for place in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = place.read_text(encoding="utf-8").strip()
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text(encoding="utf-8").strip()
         unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
         sizes.append(int(text.rstrip("KM")) * unit)
     return max(sizes, default=32 << 20)
 
 
 def free_bytes(device: str) -> int:
-    """What a run may take now."""
+    """Bytes that a run may allocate now."""
     if device == "cuda":
         return int(torch.cuda.mem_get_info()[0] * (1 - KEEP_FREE))
     try:
@@ -135,8 +135,8 @@ def free_bytes(device: str) -> int:
     return int(min(free, _limit()) * (1 - KEEP_FREE))
 
 
-def size_words(size: float) -> str:
-    """`14.3 GiB`, in the unit that leaves few digits."""
+def size_text(size: float) -> str:
+    """A size such as `14.3 GiB`, in the largest fitting unit."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
         if size < 1000 or unit == "EiB":
             break
@@ -145,10 +145,10 @@ def size_words(size: float) -> str:
 
 
 def _limit() -> int:
-    """What a container leaves."""
+    """The memory limit of the container in bytes."""
     try:
-        most = Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8").strip()
+        text = Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8").strip()
         used = Path("/sys/fs/cgroup/memory.current").read_text(encoding="utf-8").strip()
-        return int(most) - int(used)
+        return int(text) - int(used)
     except (OSError, ValueError):
         return 1 << 62

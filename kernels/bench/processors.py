@@ -10,46 +10,46 @@ GROUPS = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")  # `0::/path` for version 2, `4:cpu,cpuacct:/path` for version 1
 
 
-def ours() -> tuple[int, ...]:
-    """The processors that this process may run on, by number."""
+def allowed_cpus() -> tuple[int, ...]:
+    """The numbers of the processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
 
 
-def allowed() -> float:
-    """How many processors' time this process gets at most: a container may have many in sight, and a quota of two."""
-    return min(float(len(ours())), _quota() or math.inf)
+def cpu_limit() -> float:
+    """Largest processor time per second of this process: the affinity, limited by the quota of a container."""
+    return min(float(len(allowed_cpus())), _quota() or math.inf)
 
 
 def threads() -> int:
-    """How many threads can run at once."""
-    return max(1, math.ceil(allowed()))
+    """Number of threads that can run at once."""
+    return max(1, math.ceil(cpu_limit()))
 
 
 def group_seconds() -> float | None:
-    """What all of this process's control group took; None without a quota, where it tells nothing of its own."""
+    """Processor seconds of this process's control group; None without a quota."""
     if _quota() is None:
         return None
     for name, controller in (("cpu.stat", ""), ("cpuacct.usage", "cpuacct")):
-        words = _read(name, controller)
-        if name == "cpuacct.usage" and words:
-            return int(words[0]) / 1e9
-        if "usage_usec" in words:
-            return int(words[words.index("usage_usec") + 1]) / 1e6
+        fields = _read(name, controller)
+        if name == "cpuacct.usage" and fields:
+            return int(fields[0]) / 1e9
+        if "usage_usec" in fields:
+            return int(fields[fields.index("usage_usec") + 1]) / 1e6
     return None
 
 
 def _quota() -> float | None:
-    """Processors' time by the quota; None where there is none."""
-    words = _read("cpu.max", "") or _read("cpu.cfs_quota_us", "cpu") + _read("cpu.cfs_period_us", "cpu")
-    if len(words) != 2 or words[0] in ("max", "-1"):
+    """Processor seconds per second of the quota; None without one."""
+    fields = _read("cpu.max", "") or _read("cpu.cfs_quota_us", "cpu") + _read("cpu.cfs_period_us", "cpu")
+    if len(fields) != 2 or fields[0] in ("max", "-1"):
         return None
-    return int(words[0]) / int(words[1])
+    return int(fields[0]) / int(fields[1])
 
 
 def _read(name: str, controller: str) -> list[str]:
-    """The words of a file of our group: below the root, or in it where the group is all that is seen of the tree."""
+    """The fields of a file of this control group: below the root, or in the root within a cgroup namespace."""
     root = GROUPS / controller
     for folder in (root / _path(controller).lstrip("/"), root):
         try:

@@ -1,4 +1,4 @@
-"""Requests of measurements. Without torch: windows send them to a worker."""
+"""Requests of measurements. Imports no torch: the window sends them to a worker."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to measure: plain values, so that they travel to a worker.
+    """What to measure, as plain values that can be sent to a worker.
 
-    `kernels`: names, none for all. `shapes`: texts, none for each kernel's own; `sweep`: those of its curve instead.
-    `versions`: names, none for all. `seconds`: of rounds for each version at each shape. `threads`: 0: torch's.
+    `kernels`: names, empty for all. `shapes`: texts, empty for each kernel's defaults; `sweep`: those of its curve.
+    `versions`: names, empty for all. `seconds`: per version and shape. `threads`: 0 for torch's.
     """
 
     kernels: tuple[str, ...] = ()

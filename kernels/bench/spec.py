@@ -1,6 +1,6 @@
 """Specification of a kernel: versions of a computation, inputs of a shape, a reference, FLOPs and bytes.
 
-No torch here. Files of kernels.lab register a Kernel each; `KernelInfo` is what is shown of them.
+Imports no torch. Each file of kernels.lab registers a Kernel; the window shows its `KernelInfo`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ def _nothing(shape: Shape, dtype: str, device: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One way to compute it. `run` takes the kernel's inputs.
+    """One implementation of a kernel. `run` takes the kernel's inputs.
 
-    `needs`: of triton, numba, compiler. `traffic`: bytes it moves, (shape, bytes of an element), where that is more
-    than the least. `refuses`: (shape, dtype, device) → why it cannot, or nothing. `shows`: functions that explain it.
-    `optional`: runs only where it is named, since it takes long to begin.
+    `needs`: some of triton, numba, compiler. `traffic`: (shape, bytes of an element) → bytes it moves, if more
+    than the minimum. `refuses`: (shape, dtype, device) → reason why it cannot run, or "". `shows`: functions to
+    display.
+    `optional`: runs only if named, since it is slow to start.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Version:
 
     @property
     def source(self) -> str:
-        """The text of what it runs."""
+        """Source text of the functions that it runs."""
         texts: list[str] = []
         for shown in (self.run, *self.shows):
             function = getattr(shown, "fn", None) or getattr(shown, "py_func", shown)
@@ -62,12 +63,13 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A computation that is measured.
+    """A computation with several versions to measure.
 
-    `inputs`: (shape, dtype, device, seed) → what each version takes. `reference`: the same inputs → the result in
-    float64 on plain torch; `sampled` picks of a version's result what the reference computed, where it is a part.
-    `flops`, `traffic`: of a shape, the least any version can do; traffic takes the bytes of an element. `baseline`: the
-    version that ratios are against. `tolerance`: error allowed by dtype, as a share of the reference's norm; 0: bits.
+    `inputs`: (shape, dtype, device, seed) → arguments of each version. `reference`: the same inputs → the result in
+    float64 by torch; `sampled` selects the part of a version's result that the reference computes, if not all.
+    `flops`, `traffic`: minimum over all versions, by shape; traffic also takes the bytes of an element. `baseline`: the
+    version that ratios refer to. `tolerance`: allowed error by dtype, relative to the reference's norm; 0:
+    bit-identical.
     """
 
     name: str
@@ -80,33 +82,33 @@ class Kernel:
     versions: tuple[Version, ...]
     flops: Callable[[Shape], int]
     traffic: Callable[[Shape, int], int]
-    shapes: Mapping[str, tuple[Shape, ...]]  # by device: what is measured unasked
-    sweep: Mapping[str, tuple[Shape, ...]]  # by device: sizes for a curve
+    shapes: Mapping[str, tuple[Shape, ...]]  # by device: the default shapes
+    sweep: Mapping[str, tuple[Shape, ...]]  # by device: the shapes of a curve
     baseline: str = "torch"
     dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16")
     tolerance: Mapping[str, float] = field(default_factory=lambda: {"float32": 1e-5, "bfloat16": 8e-3, "float16": 2e-3})
     sampled: Callable[..., Any] | None = None
-    family: str = ""  # what several are listed under; none: the title
+    family: str = ""  # title of a group of kernels; the kernel's own if empty
 
     def version(self, name: str) -> Version:
-        """The version of a name; raises KernelError."""
-        found = next((v for v in self.versions if v.name == name), None)
-        if found is None:
+        """The version with a name; raises KernelError for an unknown one."""
+        match = next((v for v in self.versions if v.name == name), None)
+        if match is None:
             raise KernelError(f"{self.name} has no version {name!r}.", nearest(name, [v.name for v in self.versions]))
-        return found
+        return match
 
 
 KERNELS: Registry[str, Kernel] = Registry("kernel", KernelError, ("espalier.kernels.lab",))
 
 
 def add(kernel: Kernel, *, replace: bool = False) -> Kernel:
-    """Register a kernel under its name; `replace`: in the place of one of ours."""
+    """Register a kernel under its name; `replace`: override a built-in one."""
     return KERNELS.add(kernel.name, kernel, replace=replace)
 
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """What is shown of a version. `missing`: why it cannot run here, by device; `bytes`: what it moves, a formula."""
+    """A version for display. `missing`: device → reason why it cannot run here; `bytes`: formula of its traffic."""
 
     name: str
     about: str
@@ -120,9 +122,9 @@ class VersionInfo:
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """What is shown of a kernel: plain values, so that they travel between processes.
+    """A kernel for display, as plain values that can be sent between processes.
 
-    `flops` and `bytes`: the least any version can do, as formulas of the dimensions and e, the bytes of an element.
+    `flops` and `bytes`: minimum over all versions, as formulas of the dimensions and e, the bytes of an element.
     """
 
     name: str
@@ -142,7 +144,7 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """What there is to measure, and where: `missing` says by device why it is not here; `machines`: their facts."""
+    """All kernels and devices. `missing`: device → reason why it is unavailable; `machines`: facts by device."""
 
     kernels: tuple[KernelInfo, ...]
     missing: Mapping[str, str]
@@ -150,28 +152,28 @@ class Lab:
 
 
 def shape_text(shape: Mapping[str, int]) -> str:
-    """`m=4096,n=1024`"""
+    """A shape as text, such as `m=4096,n=1024`."""
     return ",".join(f"{k}={v}" for k, v in shape.items())
 
 
 def parse_shape(text: str, kernel: Kernel | KernelInfo) -> Shape:
-    """`m=4096,n=1024` or `4096x1024`, in the order of the dimensions; what is not named is as in the first shape.
+    """Parse `m=4096,n=1024` or `4096x1024`, in the order of the dimensions; missing ones are as in the first shape.
 
     Raises KernelError.
     """
-    known = dict(next(iter(kernel.shapes.values()))[0])
-    hint = f"Write {shape_text(known)}, or {'x'.join(map(str, known.values()))}."
+    first = dict(next(iter(kernel.shapes.values()))[0])
+    hint = f"Write {shape_text(first)}, or {'x'.join(map(str, first.values()))}."
     if "=" not in text:
         sizes = text.lower().replace("×", "x").split("x")
-        if len(sizes) > len(known):
-            raise KernelError(f"{kernel.name} has {len(known)} dimensions, {text!r} gives {len(sizes)}.", hint)
-        pairs = list(zip(known, sizes, strict=False))
+        if len(sizes) > len(first):
+            raise KernelError(f"{kernel.name} has {len(first)} dimensions, {text!r} gives {len(sizes)}.", hint)
+        pairs = list(zip(first, sizes, strict=False))
     else:
         pairs = [(k.strip(), v) for k, _, v in (part.partition("=") for part in text.split(","))]
     for name, size in pairs:
-        if name not in known:
-            raise KernelError(f"{kernel.name} has no dimension {name!r}.", f"{nearest(name, known)} {hint}")
+        if name not in first:
+            raise KernelError(f"{kernel.name} has no dimension {name!r}.", f"{nearest(name, first)} {hint}")
         if not size.strip().isdecimal() or int(size) < (0 if name in ("causal", "mask") else 1):
             raise KernelError(f"{name} cannot be {size.strip()!r} in a shape of {kernel.name}.", hint)
-        known[name] = int(size)
-    return known
+        first[name] = int(size)
+    return first

@@ -18,11 +18,11 @@ from espalier.model.formats.scaled import ROW, TENSOR
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import scale_pattern
 
-_ZERO = -1023  # what the definition takes for the exponent of 0
+_ZERO = -1023  # the definition's exponent of 0
 
 
 def encoded(fmt: Any, x: Array) -> Encoded | None:
-    """`fmt.encode(x)`, in the smallest integers that hold its codes."""
+    """`fmt.encode(x)`, with codes in the smallest integer dtype; None if only the definition can do it."""
     if x.dtype != np.float32 or not x.size or not x.ndim:
         return None
     x = np.ascontiguousarray(x)
@@ -32,8 +32,8 @@ def encoded(fmt: Any, x: Array) -> Encoded | None:
 
 
 def decoded(fmt: Any, encoding: Encoded) -> Array | None:
-    """`fmt.decode(encoding)`."""
-    if not isinstance(fmt, MXInt | BlockFP) or not np.size(encoding.codes) or not _whole(fmt, encoding.codes):
+    """`fmt.decode(encoding)`; None if only the definition can do it."""
+    if not isinstance(fmt, MXInt | BlockFP) or not np.size(encoding.codes) or not _is_supported(fmt, encoding.codes):
         return None
     e = np.asarray(fmt.scale_exponent(encoding.shared[0].values)).reshape(-1) + (2 - fmt.width)
     if e.min() < -149 or e.max() > 127 - fmt.width:
@@ -53,30 +53,30 @@ def _sign(fmt: Any) -> np.int32:
     return np.int32(0 if isinstance(fmt, MXInt) else 1 << (fmt.width - 1))
 
 
-def _whole(fmt: Any, x: Array) -> bool:
+def _is_supported(fmt: Any, x: Array) -> bool:
     return fmt.rows == 1 and fmt.width <= 16 and np.ndim(x) > 0 and x.shape[-1] % fmt.block == 0
 
 
 @lru_cache(maxsize=256)
 def _fields(fmt: Any) -> Array:
-    """The stored field by place in the plan's table."""
+    """The stored field of each entry of the plan's table."""
     return np.asarray(fmt.field_of(np.array([_ZERO, _ZERO, *range(-126, 128)])))
 
 
 def _blocks(fmt: Any, x: Array) -> Encoded | None:
     plan = plan_of(fmt, torch.float32)
-    if plan is None or not _whole(fmt, x):
+    if plan is None or not _is_supported(fmt, x):
         return None
     sign = _sign(fmt)
-    found = np.empty(x.shape, _kind(fmt.width if sign else fmt.width - 1))
+    encoded_values = np.empty(x.shape, _kind(fmt.width if sign else fmt.width - 1))
     entries = np.empty(x.size // fmt.block, np.uint32)
-    most, top = plan.constants[:2]
-    flat, into = x.reshape(-1), found.reshape(-1)
-    if codes.fixed_codes(flat, into, entries, np.int64(fmt.block), plan.table, most, top, sign) < 0:
+    infinity, top = plan.constants[:2]
+    flat, into = x.reshape(-1), encoded_values.reshape(-1)
+    if codes.fixed_codes(flat, into, entries, np.int64(fmt.block), plan.table, infinity, top, sign) < 0:
         return None
     stored = _fields(fmt)[entries].reshape(fmt.blocks.counts(x.shape))
     bits = next(f.bits for f in fmt.layout() if f.kind == "shared")
-    return Encoded(found, (Shared("scale", stored, bits),))
+    return Encoded(encoded_values, (Shared("scale", stored, bits),))
 
 
 def _integers(fmt: Any, x: Array) -> Encoded | None:
@@ -84,8 +84,8 @@ def _integers(fmt: Any, x: Array) -> Encoded | None:
     plan = plan_of(fmt, torch.float32)
     if plan is None or x.shape[-1] % min(block, x.shape[-1]) or (fmt.per > 0 and x.shape[-1] % block):
         return None
-    most, top, _, kind = plan.constants
-    found, scales = np.empty(x.shape, _kind(fmt.width - 1)), np.empty(x.size // block, np.float32)
-    if codes.integer_codes(x.reshape(-1), found.reshape(-1), scales, np.int64(block), most, top, kind) < 0:
+    infinity, top, _, kind = plan.constants
+    encoded_values, scales = np.empty(x.shape, _kind(fmt.width - 1)), np.empty(x.size // block, np.float32)
+    if codes.integer_codes(x.reshape(-1), encoded_values.reshape(-1), scales, np.int64(block), infinity, top, kind) < 0:
         return None
-    return Encoded(found, (scale_pattern("scale", scales.reshape(fmt.scale_shape(x.shape)), fmt.scale_dtype),))
+    return Encoded(encoded_values, (scale_pattern("scale", scales.reshape(fmt.scale_shape(x.shape)), fmt.scale_dtype),))

@@ -1,6 +1,6 @@
 """Runs formats on CUDA tensors: Triton kernels that follow the definitions step by step, value and gate in one pass.
 
-No case is left to the definition for its extremes: formats of ordinary ranges take quick steps, others the long ones.
+All values are handled: formats with ordinary ranges use fast arithmetic, others a slower exact path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from espalier.kernels.fake_quant import triton_kernels as kernels
-from espalier.kernels.fake_quant.trusted import trusted
+from espalier.kernels.fake_quant.trusted import verified
 from espalier.model.formats.base import Format
 from espalier.model.formats.binary import Binary
 from espalier.model.formats.binary_residual import BinaryResidual
@@ -34,15 +34,15 @@ from espalier.model.formats.small_float import SmallFloat
 from espalier.model.formats.stored_scale import tensor_scale as stored
 from espalier.model.formats.ternary import Ternary
 
-ELEMENTS = 2048  # of one program
+ELEMENTS = 2048  # elements per program
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-SPREAD = 16384  # of one program that looks for the largest
+SPREAD = 16384  # elements per program of the search for the largest
 ScaledLaunch = tuple[Any, tuple[Any, ...], dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Kernel, its numbers, its constants; the largest magnitude it may give before it is held to the dtype's."""
+    """A kernel, its numbers and constants, and the largest magnitude that it computes before clamping to the dtype."""
 
     kernel: Any
     numbers: tuple[Any, ...]
@@ -50,85 +50,87 @@ class Launch:
     extent: float = math.inf
 
 
-def quantized(fmt: Format, x: Tensor, gated: bool, scale: Tensor | None = None) -> tuple[Tensor, Tensor | None] | None:
-    """(value, gate if `gated`) of `x`; None where only the definition will do: other dtypes."""
+def quantize(fmt: Format, x: Tensor, gated: bool, scale: Tensor | None = None) -> tuple[Tensor, Tensor | None] | None:
+    """(value, gate if `gated`) of `x`; None for dtypes that only the definition supports."""
     if x.dtype not in DTYPES or type(x) not in (Tensor, torch.nn.Parameter) or not x.numel():
         return None
     if torch.compiler.is_compiling():
         return None
-    run = _way(fmt, gated, scale)
-    if run is None or (x.is_cuda and not trusted(fmt, x, gated, _way(fmt, gated, None) or run)):
+    run = _runner(fmt, gated, scale)
+    if run is None or (x.is_cuda and not verified(fmt, x, gated, _runner(fmt, gated, None) or run)):
         return None
     return run(x.detach())
 
 
-def _way(fmt: Format, gated: bool, scale: Tensor | None) -> Callable[[Tensor], tuple[Tensor, Tensor | None]] | None:
+def _runner(fmt: Format, gated: bool, scale: Tensor | None) -> Callable[[Tensor], tuple[Tensor, Tensor | None]] | None:
     if isinstance(fmt, ScaledFormat):
         return partial(_scaled, fmt, gated=gated, scale=scale) if type(fmt) in SCALED else None
     launch = launch_of(fmt)
     return None if scale is not None or launch is None else partial(_run, fmt, launch, gated=gated)
 
 
-def passed(grad: Tensor, gate: Tensor, alone: bool) -> Tensor:
-    """grad·gate: one pass already."""
+def gated_gradient(grad: Tensor, gate: Tensor, exclusive: bool) -> Tensor:
+    """grad·gate in torch, which is a single pass."""
     return grad * gate
 
 
 def _run(fmt: Format, launch: Launch, x: Tensor, gated: bool) -> tuple[Tensor, Tensor | None]:
     cut = fmt.blocks if isinstance(fmt, BlockFormat) else None
-    seen = (x if cut is None else cut.split(x)).contiguous()
-    words, out, gate = _places(seen, gated)
-    numbers = (tensor_scale(seen),) if isinstance(fmt, NVFP4) else launch.numbers
+    blocks = (x if cut is None else cut.split(x)).contiguous()
+    words, out, gate = _buffers(blocks, gated)
+    numbers = (tensor_scale(blocks),) if isinstance(fmt, NVFP4) else launch.numbers
     block = 1 if cut is None else cut.elements
     width = kernels.next_power_of_2(block)
-    rows, count = max(ELEMENTS // width, 1), seen.numel() // block
+    rows, count = max(ELEMENTS // width, 1), blocks.numel() // block
     grid = (-(-count // rows),)
-    most = torch.finfo(x.dtype).max
-    launch.kernel[grid](*words, count, most, *numbers, BLOCK=block, WIDTH=width, ROWS=rows, GATED=gated,
-                        BOUND=launch.extent > most, CHIP=x.is_cuda, **launch.constants)  # fmt: skip
+    largest = torch.finfo(x.dtype).max
+    launch.kernel[grid](*words, count, largest, *numbers, BLOCK=block, WIDTH=width, ROWS=rows, GATED=gated,
+                        BOUND=launch.extent > largest, CHIP=x.is_cuda, **launch.constants)  # fmt: skip
     if cut is None:
         return out, gate
     shape = tuple(x.shape)
     return cut.merge(out, shape), None if gate is None else cut.merge(gate, shape)
 
 
-def _places(seen: Tensor, gated: bool) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor | None]:
-    """What a kernel reads and writes, as it takes it; the value, and the gate."""
-    out = torch.empty_like(seen)
-    gate = torch.empty(seen.shape, dtype=torch.bool, device=seen.device) if gated else None
-    held = seen if gate is None else gate.view(torch.uint8)  # a kernel without gate needs some pointer
-    if seen.dtype == torch.bfloat16:
-        return (seen.view(torch.int16), out.view(torch.int16), held if gated else seen.view(torch.int16)), out, gate
-    return (seen, out, held), out, gate
+def _buffers(x: Tensor, gated: bool) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor | None]:
+    """((input, output, gate) as integer words for a kernel, the value, the gate)."""
+    out = torch.empty_like(x)
+    gate = torch.empty(x.shape, dtype=torch.bool, device=x.device) if gated else None
+    gate_buffer = x if gate is None else gate.view(torch.uint8)  # a kernel without a gate needs any valid pointer
+    if x.dtype == torch.bfloat16:
+        return (x.view(torch.int16), out.view(torch.int16), gate_buffer if gated else x.view(torch.int16)), out, gate
+    return (x, out, gate_buffer), out, gate
 
 
 def _scaled(fmt: ScaledFormat, x: Tensor, gated: bool, scale: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Under a given scale, or the tensor's own, which torch finds: its sums are those of the definition."""
-    seen = x.contiguous()
-    kernel, constants, fixed = SCALED[type(fmt)](fmt, seen, (fmt.scale_of(seen) if scale is None else scale).detach())
-    words, out, gate = _places(seen, gated)
-    count, most = seen.numel(), torch.finfo(x.dtype).max
-    columns, groups, per = _stretches(fmt, tuple(x.shape))
-    grid, cut = _cut(count, columns, groups, per)
+    """Quantise with a given scale, or with one computed by torch, whose sums are those of the definition."""
+    contiguous = x.contiguous()
+    kernel, constants, fixed = SCALED[type(fmt)](
+        fmt, contiguous, (fmt.scale_of(contiguous) if scale is None else scale).detach()
+    )
+    words, out, gate = _buffers(contiguous, gated)
+    count, largest = contiguous.numel(), torch.finfo(x.dtype).max
+    columns, groups, per = _segments(fmt, tuple(x.shape))
+    grid, cut = _partition(count, columns, groups, per)
     fixed = {**cut, "GATED": gated, "BOUND": True, "CHIP": x.is_cuda, **fixed}
-    kernel[(grid,)](*words, count, most, *constants, columns, groups, per, **fixed)
+    kernel[(grid,)](*words, count, largest, *constants, columns, groups, per, **fixed)
     return out, gate
 
 
-def _cut(count: int, columns: int, groups: int, per: int) -> tuple[int, dict[str, int]]:
-    """Programs, and how each finds its scales: divisions cost more than all else, so none where stretches are whole."""
+def _partition(count: int, columns: int, groups: int, per: int) -> tuple[int, dict[str, int]]:
+    """Grid and constants of a launch; whole segments need no integer divisions, which dominate the cost otherwise."""
     if columns % per == 0 and per <= ELEMENTS:
         width = kernels.next_power_of_2(per)
         rows = ELEMENTS // width
         return -(-count // (per * rows)), {"BLOCK": per, "WIDTH": width, "ROWS": rows, "CUT": 0}
-    one = {"BLOCK": 1, "WIDTH": ELEMENTS, "ROWS": 1}
+    single = {"BLOCK": 1, "WIDTH": ELEMENTS, "ROWS": 1}
     if groups == 1:
-        return count // columns * -(-columns // ELEMENTS), {**one, "CUT": 1}
-    return -(-count // ELEMENTS), {**one, "CUT": 2}
+        return count // columns * -(-columns // ELEMENTS), {**single, "CUT": 1}
+    return -(-count // ELEMENTS), {**single, "CUT": 2}
 
 
-def _stretches(fmt: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Elements of a row, stretches with a scale in it, and elements of one."""
+def _segments(fmt: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """(elements per row, segments per row, elements per segment)."""
     per = fmt.per if isinstance(fmt, ScaledInteger) else per_of(fmt.granularity)
     row = math.prod(shape) if per == TENSOR else shape[-1] if shape else 1
     per = row if per in (TENSOR, ROW) else per
@@ -140,7 +142,7 @@ def _flat(values: Tensor) -> Tensor:
 
 
 def _of_steps(fmt: ScaledInteger, x: Tensor, scale: Tensor) -> ScaledLaunch:
-    """Scales as they are stored, and the smallest and largest rne(x/s)."""
+    """Stored scales, and the smallest and largest rne(x/s)."""
     if fmt.symmetric:
         s = _flat(stored(scale, fmt.scale_dtype))
         return kernels.steps, (s, torch.full_like(s, -fmt.top), torch.full_like(s, fmt.top)), {}
@@ -155,39 +157,39 @@ def _one_sign(fmt: BinaryScaled, x: Tensor, scale: Tensor) -> ScaledLaunch:
 
 
 def _some_signs(fmt: BinaryResidual, x: Tensor, scale: Tensor) -> ScaledLaunch:
-    held = [_flat(alpha) for alpha in scale]
-    return kernels.signs, (*held, *[held[0]] * (3 - len(held)), 0.0), {"LEVELS": fmt.levels}
+    levels = [_flat(alpha) for alpha in scale]
+    return kernels.signs, (*levels, *[levels[0]] * (3 - len(levels)), 0.0), {"LEVELS": fmt.levels}
 
 
-def _three(fmt: Ternary, x: Tensor, scale: Tensor) -> ScaledLaunch:
-    return kernels.three, (_flat(fmt.delta(x)), _flat(scale)), {}
+def _ternary(fmt: Ternary, x: Tensor, scale: Tensor) -> ScaledLaunch:
+    return kernels.ternary, (_flat(fmt.delta(x)), _flat(scale)), {}
 
 
 SCALED: dict[type[ScaledFormat], Callable[[Any, Tensor, Tensor], ScaledLaunch]] = {
     ScaledInteger: _of_steps,
     BinaryScaled: _one_sign,
     BinaryResidual: _some_signs,
-    Ternary: _three,
+    Ternary: _ternary,
 }
 
 
 def tensor_scale(x: Tensor) -> Tensor:
-    """nvfp4's scale of the tensor, found in one pass and left on the device."""
+    """The tensor scale of nvfp4, computed in one pass and kept on the device."""
     bits = torch.zeros((), dtype=torch.int32, device=x.device)
     words = x.view(torch.int16) if x.dtype == torch.bfloat16 else x
-    grid, most = (-(-x.numel() // SPREAD),), torch.finfo(x.dtype).max
-    kernels.largest[grid](words, bits, x.numel(), most, WIDTH=ELEMENTS, STEPS=SPREAD // ELEMENTS)
+    grid, largest = (-(-x.numel() // SPREAD),), torch.finfo(x.dtype).max
+    kernels.largest[grid](words, bits, x.numel(), largest, WIDTH=ELEMENTS, STEPS=SPREAD // ELEMENTS)
     return (bits.view(torch.float32) / (6 * 448)).clamp(min=TINY)
 
 
 def has_kernel(fmt: Format) -> bool:
-    """Whether a kernel of ours computes a format."""
+    """Whether there is a Triton kernel for a format."""
     return type(fmt) in SCALED or launch_of(fmt) is not None
 
 
 @lru_cache(maxsize=1024)
 def launch_of(fmt: Format) -> Launch | None:
-    """Kernel and constants of a format; None where it has none."""
+    """Kernel and constants of a format; None without a kernel."""
     maker = next((m for kind, m in MAKERS.items() if isinstance(fmt, kind)), None)
     return maker(fmt) if maker else None
 
@@ -206,16 +208,17 @@ def _integer(fmt: Integer) -> Launch | None:
 
 
 def _grid(grid: SmallFloat, scaled: bool) -> tuple[tuple[Any, ...], dict[str, int]]:
-    """Numbers and constants of a value set. Quick where the number that rounds is a float that holds the step, and,
-    `scaled`, where half a step is no denormal: a sum may take in the product before it, unrounded.
+    """Numbers and constants of a value set. QUICK if the rounding summand is a float32 that represents the step and,
+    with
+    `scaled`, half a step is normal, since the sum may be fused with the preceding product.
     """
-    top = math.frexp(grid.largest)[1]  # the power above
+    top = math.frexp(grid.largest)[1]  # the next power of two
     step = grid.e_min - grid.mantissa
     quick = grid.mantissa <= 21 and grid.e_min >= -126 and top + 23 - grid.mantissa <= 127
     quick = quick and step >= (-124 if scaled else -149)
-    reach = 2.0**top if quick else 1.0
+    bound = 2.0**top if quick else 1.0
     fixed = quick and grid.largest < 2.0 ** (grid.e_min + 1)
-    return (grid.e_min, grid.mantissa, grid.largest, reach), {"QUICK": quick, "FIXED": fixed}
+    return (grid.e_min, grid.mantissa, grid.largest, bound), {"QUICK": quick, "FIXED": fixed}
 
 
 def _small(fmt: MinifloatIEEE | MinifloatDenorm) -> Launch | None:
@@ -238,7 +241,7 @@ def _power_blocks(fmt: PowerBlocks) -> Launch | None:
     grid = fmt.grid
     if grid.wide:
         return None
-    # Fields are clipped sums: both limits and the first point above the lower one tell them.
+    # Fields are clipped sums, so both limits and the first exponent above the lower one determine them.
     exponents = np.asarray(fmt.scale_exponent(fmt.field_of(np.arange(-149, 128))))
     low, high = int(exponents.min()), int(exponents.max())
     first = int(np.argmax(exponents > low))
@@ -248,7 +251,7 @@ def _power_blocks(fmt: PowerBlocks) -> Launch | None:
 
 
 def _block_log(fmt: BlockLog) -> Launch | None:
-    top = min(fmt.top_code, 1000)  # beyond it biases and exponents are at their limits
+    top = min(fmt.top_code, 1000)  # beyond it, biases and exponents are at their limits
     return Launch(kernels.power_of_two_blocks, (top, 2**fmt.exponent_bias_width - 1), extent=2.0 ** min(top, 127))
 
 

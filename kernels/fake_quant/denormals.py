@@ -1,4 +1,4 @@
-"""Whether numbers below 2⁻¹²⁶ are flushed to zero: a flag per thread, which training sets for speed."""
+"""Flushing of numbers below 2⁻¹²⁶ to zero: a flag per thread, which training sets for speed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def flushed() -> bool:
 
 @contextmanager
 def denormals(count: bool = True) -> Generator[None]:
-    """Let them count (or not) meanwhile: constants that are kept for later must be exact."""
-    before = flushed()
-    if before is not count:  # as it should be already
+    """Context manager that enables (or disables) denormals, since cached constants must be exact."""
+    previous = flushed()
+    if previous is not count:  # already in the required state
         yield
         return
-    import torch  # whoever formats numbers without it, as the window does, need not wait for it
+    import torch  # not at module level: the window uses formats without torch
 
     torch.set_flush_denormal(not count)
     try:
         yield
     finally:
-        torch.set_flush_denormal(before)
+        torch.set_flush_denormal(previous)

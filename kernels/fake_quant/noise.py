@@ -1,4 +1,4 @@
-"""Quantisation error in a single pass, without output tensor and synchronisation of threads."""
+"""Quantisation error in a single pass, without an output tensor or synchronisation of threads."""
 
 from __future__ import annotations
 

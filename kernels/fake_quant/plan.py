@@ -32,8 +32,8 @@ F = TypeVar("F", bound=Format)
 class Plan:
     """One loop with its constants (numpy scalars, so that their types are fixed).
 
-    `blocks`: how the tensor is cut, for loops over blocks; `table`: a row for each exponent, for codes. `per`: for
-    loops with scales, what shares one (model.formats.scaled); `shared` gives, for a given scale, a row a stretch.
+    `blocks`: division of the tensor, for loops over blocks; `table`: a row per exponent, for codes. `per`: for
+    loops with scales, the elements that share one (model.formats.scaled); `shared`: given scale → a row per segment.
     """
 
     loop: str
@@ -48,18 +48,20 @@ Maker = Callable[[Any, "torch.dtype"], "Plan | None"]
 PLANS: Registry[type[Format], Maker] = Registry("fast plan of", FormatError, ("espalier.kernels.fake_quant.plans",))
 
 
-def planned(kind: type[F], *, replace: bool = False) -> Callable[[Callable[[F, torch.dtype], Plan | None]], Maker]:
-    """Register the maker of plans for a format: (format, dtype of the tensor) → Plan, None where only the definition
-    will do. `replace`: in the place of a plan of ours."""
+def register_plan(
+    kind: type[F], *, replace: bool = False
+) -> Callable[[Callable[[F, torch.dtype], Plan | None]], Maker]:
+    """Register a function (format, dtype of the tensor) → Plan for a format; it returns None if only the definition
+    can compute. `replace`: override a built-in plan."""
     return PLANS.register(kind, replace=replace)
 
 
 def plan_of(fmt: Format, dtype: torch.dtype) -> Plan | None:
-    """The plan of a format for tensors of `dtype`, made once."""
-    return _made(PLANS[type(fmt)], fmt, dtype)
+    """The plan of a format for tensors of `dtype`, cached."""
+    return _make_plan(PLANS[type(fmt)], fmt, dtype)
 
 
 @lru_cache(maxsize=1024)
-def _made(maker: Maker, fmt: Format, dtype: torch.dtype) -> Plan | None:
+def _make_plan(maker: Maker, fmt: Format, dtype: torch.dtype) -> Plan | None:
     with denormals():
         return maker(fmt, dtype)

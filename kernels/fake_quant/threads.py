@@ -19,41 +19,42 @@ import torch
 from espalier.kernels.fake_quant.denormals import denormals, flushed
 
 T = TypeVar("T")
-CHUNK = 1 << 17  # elements that are worth a thread: tens of microseconds
+CHUNK = 1 << 17  # elements per thread that outweigh its cost: tens of microseconds
 HOME = os.getpid()
 
 
-def parts(size: int) -> int:
-    """How many threads so many elements are worth."""
+def thread_count(size: int) -> int:
+    """Number of threads for `size` elements."""
     return min(torch.get_num_threads(), size // CHUNK)
 
 
-def each(size: int, unit: int) -> int:
-    """How many elements of so many, whole units, make a chunk."""
-    return -(-size // (max(parts(size), 1) * unit)) * unit
+def chunk_size(size: int, unit: int) -> int:
+    """Elements per chunk for `size` elements, in whole units."""
+    return -(-size // (max(thread_count(size), 1) * unit)) * unit
 
 
-def spread(run: Callable[[slice, slice], T], size: int, unit: int) -> list[T]:
-    """`run` (elements, units) over chunks of whole units in parallel, the first in this thread; results in order."""
-    step = each(size, unit)
+def run_chunks(run: Callable[[slice, slice], T], size: int, unit: int) -> list[T]:
+    """Call `run` (elements, units) for chunks of whole units in parallel, the first in this thread; results in
+    order."""
+    step = chunk_size(size, unit)
     if step >= size:
         return [run(slice(0, size), slice(0, None))]
 
-    count_denormals = not flushed()  # all threads as this one
+    count_denormals = not flushed()  # all threads use this thread's flag
 
     def chunk(start: int) -> T:
         with denormals(count_denormals):
             return run(slice(start, min(start + step, size)), slice(start // unit, (start + step) // unit))
 
-    others = [_pool(os.getpid()).submit(chunk, start) for start in range(step, size, step)]
-    return [chunk(0), *(other.result() for other in others)]
+    futures = [_pool(os.getpid()).submit(chunk, start) for start in range(step, size, step)]
+    return [chunk(0), *(future.result() for future in futures)]
 
 
-def native() -> int:
-    """The address of `GOMP_parallel`, as GCC's runtime and LLVM's have it, for compiled code that runs on the team.
+def openmp_parallel() -> int:
+    """Address of `GOMP_parallel` in GCC's or LLVM's OpenMP runtime, for compiled code that runs on torch's team.
 
-    0 without that runtime, in a forked child, where the team's threads do not live on, and on processors whose flags
-    for denormals that code does not know."""
+    0 without that runtime, in a forked child, where the team's threads do not exist, and on processors whose flags
+    for denormals are unknown."""
     return _address(os.getpid())
 
 
@@ -61,7 +62,7 @@ def native() -> int:
 def _address(process: int) -> int:
     if process != HOME or platform.machine() not in ("x86_64", "AMD64"):
         return 0
-    try:  # looked up through torch, so that it is the runtime that torch uses
+    try:  # looked up in torch's library, so that it is torch's runtime
         parallel = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).GOMP_parallel
     except (OSError, AttributeError):
         return 0
@@ -70,5 +71,5 @@ def _address(process: int) -> int:
 
 @cache
 def _pool(process: int) -> ThreadPoolExecutor:
-    """One pool a process: threads do not live on in a forked child."""
+    """A pool per process, as threads do not survive a fork."""
     return ThreadPoolExecutor(max(1, (os.cpu_count() or 2) - 1), "fake-quant")

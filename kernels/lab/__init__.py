@@ -1,1 +1,1 @@
-"""The kernels, a file each: fast versions, the plain ones they are held to, what they compute and what they move."""
+"""The kernels, one per file: fast versions, reference versions, formulas, FLOPs and bytes."""

@@ -1,6 +1,6 @@
-"""Attention in one kernel: the softmax grows with the keys (online), so the square of scores never reaches memory.
+"""Attention in one kernel with an online softmax over the keys, so that the matrix of scores is never in memory.
 
-Dao et al. 2022 and 2023 (FlashAttention). The naive version writes and reads the square at every step.
+Dao et al. 2022 and 2023 (FlashAttention). The naive version writes and reads the matrix at every step.
 """
 
 # pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
@@ -12,65 +12,65 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espalier.kernels.bench.argument_checks import check_float_dtypes, check_no_gradient
 from espalier.kernels.bench.jit import in_float32, jit, next_power_of_2, tl
 from espalier.kernels.bench.spec import Inputs, Kernel, KernelError, Shape, Version, add
-from espalier.kernels.bench.taken import floats, forward_only
 from espalier.kernels.bench.tuned import Config, bucket, tuned
 
 LOG2_E = 1.4426950408889634
-DEEPEST = 256  # of a head that registers hold
+DEEPEST = 256  # largest head size that fits the registers
 
 
 @jit
-def _read(place, there, deep, EDGE: tl.constexpr, RAGGED: tl.constexpr):
-    """A tile, with a mask only where it can stand out."""
+def _read(pointers, there, deep, EDGE: tl.constexpr, RAGGED: tl.constexpr):
+    """Load a tile, masked only if it can extend beyond the tensor."""
     if EDGE:
-        return tl.load(place, mask=there & deep, other=0)
+        return tl.load(pointers, mask=there & deep, other=0)
     elif RAGGED:
-        return tl.load(place, mask=deep, other=0)
+        return tl.load(pointers, mask=deep, other=0)
     else:
-        return tl.load(place)
+        return tl.load(pointers)
 
 
 @jit
 def _span(
-    total, most, sums, q, k, v, mask, row, inner, s, t, d, first, last, scale, k_row, k_step, v_row, v_step,
+    total, largest, sums, q, k, v, mask, row, inner, s, t, d, first, last, scale, k_row, k_step, v_row, v_step,
     mask_row, mask_step,
     N: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, EDGE: tl.constexpr, EXACT: tl.constexpr,
     RAGGED: tl.constexpr,
 ):  # fmt: skip
-    """Keys first … last: scores, the softmax so far scaled to the new maximum, and the weighted values added."""
+    """Process keys first … last: scores, rescaling of the running softmax to the new maximum, and weighted values."""
     for start in range(first, last, N):
         key = start + tl.arange(0, N)
-        place = k + key[None, :].to(tl.int64) * k_row + inner[:, None] * k_step
-        keys = _read(place, key[None, :] < t, inner[:, None] < d, EDGE, RAGGED)
+        pointers = k + key[None, :].to(tl.int64) * k_row + inner[:, None] * k_step
+        keys = _read(pointers, key[None, :] < t, inner[:, None] < d, EDGE, RAGGED)
         if EXACT:
             score = tl.dot(q.to(tl.float32), keys.to(tl.float32), input_precision="ieee") * scale
         else:
             score = tl.dot(q, keys) * scale
         if MASKED:
             there = (row[:, None] < s) & (key[None, :] < t)
-            place = mask + row[:, None].to(tl.int64) * mask_row + key[None, :] * mask_step
-            score += tl.load(place, mask=there, other=0).to(tl.float32) * 1.4426950408889634
+            pointers = mask + row[:, None].to(tl.int64) * mask_row + key[None, :] * mask_step
+            score += tl.load(pointers, mask=there, other=0).to(tl.float32) * 1.4426950408889634
         if EDGE:
-            seen = key[None, :] < t
+            in_range = key[None, :] < t
             if CAUSAL:
-                seen = seen & (row[:, None] >= key[None, :])
-            score = tl.where(seen, score, -float("inf"))
-        higher = tl.maximum(most, tl.max(score, 1))
+                in_range = in_range & (row[:, None] >= key[None, :])
+            score = tl.where(in_range, score, -float("inf"))
+        higher = tl.maximum(largest, tl.max(score, 1))
         base = tl.where(higher == -float("inf"), 0.0, higher)
         part = tl.exp2(score - base[:, None])
-        factor = tl.exp2(most - base)
+        factor = tl.exp2(largest - base)
         sums = sums * factor + tl.sum(part, 1)
         total = total * factor[:, None]
-        place = v + key[:, None].to(tl.int64) * v_row + inner[None, :] * v_step
-        values = _read(place, key[:, None] < t, inner[None, :] < d, EDGE, RAGGED)
+        pointers = v + key[:, None].to(tl.int64) * v_row + inner[None, :] * v_step
+        values = _read(pointers, key[:, None] < t, inner[None, :] < d, EDGE, RAGGED)
         if EXACT:
             total = tl.dot(part, values.to(tl.float32), total, input_precision="ieee")
         else:
             total = tl.dot(part.to(values.dtype), values, total)
-        most = higher
-    return total, most, sums
+        largest = higher
+    return total, largest, sums
 
 
 @jit
@@ -81,30 +81,30 @@ def _attend(
     M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
     EXACT: tl.constexpr, RAGGED: tl.constexpr,
 ):  # fmt: skip
-    """M queries of one head against all keys they may see; those that need no mask come first."""
-    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest first
+    """M queries of one head against all keys that they attend to; keys without a mask come first."""
+    block = tl.num_programs(0) - 1 - tl.program_id(0)  # longest rows first
     batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
     row, inner = block * M + tl.arange(0, M), tl.arange(0, D)
     here = (row[:, None] < s) & (inner[None, :] < d)
-    mine = q + batch * q_batch + head * q_head + row[:, None].to(tl.int64) * q_row + inner[None, :] * q_step
-    queries = tl.load(mine, mask=here, other=0)
+    query_pointers = q + batch * q_batch + head * q_head + row[:, None].to(tl.int64) * q_row + inner[None, :] * q_step
+    queries = tl.load(query_pointers, mask=here, other=0)
     k += batch * k_batch + head * k_head
     v += batch * v_batch + head * v_head
     mask += batch * mask_batch + head * mask_head
     total = tl.zeros((M, D), tl.float32)
-    most = tl.full((M,), -float("inf"), tl.float32)
+    largest = tl.full((M,), -float("inf"), tl.float32)
     sums = tl.zeros((M,), tl.float32)
     last = tl.minimum((block + 1) * M, t) if CAUSAL else t
     free = tl.minimum(block * M, t) // N * N if CAUSAL else t // N * N
-    total, most, sums = _span(total, most, sums, queries, k, v, mask, row, inner, s, t, d, 0, free, scale, k_row,
+    total, largest, sums = _span(total, largest, sums, queries, k, v, mask, row, inner, s, t, d, 0, free, scale, k_row,
                               k_step, v_row, v_step, mask_row, mask_step, N, CAUSAL, MASKED, False, EXACT,
                               RAGGED)  # fmt: skip
-    total, most, sums = _span(total, most, sums, queries, k, v, mask, row, inner, s, t, d, free, last, scale, k_row,
-                              k_step, v_row, v_step, mask_row, mask_step, N, CAUSAL, MASKED, True, EXACT,
+    total, largest, sums = _span(total, largest, sums, queries, k, v, mask, row, inner, s, t, d, free, last, scale,
+                              k_row, k_step, v_row, v_step, mask_row, mask_step, N, CAUSAL, MASKED, True, EXACT,
                               RAGGED)  # fmt: skip
-    total = total / tl.where(sums == 0, 1.0, sums)[:, None]  # a query that sees nothing is zero
-    place = out + batch * out_batch + head * out_head + row[:, None].to(tl.int64) * out_row + inner[None, :]
-    tl.store(place, total.to(out.dtype.element_ty), mask=here)
+    total = total / tl.where(sums == 0, 1.0, sums)[:, None]  # a query that attends to nothing gives zero
+    pointers = out + batch * out_batch + head * out_head + row[:, None].to(tl.int64) * out_row + inner[None, :]
+    tl.store(pointers, total.to(out.dtype.element_ty), mask=here)
 
 
 CONFIGS: list[Config] = [
@@ -119,7 +119,7 @@ SMALL: list[Config] = [{"m": 32, "n": 32, "num_warps": 4, "num_stages": 1}]  # f
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
     """softmax(q·kᵀ/√d + mask)·v of [batch, heads, tokens, d] by Triton, any strides; d up to 256.
 
-    `mask`: bool (True: is seen) or added, in any shape that broadcasts. `causal`: token i sees 0 … i.
+    `mask`: bool (True: attend) or additive, in any shape that broadcasts. `causal`: token i attends to 0 … i.
     """
     _check(q, k, v)
     batch, heads, s, d = q.shape
@@ -144,27 +144,27 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causa
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raises KernelError for shapes and types that the kernel would misread."""
-    floats("attention", q, k, v)
-    forward_only("attention", q, k, v)
-    alike = q.ndim == k.ndim == v.ndim == 4 and k.shape == v.shape and q.shape[:2] == k.shape[:2]
-    if not alike or q.shape[-1] != k.shape[-1]:
-        told = ", ".join(str(list(x.shape)) for x in (q, k, v))
-        raise KernelError(f"attention does not take queries, keys and values of {told}.",
+    """Raise KernelError for shapes and dtypes that the kernel does not support."""
+    check_float_dtypes("attention", q, k, v)
+    check_no_gradient("attention", q, k, v)
+    compatible = q.ndim == k.ndim == v.ndim == 4 and k.shape == v.shape and q.shape[:2] == k.shape[:2]
+    if not compatible or q.shape[-1] != k.shape[-1]:
+        shapes = ", ".join(str(list(x.shape)) for x in (q, k, v))
+        raise KernelError(f"attention does not take queries, keys and values of {shapes}.",
                           "Give [batch, heads, tokens, d], all with the same batch, heads and d.")  # fmt: skip
     if q.shape[-1] > DEEPEST:
         raise KernelError(f"attention does not take heads of {q.shape[-1]}.", f"They have at most {DEEPEST} elements.")
 
 
 def _added(mask: Tensor, q: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A mask that is added, with the strides of a broadcast."""
+    """An additive mask with the strides of a broadcast."""
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, float("-inf"))
     return mask.expand(shape)
 
 
 def naive(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Three steps, each through memory: scores, softmax, weighted values."""
+    """Three steps through memory: scores, softmax, weighted values."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if mask is not None:
         scores = scores + mask
@@ -175,14 +175,14 @@ def naive(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) ->
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """torch's own."""
+    """torch's fused version."""
     if mask is not None and causal:
         hidden = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).triu(1)
         mask, causal = mask.masked_fill(hidden, float("-inf")), False
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
 
 
-QUERIES, HEADS = 256, 2  # that are held to the reference
+QUERIES, HEADS = 256, 2  # compared with the reference
 
 
 def _inputs(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
@@ -192,7 +192,9 @@ def _inputs(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
     mask = None
     if shape["mask"]:
         hidden = torch.rand(size[0], 1, size[2], size[2], generator=generator, device=device) < 0.1
-        hidden.diagonal(dim1=-2, dim2=-1).fill_(False)  # each token sees itself, or there would be no softmax
+        hidden.diagonal(dim1=-2, dim2=-1).fill_(
+            False
+        )  # each token attends to itself, since an empty softmax is undefined
         mask = torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, float("-inf"))
     return q, k, v, mask, bool(shape["causal"])
 
@@ -200,8 +202,8 @@ def _inputs(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
 def _reference(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """The last queries of the first heads in double precision."""
     first = max(q.shape[2] - QUERIES, 0)
-    some, keys, values = q[:1, :HEADS, first:].double(), k[:1, :HEADS].double(), v[:1, :HEADS].double()
-    scores = some @ keys.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    queries, keys, values = q[:1, :HEADS, first:].double(), k[:1, :HEADS].double(), v[:1, :HEADS].double()
+    scores = queries @ keys.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if mask is not None:
         scores = scores + mask[:1, :HEADS, first:]
     if causal:
@@ -224,7 +226,7 @@ def _bytes(shape: Shape, size: int) -> int:
 
 
 def _naive_bytes(shape: Shape, size: int) -> int:
-    """The square: written, scaled, masked twice at most, normalised, read."""
+    """Bytes of the score matrix: written, scaled, masked, normalised and read."""
     steps = 6 + 2 * (shape["mask"] + shape["causal"])
     return _bytes(shape, size) + steps * shape["b"] * shape["h"] * shape["s"] ** 2 * size
 
@@ -241,7 +243,7 @@ KERNEL = add(
     Kernel(
         name="attention",
         title="Attention",
-        about="Scaled dot-product attention. Fused, the square of scores stays on the chip.",
+        about="Scaled dot-product attention. Fused, the matrix of scores stays on the chip.",
         formula="softmax(q·kᵀ/√d + mask)·v",
         family="Attention, softmax",
         dims=("b", "h", "s", "d", "causal", "mask"),

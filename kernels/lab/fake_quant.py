@@ -1,4 +1,4 @@
-"""Fake quantisation: every number format's fast version against its plain definition, which it equals bit for bit."""
+"""Fake quantisation: the fast version of each number format against its definition, which is bit-identical."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
 from espalier.kernels.registry import BACKENDS, install
 from espalier.model.formats.base import FAST, Format, parse_format
 
-# As a rule a format as it is by default; what that leaves out of use stands after it.
+# Formats with default parameters, then parameters that select other kernels.
 FORMATS = {
     "integer": "integer(width=8, frac_width=4)",
     "minifloat_ieee": "minifloat_ieee(width=8, exponent_width=4)",
@@ -39,12 +39,12 @@ def define(fmt: Format, x: Tensor) -> Tensor:
 
 
 def fast(fmt: Format, x: Tensor) -> Tensor:
-    """The version that the program uses: numba on the CPU, Triton on a GPU."""
+    """The version in use: numba on the CPU, Triton on a GPU."""
     _installed()
-    found = FAST.find((type(fmt), x.device.type))
-    if found is None:
+    implementation = FAST.find((type(fmt), x.device.type))
+    if implementation is None:
         raise RuntimeError(f"no fast version of {fmt.name} for {x.device.type}")
-    return found.value(fmt, x, None)
+    return implementation.value(fmt, x, None)
 
 
 @cache
@@ -62,9 +62,9 @@ def _inputs(text: str) -> Any:
 
 
 def _refuses(text: str) -> Any:
-    """Why there is no fast version for a device."""
+    """A `refuses` function: the reason why a format has no fast version on a device."""
 
-    def why(shape: Shape, dtype: str, device: str) -> str:
+    def reason(shape: Shape, dtype: str, device: str) -> str:
         compiler, _ = BACKENDS[device]
         if find_spec(compiler) is None:
             return f"{compiler} is not installed"
@@ -74,7 +74,7 @@ def _refuses(text: str) -> Any:
 
         return "" if has_kernel(parse_format(text)) else "no Triton kernel: its definition runs on the GPU"
 
-    return why
+    return reason
 
 
 def _kernel(name: str, text: str) -> Kernel:

@@ -1,6 +1,6 @@
-"""Layer norm over the last dimension, forward and backward: a row is read once, its moments stay in registers.
+"""Layer norm over the last dimension, forward and backward: each row is read once, its moments stay in registers.
 
-The backward pass gives the gradients of x, weight and bias; those of weight and bias add up by program first.
+The backward pass gives the gradients of x, weight and bias; those of weight and bias are first summed per program.
 """
 
 # pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espalier.kernels.bench.argument_checks import check_float_dtypes
 from espalier.kernels.bench.jit import jit, next_power_of_2, tl
 from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from espalier.kernels.bench.taken import floats
 from espalier.kernels.bench.tuned import Config, bucket, tuned
 
 LONGEST = 32768
@@ -40,31 +40,31 @@ def _forward(x, w, b, out, means, factors, m, n, x_row, x_step, eps, BLOCK: tl.c
 
 
 @jit
-def _backward(dy, x, w, means, factors, dx, dw, db, m, n, dy_row, x_row, each, BLOCK: tl.constexpr):
-    """`each` rows one after the other; dw and db of the program in rows of their own."""
+def _backward(dy, x, w, means, factors, dx, dw, db, m, n, dy_row, x_row, rows_per_program, BLOCK: tl.constexpr):
+    """`rows_per_program` rows one after another; partial dw and db in one row per program."""
     column = tl.arange(0, BLOCK)
     here = column < n
     weight = tl.load(w + column, mask=here, other=0).to(tl.float32)
     to_weight, to_bias = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-    first = tl.program_id(0) * each
-    for i in range(0, each):
+    first = tl.program_id(0) * rows_per_program
+    for i in range(0, rows_per_program):
         at = (first + i).to(tl.int64)
         there = here & (at + tl.zeros_like(column) < m)
-        held = tl.minimum(at, m - 1)
+        row = tl.minimum(at, m - 1)
         v = tl.load(x + at * x_row + column, mask=there, other=0).to(tl.float32)
         g = tl.load(dy + at * dy_row + column, mask=there, other=0).to(tl.float32)
-        factor = tl.load(factors + held)
-        normal = tl.where(there, (v - tl.load(means + held)) * factor, 0.0)
+        factor = tl.load(factors + row)
+        normal = tl.where(there, (v - tl.load(means + row)) * factor, 0.0)
         pulled = weight * g
         along = tl.sum(normal * pulled, 0) / n
         level = tl.sum(pulled, 0) / n
-        found = (pulled - normal * along - level) * factor
-        tl.store(dx + at * n + column, found.to(dx.dtype.element_ty), mask=there)
+        gradient = (pulled - normal * along - level) * factor
+        tl.store(dx + at * n + column, gradient.to(dx.dtype.element_ty), mask=there)
         to_weight += g * normal
         to_bias += g
-    place = tl.program_id(0).to(tl.int64) * n + column
-    tl.store(dw + place, to_weight, mask=here)
-    tl.store(db + place, to_bias, mask=here)
+    pointers = tl.program_id(0).to(tl.int64) * n + column
+    tl.store(dw + pointers, to_weight, mask=here)
+    tl.store(db + pointers, to_bias, mask=here)
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def _rows(x: Tensor) -> Tensor:
 
 def forward(x: Tensor, w: Tensor, b: Tensor, eps: float = EPS) -> tuple[Tensor, Tensor, Tensor]:
     """(y, means, 1/σ) by Triton; any leading shape and strides of x, up to 32768 in a row."""
-    floats("layer_norm", x)
+    check_float_dtypes("layer_norm", x)
     rows = _rows(x)
     m, n = rows.shape
     out = torch.empty(m, n, dtype=x.dtype, device=x.device)
@@ -99,17 +99,17 @@ def backward(
     m, n = rows.shape
     dx = torch.empty(m, n, dtype=x.dtype, device=x.device)
     programs = max(min(m, 1 if not x.is_cuda else 4 * _processors()), 1)
-    each = -(-m // programs)
+    rows_per_program = -(-m // programs)
     parts = torch.empty(2, programs, n, device=x.device)
 
     def _launch(c: Config) -> None:
-        _backward[(programs,)](grads, rows, w, means, factors, dx, parts[0], parts[1], m, n, n, n, each,
+        _backward[(programs,)](grads, rows, w, means, factors, dx, parts[0], parts[1], m, n, n, n, rows_per_program,
                                BLOCK=next_power_of_2(n), num_warps=c["num_warps"])  # fmt: skip
 
     configs: list[Config] = [{"num_warps": k} for k in (8, 4, 16)]
     _launch(tuned(f"layer_norm_backward|{x.dtype}|{bucket(m=m, n=n)}", x.device.type, configs, _launch))
-    found = parts.sum(1).to(w.dtype)
-    return dx.reshape(x.shape), found[0], found[1]
+    sums = parts.sum(1).to(w.dtype)
+    return dx.reshape(x.shape), sums[0], sums[1]
 
 
 def _processors() -> int:
@@ -134,7 +134,7 @@ class FusedLayerNorm(torch.autograd.Function):
 
 
 def layer_norm(x: Tensor, w: Tensor, b: Tensor, eps: float = EPS) -> Tensor:
-    """Layer norm over the last dimension, with a gradient; torch's where rows are too long."""
+    """Layer norm over the last dimension, differentiable; torch's for rows that are too long."""
     if x.shape[-1] > LONGEST:
         return F.layer_norm(x, x.shape[-1:], w, b, eps)
     return FusedLayerNorm.apply(x, w, b, eps)  # type: ignore[no-any-return]
@@ -183,10 +183,10 @@ def _reference_back(dy: Tensor, x: Tensor, w: Tensor, means: Tensor, factors: Te
 
 def torch_back(dy: Tensor, x: Tensor, w: Tensor, means: Tensor, factors: Tensor) -> tuple[Tensor, ...]:
     """torch's own."""
-    kept = (means[:, None], factors[:, None])
-    if not x.is_cuda:  # there the moments have the dtype of x
-        kept = (kept[0].to(x.dtype), kept[1].to(x.dtype))
-    return torch.ops.aten.native_layer_norm_backward(dy, x, x.shape[-1:], *kept, w, w, [True, True, True])
+    moments = (means[:, None], factors[:, None])
+    if not x.is_cuda:  # on the CPU the moments have the dtype of x
+        moments = (moments[0].to(x.dtype), moments[1].to(x.dtype))
+    return torch.ops.aten.native_layer_norm_backward(dy, x, x.shape[-1:], *moments, w, w, [True, True, True])
 
 
 SIZES = (256, 512, 768, 1024, 2048, 4096, 8192)
@@ -198,7 +198,7 @@ def _too_long(shape: Shape, dtype: str, device: str) -> str:
     return f"rows of more than {LONGEST} do not fit" if shape["n"] > LONGEST else ""
 
 
-def _kernel(name: str, title: str, about: str, formula: str, made: dict[str, Any], passes: int) -> Kernel:
+def _kernel(name: str, title: str, about: str, formula: str, options: dict[str, Any], passes: int) -> Kernel:
     return Kernel(
         name=name, title=title, about=about, formula=formula, dims=("m", "n"),
         family="Layer norm",
@@ -206,7 +206,7 @@ def _kernel(name: str, title: str, about: str, formula: str, made: dict[str, Any
         traffic=lambda s, size: passes * s["m"] * s["n"] * size,
         shapes={"cpu": CPU_SHAPES, "cuda": CUDA_SHAPES},
         sweep={"cpu": tuple({"m": 256, "n": n} for n in SIZES), "cuda": tuple({"m": 16384, "n": n} for n in SIZES)},
-        **made,
+        **options,
     )  # fmt: skip
 
 

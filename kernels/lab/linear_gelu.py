@@ -1,4 +1,4 @@
-"""A Linear and its GELU in one kernel: the product is rounded and activated while it is still in registers."""
+"""Linear and GELU in one kernel: the product is rounded and activated in registers."""
 
 # pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
 from __future__ import annotations
@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espalier.kernels.bench.argument_checks import check_float_dtypes, check_no_gradient
 from espalier.kernels.bench.jit import in_float32, jit, tl
 from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from espalier.kernels.bench.taken import floats, forward_only
 from espalier.kernels.bench.tuned import Config, bucket, tuned
 
 
@@ -22,7 +22,7 @@ def _tile(
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, EXACT: tl.constexpr, WHOLE: tl.constexpr,
     BIASED: tl.constexpr,
 ):  # fmt: skip
-    """M × N results; programs in groups of rows, so that neighbours share what they read."""
+    """M × N results; programs are ordered in groups of rows, so that neighbours share their reads."""
     tall, wide = tl.cdiv(m, M), tl.cdiv(n, N)
     first = (tl.program_id(0) // (GROUP * wide)) * GROUP
     high = tl.minimum(tall - first, GROUP)
@@ -30,20 +30,20 @@ def _tile(
     row = ((first + within % high) * M + tl.arange(0, M)).to(tl.int64)
     column = ((within // high) * N + tl.arange(0, N)).to(tl.int64)
     inner = tl.arange(0, K)
-    left = x + (row % m)[:, None] * x_row + inner[None, :] * x_step
+    x_pointers = x + (row % m)[:, None] * x_row + inner[None, :] * x_step
     right = w + (column % n)[None, :] * w_row + inner[:, None] * w_step
     total = tl.zeros((M, N), tl.float32)
     for start in range(0, k, K):
         if WHOLE:
-            a, b = tl.load(left), tl.load(right)
+            a, b = tl.load(x_pointers), tl.load(right)
         else:
-            a = tl.load(left, mask=(start + inner)[None, :] < k, other=0)
+            a = tl.load(x_pointers, mask=(start + inner)[None, :] < k, other=0)
             b = tl.load(right, mask=(start + inner)[:, None] < k, other=0)
         if EXACT:
             total = tl.dot(a.to(tl.float32), b.to(tl.float32), total, input_precision="ieee")
         else:
             total = tl.dot(a, b, total)
-        left += K * x_step
+        x_pointers += K * x_step
         right += K * w_step
     if BIASED:
         total += tl.load(bias + column, mask=column < n, other=0).to(tl.float32)[None, :]
@@ -64,8 +64,8 @@ SMALL: list[Config] = [{"m": 16, "n": 32, "k": 32, "num_warps": 4, "num_stages":
 
 def linear_gelu(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     """gelu(x·Wᵀ + b) by Triton, of any leading shape and strides."""
-    floats("linear_gelu", x, w, bias)
-    forward_only("linear_gelu", x, w, bias)
+    check_float_dtypes("linear_gelu", x, w, bias)
+    check_no_gradient("linear_gelu", x, w, bias)
     rows = x.reshape(x.shape[:-1].numel(), x.shape[-1])
     m, n, k = rows.shape[0], w.shape[0], w.shape[1]
     out = torch.empty(m, n, dtype=x.dtype, device=x.device)
@@ -84,7 +84,7 @@ def linear_gelu(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def by_torch(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
-    """A product, then an activation that reads and writes it all again."""
+    """A product, then an activation that reads and writes it again."""
     return F.gelu(F.linear(x, w, bias))
 
 

@@ -1,6 +1,6 @@
-"""MX weights back to floats: whole-number codes times a power of two for each block, one pass.
+"""Dequantisation of MX weights: integer codes times a power of two per block, in one pass.
 
-MXINT8: y = m/64·2^(s − 127), m of a sign, an integer bit and six of fraction, s a byte for 32 elements.
+MXINT8: y = m/64·2^(s − 127), m with a sign, an integer bit and six fraction bits, s one byte per 32 elements.
 """
 
 # pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from espalier.kernels.bench.argument_checks import check_block
 from espalier.kernels.bench.jit import jit, next_power_of_2, tl
 from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from espalier.kernels.bench.taken import block_of
 from espalier.kernels.bench.tuned import Config, bucket, tuned
 from espalier.model.formats.mxint import MXInt
 from espalier.model.torch.mx_weights import MXWeight, packed, plain
@@ -31,20 +31,20 @@ def _power(e):
 
 @jit
 def _place(rows, columns, groups, BLOCK: tl.constexpr, WIDTH: tl.constexpr, COUNT: tl.constexpr, WHOLE: tl.constexpr):
-    """Number, row and first column of each block of a program, the columns in it, and which of them there are."""
+    """Number, row and first column of each block of a program, its columns, and their mask."""
     group = (tl.program_id(0) * COUNT + tl.arange(0, COUNT)[:, None]).to(tl.int64)
     inner = tl.arange(0, WIDTH)[None, :]
-    held = group < rows * groups
+    in_range = group < rows * groups
     if WHOLE:
-        return group, group * BLOCK, inner, held & (inner < BLOCK)
+        return group, group * BLOCK, inner, in_range & (inner < BLOCK)
     else:
         row, start = group // groups, (group % groups) * BLOCK
-        return group, row * columns + start, inner, held & (inner < BLOCK) & (start + inner < columns)
+        return group, row * columns + start, inner, in_range & (inner < BLOCK) & (start + inner < columns)
 
 
 @jit
 def _values8(
-    codes, exponents, out, rows, columns, groups, most,
+    codes, exponents, out, rows, columns, groups, largest,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, COUNT: tl.constexpr, WHOLE: tl.constexpr, CLIP: tl.constexpr,
 ):  # fmt: skip
     """code·2^−6·2^(e − 127)."""
@@ -53,7 +53,7 @@ def _values8(
     e = tl.load(exponents + group, mask=group < rows * groups, other=127)
     value = code * 0.015625 * _power(e)
     if CLIP:
-        value = tl.minimum(tl.maximum(value, -most), most)
+        value = tl.minimum(tl.maximum(value, -largest), largest)
     tl.store(out + first + inner, value.to(out.dtype.element_ty), mask=valid)
 
 
@@ -62,8 +62,8 @@ def _bits8(
     codes, exponents, out, rows, columns, groups,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, COUNT: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """The bfloat16 put together: sign, exponent, six bits of fraction; where the integer bit is not set, the one that a
-    float implies is taken off again (`bias`)."""
+    """The assembled bfloat16: sign, exponent, six fraction bits; if the integer bit is 0, the implicit one
+    is subtracted (`bias`)."""
     group, first, inner, valid = _place(rows, columns, groups, BLOCK, WIDTH, COUNT, WHOLE)
     code = tl.load(codes + first + inner, mask=valid, other=0).to(tl.int32)
     e = tl.load(exponents + group, mask=group < rows * groups, other=127).to(tl.int32)
@@ -77,23 +77,23 @@ def _bits8(
 
 @jit
 def _values4(
-    codes, exponents, out, rows, columns, groups, across, most,
+    codes, exponents, out, rows, columns, groups, across, largest,
     BLOCK: tl.constexpr, HALF: tl.constexpr, COUNT: tl.constexpr, WHOLE: tl.constexpr, CLIP: tl.constexpr,
 ):  # fmt: skip
-    """Two codes a byte; blocks of a power of two. code·2^−2·2^(e − 127)."""
+    """code·2^−2·2^(e − 127), two codes per byte; block sizes are powers of two."""
     group = (tl.program_id(0) * COUNT + tl.arange(0, COUNT)[:, None]).to(tl.int64)
-    held = group < rows * groups
+    in_range = group < rows * groups
     row, start = group // groups, (group % groups) * BLOCK
     half = tl.arange(0, HALF)[None, :]
-    there = held if WHOLE else held & (start + 2 * half < columns)
+    there = in_range if WHOLE else in_range & (start + 2 * half < columns)
     byte = tl.load(codes + row * across + start // 2 + half, mask=there, other=0).to(tl.int32)
-    scale = _power(tl.load(exponents + group, mask=held, other=127)) * 0.25
+    scale = _power(tl.load(exponents + group, mask=in_range, other=127)) * 0.25
     low, high = ((byte << 28) >> 28).to(tl.float32) * scale, ((byte << 24) >> 28).to(tl.float32) * scale
     value = tl.interleave(low, high)
     if CLIP:
-        value = tl.minimum(tl.maximum(value, -most), most)
+        value = tl.minimum(tl.maximum(value, -largest), largest)
     inner = tl.arange(0, 2 * HALF)[None, :]
-    valid = held & (inner < BLOCK) if WHOLE else held & (start + inner < columns)
+    valid = in_range & (inner < BLOCK) if WHOLE else in_range & (start + inner < columns)
     tl.store(out + row * columns + start + inner, value.to(out.dtype.element_ty), mask=valid)
 
 
@@ -105,10 +105,10 @@ CONFIGS: list[Config] = [
 def by_triton(weight: MXWeight, dtype: torch.dtype, trick: bool = False) -> Tensor:
     """The values by Triton."""
     if weight.width == 4:
-        block_of("mxint4_dequantize", weight.block, 2)
+        check_block("mxint4_dequantize", weight.block, 2)
     out = torch.empty(weight.rows, weight.columns, dtype=dtype, device=weight.codes.device)
     groups = weight.exponents.shape[1]
-    total, most = weight.rows * groups, torch.finfo(dtype).max
+    total, largest = weight.rows * groups, torch.finfo(dtype).max
     if not total:
         return out
     fixed: dict[str, Any] = {"BLOCK": weight.block, "WHOLE": weight.columns % weight.block == 0}
@@ -118,7 +118,7 @@ def by_triton(weight: MXWeight, dtype: torch.dtype, trick: bool = False) -> Tens
         grid, warps = (-(-total // c["count"]),), c["num_warps"]
         if weight.width == 4:
             half = max(next_power_of_2(weight.block) // 2, 1)
-            _values4[grid](*sizes, weight.codes.shape[1], most, **fixed, HALF=half, COUNT=c["count"],
+            _values4[grid](*sizes, weight.codes.shape[1], largest, **fixed, HALF=half, COUNT=c["count"],
                            CLIP=dtype == torch.float16, num_warps=warps)  # fmt: skip
             return
         width = next_power_of_2(weight.block)
@@ -126,7 +126,7 @@ def by_triton(weight: MXWeight, dtype: torch.dtype, trick: bool = False) -> Tens
             _bits8[grid](*sizes, **fixed, WIDTH=width, COUNT=c["count"], num_warps=warps)
         else:
             clip = dtype == torch.float16
-            _values8[grid](*sizes, most, **fixed, WIDTH=width, COUNT=c["count"], CLIP=clip, num_warps=warps)
+            _values8[grid](*sizes, largest, **fixed, WIDTH=width, COUNT=c["count"], CLIP=clip, num_warps=warps)
 
     name = f"mx_dequantize{weight.width}{'b' * trick}|{dtype}|{bucket(n=total, block=weight.block)}"
     _launch(tuned(name, weight.codes.device.type, CONFIGS, _launch))
@@ -134,7 +134,7 @@ def by_triton(weight: MXWeight, dtype: torch.dtype, trick: bool = False) -> Tens
 
 
 def by_bits(weight: MXWeight, dtype: torch.dtype) -> Tensor:
-    """The values by the bit trick; for exponents above 0."""
+    """The values by the bit trick, for exponents above 0."""
     return by_triton(weight, dtype, True)
 
 
@@ -154,16 +154,16 @@ def by_numba(weight: MXWeight, dtype: torch.dtype) -> Tensor:
 
 
 def values(weight: MXWeight, dtype: torch.dtype) -> Tensor:
-    """The values, by Triton where it can."""
-    able = weight.width == 8 or (weight.block & (weight.block - 1) == 0 and weight.block > 1)  # two codes a byte
+    """The values, by Triton if possible."""
+    able = weight.width == 8 or (weight.block & (weight.block - 1) == 0 and weight.block > 1)  # two codes per byte
     return by_triton(weight, dtype) if able and dtype in DTYPES else plain(weight, dtype)
 
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def made(rows: int, columns: int, width: int, device: str, seed: int, block: int = BLOCK) -> MXWeight:
-    """A random weight, made in slices: the format in float takes much more memory than the codes."""
+def random_weight(rows: int, columns: int, width: int, device: str, seed: int, block: int = BLOCK) -> MXWeight:
+    """A random weight, encoded in slices, since encoding in float takes much more memory than the codes."""
     generator = torch.Generator(device).manual_seed(seed)
     step = max((1 << 26) // max(columns, 1), 1)
     parts: list[MXWeight] = []
@@ -176,7 +176,7 @@ def made(rows: int, columns: int, width: int, device: str, seed: int, block: int
 
 def _inputs(width: int) -> Any:
     def make(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
-        return made(shape["rows"], shape["columns"], width, device, seed), dtype
+        return random_weight(shape["rows"], shape["columns"], width, device, seed), dtype
 
     return make
 
@@ -186,7 +186,7 @@ def _reference(weight: MXWeight, dtype: torch.dtype) -> Tensor:
 
 
 def by_torch(weight: MXWeight, dtype: torch.dtype) -> Tensor:
-    """The definition in torch ops: each a trip through memory."""
+    """The definition in torch ops, each with a pass over memory."""
     return plain(weight, dtype)
 
 
@@ -219,7 +219,7 @@ def _kernel(width: int) -> Kernel:
     return Kernel(
         name=f"mxint{width}_dequantize",
         title=f"MXINT{width} to float",
-        about=f"Weights of {width} bits with a byte of exponent for 32 back to floats. Limited by memory.",
+        about=f"Dequantises weights of {width} bits with an exponent byte per 32. Limited by memory.",
         formula=f"y = m/{2 ** (width - 2)}·2^(s − 127)",
         family="Back to float",
         dims=("rows", "columns"),

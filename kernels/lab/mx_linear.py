@@ -1,7 +1,7 @@
-"""Products with MX weights: y = x·Wᵀ + b where W stays in codes and exponents until it is in registers.
+"""Products with MX weights: y = x·Wᵀ + b, where W is decoded in registers.
 
-One row of x reads the weight once, at half the bytes of bfloat16; many rows are limited by arithmetic, where a product
-over dequantised values wins.
+One row of x reads the weight once, at half the bytes of bfloat16. Many rows are limited by arithmetic, so a product
+of dequantised values is faster.
 """
 
 # pyright: reportPrivateUsage=false, reportInvalidTypeForm=false, reportMissingParameterType=false
@@ -14,20 +14,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espalier.kernels.bench.argument_checks import check_block, check_float_dtypes, check_no_gradient
 from espalier.kernels.bench.jit import in_float32, jit, tl
 from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from espalier.kernels.bench.taken import block_of, floats, forward_only
 from espalier.kernels.bench.tuned import Config, bucket, tuned
-from espalier.kernels.lab.mx_dequantize import BLOCK, DTYPES, _power, by_numba, by_triton, made, values
+from espalier.kernels.lab.mx_dequantize import BLOCK, DTYPES, _power, by_numba, by_triton, random_weight, values
 from espalier.model.torch.mx_weights import MXWeight, plain
 
-FEW = 128  # rows of x that one program takes at once
-MANY = 512  # rows of x from which on values are made first, where nothing was tried
+FEW = 128  # rows of x per program
+MANY = 512  # rows of x from which the weight is dequantised first, if not tuned
 
 
 @jit
 def _to_float32(code, ASM: tl.constexpr):
-    """int8 to float32; four bytes at a time put below the bits of 2^23, from which 2^23 + 128 is taken off."""
+    """int8 to float32, four at a time: bytes inserted into the bits of 2^23, less 2^23 + 128."""
     if ASM:
         return tl.inline_asm_elementwise(
             """
@@ -75,7 +75,7 @@ def _vector(
     BLOCK: tl.constexpr, N: tl.constexpr, G: tl.constexpr, NIBBLES: tl.constexpr, WHOLE: tl.constexpr,
     BIASED: tl.constexpr, ASM: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """N results of one row of x: G blocks of each weight row at a time, summed at the end."""
+    """N results of one row of x: G blocks of each weight row at a time, summed last."""
     row = (tl.program_id(0) * N + tl.arange(0, N)).to(tl.int64)
     at_x = x + tl.program_id(1).to(tl.int64) * x_row
     per: tl.constexpr = BLOCK // 2 if NIBBLES else BLOCK
@@ -85,10 +85,10 @@ def _vector(
     total = tl.zeros((N, G), tl.float32)
     for first in tl.range(0, groups, G, num_stages=STAGES):
         group = first + tl.arange(0, G)
-        held = (row[:, None] < n) & (group[None, :] < groups)
-        e = tl.load(exponents + row[:, None] * groups + group[None, :], mask=held, other=0)
+        in_range = (row[:, None] < n) & (group[None, :] < groups)
+        e = tl.load(exponents + row[:, None] * groups + group[None, :], mask=in_range, other=0)
         column = group[None, :, None] * BLOCK + step * inner
-        there = held[:, :, None] if WHOLE else held[:, :, None] & (column < k)
+        there = in_range[:, :, None] if WHOLE else in_range[:, :, None] & (column < k)
         code = tl.load(
             codes + row[:, None, None] * across + group[None, :, None] * per + inner,
             mask=there,
@@ -116,9 +116,9 @@ def _tile(
     WHOLE: tl.constexpr, BIASED: tl.constexpr, EXACT: tl.constexpr, ASM: tl.constexpr,
     SPLIT: tl.constexpr, MIXED: tl.constexpr,
 ):  # fmt: skip
-    """N × M results: the weight is the first operand, so that its values go from registers into the product.
+    """N × M results; the weight is the first operand, which may come from registers.
 
-    MIXED: x comes as `mixed` gives it; then four codes that lie side by side are what a thread of the product needs.
+    MIXED: x is ordered by `mixed`, so that each thread of the product needs four adjacent codes.
     """
     tiles = tl.cdiv(n, N)
     row = ((tl.program_id(0) % tiles) * N + tl.arange(0, N)).to(tl.int64)
@@ -128,24 +128,26 @@ def _tile(
     column = tl.arange(0, G * BLOCK)
     unit: tl.constexpr = 0.25 if NIBBLES else 0.015625
     total = tl.zeros((N, M), tl.float32)
-    each = tl.cdiv(tl.cdiv(groups, G), SPLIT) * G  # of the contraction; parts of it are added afterwards
-    begin = tl.program_id(1) * each
-    end = tl.minimum(begin + each, groups)
-    group = begin + tl.arange(0, G)
-    held = (row[:, None] < n) & (group[None, :] < groups)
-    following = tl.load(exponents + row[:, None] * groups + group[None, :], mask=held, other=0)
-    for first in range(begin, end, G):
+    groups_per_part = (
+        tl.cdiv(tl.cdiv(groups, G), SPLIT) * G
+    )  # groups of the contraction per part; parts are summed afterwards
+    start = tl.program_id(1) * groups_per_part
+    end = tl.minimum(start + groups_per_part, groups)
+    group = start + tl.arange(0, G)
+    in_range = (row[:, None] < n) & (group[None, :] < groups)
+    following = tl.load(exponents + row[:, None] * groups + group[None, :], mask=in_range, other=0)
+    for first in range(start, end, G):
         e, group = following, first + tl.arange(0, G)
-        held = (row[:, None] < n) & (group[None, :] < groups)
-        ahead = (row[:, None] < n) & (group[None, :] + G < groups)  # too small to be fetched by the pipeline
+        in_range = (row[:, None] < n) & (group[None, :] < groups)
+        ahead = (row[:, None] < n) & (group[None, :] + G < groups)  # too small for pipelined loads
         following = tl.load(exponents + row[:, None] * groups + group[None, :] + G, mask=ahead, other=0)
-        place = group[None, :, None] * per + inner
-        there = held[:, :, None] if WHOLE else held[:, :, None] & (place < across)
-        code = tl.load(codes + row[:, None, None] * across + place, mask=there, other=0)
+        positions = group[None, :, None] * per + inner
+        there = in_range[:, :, None] if WHOLE else in_range[:, :, None] & (positions < across)
+        code = tl.load(codes + row[:, None, None] * across + positions, mask=there, other=0)
         if NIBBLES:
             byte = code.to(tl.int32)
             code = tl.interleave((byte << 28) >> 28, (byte << 24) >> 28)
-        if ASM:  # of bfloat16 the product with a power of two is exact, but for weights below 2^-120
+        if ASM:  # in bfloat16 the product with a power of two is exact, except for weights below 2^-120
             scale = (tl.maximum(e.to(tl.int32) - 6, 0) << 7).to(tl.int16).to(tl.bfloat16, bitcast=True)
             w = _to_bfloat16(code, ASM) * scale[:, :, None]
         else:
@@ -167,7 +169,7 @@ def _tile(
     tl.store(out + token[None, :] * out_row + row[:, None], total.to(out.dtype.element_ty), mask=valid)
 
 
-# way 0: a row of x at a time; 1: tiles; 2: dequantised, then torch's product.
+# method 0: one row of x at a time; 1: tiles; 2: dequantised, then torch's product.
 VECTOR: list[Config] = [
     {"way": 0, "n": n, "g": g, "num_warps": w, "stages": s}
     for n, g, w, s in ((4, 32, 4, 3), (2, 64, 4, 1), (2, 64, 4, 3), (1, 128, 4, 1), (1, 128, 2, 1), (1, 64, 2, 1),
@@ -177,13 +179,13 @@ VALUES: Config = {"way": 2}
 
 
 def _tiles(m: int, exact: bool) -> list[Config]:
-    """Tiles for `m` rows of x; `exact`: small ones, as float32 has no matrix units."""
+    """Candidate tiles for `m` rows of x; `exact`: small ones, as float32 has no matrix units."""
     names = ("m", "n", "g", "num_warps", "num_stages", "split", "mixed")
     if exact:
         small = ((16, 32, 2, 4, 2, 1, 0), (16, 32, 2, 4, 2, 4, 0))
         return [{"way": 1, **dict(zip(names, size, strict=True))} for size in small]
-    held = 16 if m <= 16 else 32 if m <= 32 else 64 if m <= 64 else 128
-    few = (
+    rows = 16 if m <= 16 else 32 if m <= 32 else 64 if m <= 64 else 128
+    small_tiles = (
         (64, 4, 4, 4, 1),
         (64, 4, 4, 4, 4),
         (64, 2, 4, 5, 4),
@@ -193,32 +195,32 @@ def _tiles(m: int, exact: bool) -> list[Config]:
         (64, 2, 4, 4, 8),
         (128, 2, 8, 4, 4),
     )
-    many = ((128, 2, 8, 4, 1), (128, 2, 8, 3, 2), (128, 4, 8, 3, 1), (64, 4, 4, 3, 1))
-    sizes = [(held, *size) for size in (few if held <= 64 else many)]
+    large_tiles = ((128, 2, 8, 4, 1), (128, 2, 8, 3, 2), (128, 4, 8, 3, 1), (64, 4, 4, 3, 1))
+    sizes = [(rows, *size) for size in (small_tiles if rows <= 64 else large_tiles)]
     if m > 128:
         sizes += [(256, 128, 2, 8, 3, 1), (256, 64, 2, 4, 3, 1), (256, 128, 2, 8, 3, 2), (256, 128, 4, 8, 2, 1)]
-    plain = [(*size, 0) for size in sizes[:2]]
-    return [{"way": 1, **dict(zip(names, size, strict=True))} for size in (*((*s, 1) for s in sizes), *plain)]
+    dequantised = [(*size, 0) for size in sizes[:2]]
+    return [{"way": 1, **dict(zip(names, size, strict=True))} for size in (*((*s, 1) for s in sizes), *dequantised)]
 
 
 def _candidates(m: int, device: str, exact: bool) -> list[Config]:
     if device != "cuda":
         return VECTOR[:1] if m == 1 else [{**_tiles(m, True)[0], "n": 16, "split": 2, "mixed": 1}]
-    found = VECTOR if m == 1 else [] if m > 4096 else _tiles(m, exact)
-    return [*(VECTOR[:2] if 1 < m <= 4 else []), *found, *([VALUES] if m > FEW else [])]
+    candidates = VECTOR if m == 1 else [] if m > 4096 else _tiles(m, exact)
+    return [*(VECTOR[:2] if 1 < m <= 4 else []), *candidates, *([VALUES] if m > FEW else [])]
 
 
 def mixed(rows: Tensor) -> Tensor:
-    """Columns in the order in which matrix units take pairs of four threads: 0 1 4 5 8 9 12 13, then 2 3 6 7 …"""
+    """Columns in the order of matrix units' thread pairs: 0 1 4 5 8 9 12 13, then 2 3 6 7 …"""
     parts = rows.reshape(rows.shape[0], rows.shape[1] // 16, 4, 2, 2).transpose(2, 3)
     return parts.reshape(rows.shape)
 
 
 def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b by Triton; any leading shape and strides of x. Blocks are powers of two from 16 on."""
-    floats("mx_linear", x)
-    forward_only("mx_linear", x, bias)
-    block_of("mx_linear", weight.block, 16)
+    check_float_dtypes("mx_linear", x)
+    check_no_gradient("mx_linear", x, bias)
+    check_block("mx_linear", weight.block, 16)
     rows = x.reshape(-1, x.shape[-1])
     m, n, k = rows.shape[0], weight.rows, weight.columns
     if not m or not n:
@@ -227,7 +229,7 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
     nibbles = weight.width == 4
     fast = x.is_cuda and x.dtype == torch.bfloat16 and not nibbles
     groups, across = weight.exponents.shape[1], weight.codes.shape[1]
-    held = bias if bias is not None else x
+    bias_or_x = bias if bias is not None else x
     fixed: dict[str, Any] = {"BLOCK": weight.block, "NIBBLES": nibbles, "WHOLE": k % weight.block == 0,
                              "BIASED": bias is not None}  # fmt: skip
 
@@ -235,10 +237,10 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
         if c["way"] == 2:
             return F.linear(rows, by_triton(weight, x.dtype), bias)
         mix = c["way"] == 1 and c["mixed"] == 1 and k % 16 == 0
-        seen = mixed(rows) if mix else rows
-        common = (n, k, groups, across, *seen.stride(), out.stride(0))
+        ordered = mixed(rows) if mix else rows
+        common = (n, k, groups, across, *ordered.stride(), out.stride(0))
         if c["way"] == 0:
-            _vector[(-(-n // c["n"]), m)](rows, weight.codes, weight.exponents, held, out, *common, **fixed,
+            _vector[(-(-n // c["n"]), m)](rows, weight.codes, weight.exponents, bias_or_x, out, *common, **fixed,
                                           N=c["n"], G=c["g"], ASM=x.is_cuda, STAGES=c["stages"],
                                           num_warps=c["num_warps"])  # fmt: skip
             return out
@@ -246,14 +248,14 @@ def linear_triton(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
         grid = (-(-n // c["n"]) * -(-m // c["m"]), split)
         into = out if split == 1 else torch.empty(split, m, n, device=x.device)
         g = max(c["g"] * 32 // weight.block, 1)
-        _tile[grid](seen, weight.codes, weight.exponents, held, into, m, *common, **fixed, M=c["m"], N=c["n"], G=g,
-                    EXACT=in_float32(x.dtype, x.device.type), ASM=fast, num_warps=c["num_warps"],
+        _tile[grid](ordered, weight.codes, weight.exponents, bias_or_x, into, m, *common, **fixed, M=c["m"], N=c["n"],
+                    G=g, EXACT=in_float32(x.dtype, x.device.type), ASM=fast, num_warps=c["num_warps"],
                     num_stages=c["num_stages"], SPLIT=split, MIXED=mix)  # fmt: skip
         return out if split == 1 else torch.sum(into, 0).to(x.dtype)
 
     key = f"mx_linear{weight.width}|{x.dtype}|{bucket(m=m, n=n, k=k, block=weight.block)}"
-    found = _launch(tuned(key, x.device.type, _candidates(m, x.device.type, x.dtype == torch.float32), _launch))
-    return found.reshape(*x.shape[:-1], n)
+    result = _launch(tuned(key, x.device.type, _candidates(m, x.device.type, x.dtype == torch.float32), _launch))
+    return result.reshape(*x.shape[:-1], n)
 
 
 def linear_values(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
@@ -262,17 +264,17 @@ def linear_values(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Te
 
 
 def linear_numba(x: Tensor, weight: MXWeight, bias: Tensor | None = None) -> Tensor:
-    """One row of float32 straight from the codes, on the CPU; sums in another order than torch's."""
+    """Product for one float32 row from the codes, on the CPU; the order of summation differs from torch's."""
     from espalier.kernels.fake_quant.chunks import over_rows
     from espalier.kernels.fake_quant.loops import mx
 
     if x.numel() != weight.columns or weight.width != 8 or x.dtype != torch.float32:
         return linear_values(x, weight, bias)
     out = torch.empty(weight.rows)
-    given = x.detach().contiguous().view(-1).numpy(), np.int64(weight.block)
-    over_rows(mx.vector8, weight.codes.numpy(), weight.exponents.numpy(), out.numpy(), given)
-    found = out if bias is None else out + bias
-    return found.reshape(*x.shape[:-1], weight.rows)
+    parameters = x.detach().contiguous().view(-1).numpy(), np.int64(weight.block)
+    over_rows(mx.vector8, weight.codes.numpy(), weight.exponents.numpy(), out.numpy(), parameters)
+    result = out if bias is None else out + bias
+    return result.reshape(*x.shape[:-1], weight.rows)
 
 
 def product_cuda(x: Tensor, weight: MXWeight, bias: Tensor | None) -> Tensor:
@@ -284,13 +286,13 @@ def product_cuda(x: Tensor, weight: MXWeight, bias: Tensor | None) -> Tensor:
 
 
 def linear_torch(x: Tensor, weight: MXWeight, dense: Tensor) -> Tensor:
-    """torch's product with the same weight in the dtype of x: what the packed weight takes the place of."""
+    """torch's product with the same weight in the dtype of x, as the baseline."""
     return F.linear(x, dense)
 
 
 def _inputs(width: int) -> Any:
     def make(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
-        weight = made(shape["n"], shape["k"], width, device, seed)
+        weight = random_weight(shape["n"], shape["k"], width, device, seed)
         generator = torch.Generator(device).manual_seed(seed + 1)
         x = torch.randn(shape["m"], shape["k"], generator=generator, device=device).to(dtype)
         return x, weight, values(weight, dtype) if device == "cuda" else plain(weight, dtype)
@@ -298,14 +300,14 @@ def _inputs(width: int) -> Any:
     return make
 
 
-SAMPLED = 256  # rows of x that are held to the reference
+SAMPLED = 256  # rows of x compared with the reference
 
 
 def _reference(x: Tensor, weight: MXWeight, dense: Tensor) -> Tensor:
-    """In double precision, slice by slice of the weight; the first rows of x."""
-    some = x[:SAMPLED].double()
+    """The result for the first rows of x in float64, in slices of the weight."""
+    rows = x[:SAMPLED].double()
     parts = dense.split(max((1 << 26) // max(dense.shape[1], 1), 1))
-    return torch.cat([some @ part.double().t() for part in parts], 1)
+    return torch.cat([rows @ part.double().t() for part in parts], 1)
 
 
 def _sampled(out: Tensor, *inputs: Any) -> Tensor:

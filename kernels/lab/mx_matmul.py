@@ -1,6 +1,6 @@
-"""Both operands in MXINT8: whole numbers are multiplied and added within a block, then scaled by 2^(e + f).
+"""Product of two MXINT8 matrices: integer products and sums within a block, then scaled by 2^(e + f).
 
-The sums within a block are exact; only those over blocks are rounded, in float32.
+Sums within a block are exact; those over blocks are rounded in float32.
 """
 
 # pyright: reportPrivateUsage=false, reportInvalidTypeForm=false, reportMissingParameterType=false
@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from espalier.kernels.bench.argument_checks import check_block
 from espalier.kernels.bench.jit import jit, tl
 from espalier.kernels.bench.spec import Inputs, Kernel, KernelError, Shape, Version, add
-from espalier.kernels.bench.taken import block_of
 from espalier.kernels.bench.tuned import Config, bucket, tuned
-from espalier.kernels.lab.mx_dequantize import BLOCK, _power, by_numba, made, values
+from espalier.kernels.lab.mx_dequantize import BLOCK, _power, by_numba, random_weight, values
 from espalier.kernels.lab.mx_linear import linear_triton
 from espalier.model.torch.mx_weights import MXWeight, plain
 
@@ -32,11 +32,11 @@ def _tile(
     for group in range(0, groups):
         at = group * BLOCK + inner
         there = at < k if not WHOLE else at >= 0
-        left = tl.load(a + row[:, None] * k + at[None, :], mask=(row[:, None] < m) & there[None, :], other=0)
+        a_codes = tl.load(a + row[:, None] * k + at[None, :], mask=(row[:, None] < m) & there[None, :], other=0)
         right = tl.load(b + column[None, :] * k + at[:, None], mask=(column[None, :] < n) & there[:, None], other=0)
         e = _power(tl.load(a_exponents + row * groups + group, mask=row < m, other=0)) * 0.015625
         f = _power(tl.load(b_exponents + column * groups + group, mask=column < n, other=0)) * 0.015625
-        total += tl.dot(left, right).to(tl.float32) * e[:, None] * f[None, :]
+        total += tl.dot(a_codes, right).to(tl.float32) * e[:, None] * f[None, :]
     valid = (row[:, None] < m) & (column[None, :] < n)
     tl.store(out + row[:, None] * out_row + column[None, :], total.to(out.dtype.element_ty), mask=valid)
 
@@ -48,19 +48,21 @@ CONFIGS: list[Config] = [
 
 
 def matmul_triton(a: MXWeight, b: MXWeight, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A·Bᵀ by Triton: whole numbers or, where it is quicker, values of A; 8 bits, blocks of 32, 64 or 128."""
-    block_of("mx_matmul", a.block, 32, 128)
+    """A·Bᵀ by Triton, in integers or, if faster, with dequantised A; 8 bits, blocks of 32, 64 or 128."""
+    check_block("mx_matmul", a.block, 32, 128)
     if (a.columns, a.block, a.width) != (b.columns, b.block, b.width) or a.width != 8:
-        raise KernelError("mx_matmul takes two weights of 8 bits with the same columns and blocks.", "Pack both alike.")
+        raise KernelError(
+            "mx_matmul takes two weights of 8 bits with the same columns and blocks.", "Pack both with equal settings."
+        )
     m, n, k = a.rows, b.rows, a.columns
     out = torch.empty(m, n, dtype=dtype, device=a.codes.device)
-    held = (a.codes, a.exponents, b.codes, b.exponents, out, m, n, k, a.exponents.shape[1], out.stride(0))
+    arguments = (a.codes, a.exponents, b.codes, b.exponents, out, m, n, k, a.exponents.shape[1], out.stride(0))
 
     def _launch(c: Config) -> Tensor:
         if c.get("way") == 1:
             return linear_triton(values(a, dtype), b)
         grid = (-(-m // c["m"]) * -(-n // c["n"]),)
-        _tile[grid](*held, BLOCK=a.block, M=c["m"], N=c["n"], WHOLE=k % a.block == 0, num_warps=c["num_warps"],
+        _tile[grid](*arguments, BLOCK=a.block, M=c["m"], N=c["n"], WHOLE=k % a.block == 0, num_warps=c["num_warps"],
                     num_stages=c["num_stages"])  # fmt: skip
         return out
 
@@ -71,9 +73,9 @@ def matmul_triton(a: MXWeight, b: MXWeight, dtype: torch.dtype = torch.float32) 
 
 
 def matmul_values(a: MXWeight, b: MXWeight, dtype: torch.dtype) -> Tensor:
-    """Both dequantised, then torch's product."""
-    made_by = values if a.codes.is_cuda else by_numba
-    return made_by(a, dtype) @ made_by(b, dtype).t()
+    """Dequantise both, then torch's product."""
+    dequantise = values if a.codes.is_cuda else by_numba
+    return dequantise(a, dtype) @ dequantise(b, dtype).t()
 
 
 def matmul_dense(a: Tensor, b: Tensor) -> Tensor:
@@ -85,14 +87,14 @@ SAMPLED = 256
 
 
 def _inputs(shape: Shape, dtype: torch.dtype, device: str, seed: int) -> Inputs:
-    a, b = (made(shape[name], shape["k"], 8, device, seed + i) for i, name in enumerate(("m", "n")))
-    made_by = values if device == "cuda" else plain
-    return a, b, made_by(a, dtype), made_by(b, dtype)
+    a, b = (random_weight(shape[name], shape["k"], 8, device, seed + i) for i, name in enumerate(("m", "n")))
+    dequantise = values if device == "cuda" else plain
+    return a, b, dequantise(a, dtype), dequantise(b, dtype)
 
 
-def _reference(a: MXWeight, b: MXWeight, left: Tensor, right: Tensor) -> Tensor:
-    parts = right.split(max((1 << 26) // max(right.shape[1], 1), 1))
-    return torch.cat([left[:SAMPLED].double() @ part.double().t() for part in parts], 1)
+def _reference(a: MXWeight, b: MXWeight, a_values: Tensor, b_values: Tensor) -> Tensor:
+    parts = b_values.split(max((1 << 26) // max(b_values.shape[1], 1), 1))
+    return torch.cat([a_values[:SAMPLED].double() @ part.double().t() for part in parts], 1)
 
 
 def _bytes(shape: Shape, size: int) -> int:
@@ -109,7 +111,7 @@ KERNEL = add(
     Kernel(
         name="mxint8_matmul",
         title="MXINT8 × MXINT8",
-        about="A product of two matrices in MXINT8: whole numbers within a block, scaled by a power of two.",
+        about="A product of two matrices in MXINT8: integers within a block, scaled by a power of two.",
         formula="c = Σ over blocks 2^(e + f)·Σ aᵢ·bᵢ",
         family="Products",
         dims=("m", "n", "k"),
@@ -121,7 +123,7 @@ KERNEL = add(
             Version("triton", lambda a, b, left, right: matmul_triton(a, b, left.dtype), "int8 products, scaled block "
                     "by block, or values of A times the codes of B", ("cuda",), ("triton",),
                     shows=(matmul_triton, _tile)),
-            Version("dequantised", lambda a, b, left, right: matmul_values(a, b, left.dtype), "both made float first",
+            Version("dequantised", lambda a, b, left, right: matmul_values(a, b, left.dtype), "both dequantised first",
                     shows=(matmul_values,)),
         ),
         flops=lambda s: 2 * s["m"] * s["n"] * s["k"],

@@ -1,6 +1,6 @@
-"""Softmax over the last dimension: a row is read once and written once where it fits in registers, else read twice.
+"""Softmax over the last dimension: a row that fits the registers is read and written once, otherwise read twice.
 
-The naive version is what torch does op by op; it reads 5MN + 2M elements and writes 3MN + 2M.
+The naive version runs op by op in torch; it reads 5MN + 2M elements and writes 3MN + 2M.
 """
 
 # pyright: reportInvalidTypeForm=false, reportMissingParameterType=false
@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from espalier.kernels.bench.argument_checks import check_float_dtypes, check_no_gradient
 from espalier.kernels.bench.jit import jit, next_power_of_2, tl
 from espalier.kernels.bench.spec import Inputs, Kernel, Shape, Version, add
-from espalier.kernels.bench.taken import floats, forward_only
 from espalier.kernels.bench.tuned import Config, bucket, tuned
 
-LONGEST = 32768  # elements of a row that are held at once
+LONGEST = 32768  # elements of a row in registers at once
 CHUNK = 8192
-ELEMENTS = 8192  # of one program, where rows are short
+ELEMENTS = 8192  # elements per program for short rows
 
 
 @jit
@@ -37,7 +37,7 @@ def _rows(x, out, m, n, x_row, x_step, out_row, BLOCK: tl.constexpr, ROWS: tl.co
 
 @jit
 def _long_row(x, out, n, x_row, x_step, out_row, BLOCK: tl.constexpr):
-    """One long row: largest and sum grow together, then a second pass writes."""
+    """One long row: running maximum and sum (online softmax), then a second pass writes."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     top = tl.full((BLOCK,), -float("inf"), tl.float32)
@@ -49,18 +49,18 @@ def _long_row(x, out, n, x_row, x_step, out_row, BLOCK: tl.constexpr):
         base = tl.where(higher == -float("inf"), 0.0, higher)
         total = total * tl.exp(top - base) + tl.exp(v - base)
         top = higher
-    most = tl.max(top, 0)
-    scale = 1.0 / tl.sum(total * tl.exp(top - most), 0)
+    largest = tl.max(top, 0)
+    scale = 1.0 / tl.sum(total * tl.exp(top - largest), 0)
     for start in range(0, n, BLOCK):
         at = (start + column).to(tl.int64)
         v = tl.load(x + row * x_row + at * x_step, mask=at < n, other=-float("inf")).to(tl.float32)
-        tl.store(out + row * out_row + at, (tl.exp(v - most) * scale).to(out.dtype.element_ty), mask=at < n)
+        tl.store(out + row * out_row + at, (tl.exp(v - largest) * scale).to(out.dtype.element_ty), mask=at < n)
 
 
 def softmax(x: Tensor) -> Tensor:
     """Softmax over the last dimension by Triton; any shape and strides."""
-    floats("softmax", x)
-    forward_only("softmax", x)
+    check_float_dtypes("softmax", x)
+    check_no_gradient("softmax", x)
     n = x.shape[-1] if x.ndim else 1
     rows = x.reshape(-1, n) if x.numel() else x.reshape(0, max(n, 1))
     out = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
@@ -73,8 +73,10 @@ def softmax(x: Tensor) -> Tensor:
         _long_row[(m,)](rows, out, n, *strides, BLOCK=CHUNK, **c)
 
     def _short(c: Config) -> None:
-        held = c["rows"]
-        _rows[(-(-m // held),)](rows, out, m, n, *strides, BLOCK=block, ROWS=held, num_warps=c["num_warps"])
+        rows_per_program = c["rows"]
+        _rows[(-(-m // rows_per_program),)](
+            rows, out, m, n, *strides, BLOCK=block, ROWS=rows_per_program, num_warps=c["num_warps"]
+        )
 
     block = next_power_of_2(n)
     _launch = _long if n > LONGEST else _short
@@ -84,14 +86,14 @@ def softmax(x: Tensor) -> Tensor:
 
 
 def _candidates(block: int) -> list[Config]:
-    """Rows of a program and warps; small blocks only with many rows."""
-    most = max(ELEMENTS // block, 1)
-    counts = {r for r in (most, max(most // 4, 1), 1) if r == most or r * block >= 256}
+    """Candidate (rows per program, warps); small blocks only with many rows."""
+    max_rows = max(ELEMENTS // block, 1)
+    counts = {r for r in (max_rows, max(max_rows // 4, 1), 1) if r == max_rows or r * block >= 256}
     return [{"rows": r, "num_warps": w} for r in sorted(counts, reverse=True) for w in (8, 4, 16)]
 
 
 def naive(x: Tensor) -> Tensor:
-    """Op by op: largest, difference, exponential, sum, quotient, each a trip through memory."""
+    """Op by op: maximum, difference, exponential, sum and quotient, each with a pass over memory."""
     top = x.max(dim=-1, keepdim=True).values
     shifted = x - top
     numerator = shifted.exp()

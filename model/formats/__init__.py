@@ -1,3 +1,3 @@
 """Number formats: one module per family, registered by name when the package is imported."""
 
-UNWALKED = ("straight_through",)  # it registers nothing, and loads torch
+UNWALKED = ("straight_through",)  # registers nothing and imports torch

@@ -97,11 +97,11 @@ class Format:
     name: ClassVar[str]
     title: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # what an alias says of the parameters
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # alias → implied parameters
     formula: ClassVar[str]
     source: ClassVar[str]
     rowwise: ClassVar[bool] = False  # whether values depend on their neighbours: blocks, scales of rows or tensors
-    stochastic = False  # whether it rounds at random; not annotated, since a format may have it as a parameter
+    stochastic = False  # stochastic rounding; not annotated, since a format may have it as a parameter
     keeps_zero: ClassVar[bool] = True  # whether 0 stays 0, so that a mask holds through it
     shift: ClassVar[str | None] = None  # the parameter that halves all values when it grows by one
 
@@ -158,19 +158,19 @@ class Format:
         """float32 values of `x` in this format, with numpy only, for display in the window."""
         return self.decode(self.encode(x))
 
-    def forward(self, x: Tensor, *, spare: bool = False) -> Tensor:
+    def forward(self, x: Tensor, *, overwrite: bool = False) -> Tensor:
         """`x` in this format without gradient: the fast version for x's device, or else `define`.
         With gradient: `straight_through`.
 
-        `spare`: nobody needs `x` any more, so its value may be written over it.
+        `overwrite`: `x` is not needed any more, so that the result may be written over it.
         """
         fast = fast_for(self, x)
         if fast is None:
             return self.define(x)
-        return x if spare and fast.over(self, x, None, False) else fast.value(self, x, None)
+        return x if overwrite and fast.over(self, x, None, False) else fast.value(self, x, None)
 
     @classmethod
-    def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def normalise(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """`values` with alternative names of parameters (those of the MASE labs) replaced; a copy."""
         return dict(values)
 
@@ -190,7 +190,7 @@ def parameters(fmt: Format) -> dict[str, Any]:
 
 
 def named_format(name: str) -> tuple[type[Format], dict[str, Any]]:
-    """The format of a name or alias, and what the alias says of its parameters; raises FormatError for other words.
+    """The format of a name or alias, and the parameters that an alias implies; raises FormatError for other names.
 
     Capitals, hyphens and underscores do not matter in an alias.
     """
@@ -220,12 +220,12 @@ def _folded(name: str) -> str:
 def make_format(name: str, values: dict[str, Any]) -> Format:
     """The format `name` (or alias) with `values`; raises FormatError for unknown names, keys and impossible values."""
     cls, preset = named_format(name)
-    values = cls.spelled({**preset, **values})
-    known = {f.name: f for f in fields(cls)}
+    values = cls.normalise({**preset, **values})
+    parameters_by_name = {f.name: f for f in fields(cls)}
     for key in values:
-        if key not in known:
-            raise FormatError(f"{name} has no parameter {key!r}.", nearest(key, known))
-    missing = [n for n, f in known.items() if f.default is MISSING and n not in values]
+        if key not in parameters_by_name:
+            raise FormatError(f"{name} has no parameter {key!r}.", nearest(key, parameters_by_name))
+    missing = [n for n, f in parameters_by_name.items() if f.default is MISSING and n not in values]
     if missing:
         raise FormatError(f"{name} needs {', '.join(missing)}.", f"Write {name}({missing[0]}=…).")
     return cls(**values)
@@ -246,32 +246,32 @@ def parse_format(text: str) -> Format:
 
 
 def _pairs(name: str, inner: str) -> Iterator[tuple[str, Any]]:
-    seen = set[str]()
+    keys = set[str]()
     for part in filter(str.strip, comma_parts(inner)):
         key, equals, value = part.partition("=")
         if not equals:
             raise FormatError(f"{name}: {part.strip()!r} is not key=value.", f"Write {name}(key=value, …).")
-        if key.strip() in seen:
+        if key.strip() in keys:
             raise FormatError(f"{name}: {key.strip()} is given twice.", f"Write each key once: {name}(key=value, …).")
-        seen.add(key.strip())
+        keys.add(key.strip())
         yield key.strip(), _literal(value.strip().strip("'\""))
 
 
-def _literal(word: str) -> Any:
-    if word.startswith("[") and word.endswith("]"):
-        return [_literal(part.strip()) for part in word[1:-1].split(",")]
-    if word.lower() == "none":
+def _literal(text: str) -> Any:
+    if text.startswith("[") and text.endswith("]"):
+        return [_literal(part.strip()) for part in text[1:-1].split(",")]
+    if text.lower() == "none":
         return None
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    if word[:1].isalpha():  # `reserved=nan` is a word, not a number
-        return word
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text[:1].isalpha():  # the value of `reserved=nan` is a name, not a number
+        return text
     for kind in (int, float):
         try:
-            return kind(word)
+            return kind(text)
         except ValueError:
             continue
-    return word
+    return text
 
 
 def whole(fmt: str, field: str, value: object, low: int, high: int) -> None:
@@ -280,7 +280,7 @@ def whole(fmt: str, field: str, value: object, low: int, high: int) -> None:
         raise FormatError(f"{fmt}: {field} is {value!r}.", f"{field} must be a whole number from {low} to {high}.")
 
 
-def unsaid(values: Mapping[str, Any], **always: Any) -> dict[str, Any]:
+def without_implied(values: Mapping[str, Any], **always: Any) -> dict[str, Any]:
     """`values` without keys that are implied by a format, which the MASE labs write explicitly."""
     return {k: v for k, v in values.items() if k not in always or v is not always[k]}
 

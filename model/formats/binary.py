@@ -1,4 +1,4 @@
-"""One bit an element: its sign, or whether it is above zero; by rule or at random."""
+"""Binary formats: one bit per element, the sign of x or [x > 0], deterministic or stochastic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from espalier.model.errors import FormatError
-from espalier.model.formats.base import Array, BitField, Encoded, Format, unsaid
+from espalier.model.formats.base import Array, BitField, Encoded, Format, without_implied
 from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class Binary(Format):
     stochastic: the upper value where u < p, with p = clip((x+1)/2, 0, 1) in float32 and u of element number i (C order,
     from 0) = (z >> 40)·2^−24, where, modulo 2^64, z = seed + (i+1)·0x9E3779B97F4A7C15,
     z = (z ^ z>>30)·0xBF58476D1CE4E5B9, z = (z ^ z>>27)·0x94D049BB133111EB, z = z ^ z>>31 (SplitMix64). The seed is one
-    int64 draw from torch's default generator a call (`draw_seed`), so that equal torch seeds give equal results.
-    `encode` takes the rule without chance.
+    int64 draw from torch's default generator per call (`draw_seed`), so that equal torch seeds give equal results.
+    `encode` uses the deterministic rule.
 
     The gradient is 1 where |x| ≤ 1, 0 elsewhere. Source: Courbariaux et al. 2016, https://arxiv.org/abs/1602.02830,
     section 1; SplitMix64: Steele et al. 2014, https://doi.org/10.1145/2660193.2660195.
@@ -53,12 +53,13 @@ class Binary(Format):
                 raise FormatError(f"binary: {name} is {getattr(self, name)!r}.", f"{name} must be true or false.")
 
     @classmethod
-    def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`zero_one=true` is bipolar=false; the labs' `binary_training=true` and `width=1` say what always holds."""
-        known = unsaid(trained(cls.name, values), width=1)
-        if isinstance(known.get("zero_one"), bool):
-            return {"bipolar": not known.pop("zero_one"), **known}
-        return known
+    def normalise(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Accept `zero_one=true` for bipolar=false, and the implied `binary_training=true` and `width=1` of the MASE
+        labs."""
+        parameters = without_implied(without_binary_training(cls.name, values), width=1)
+        if isinstance(parameters.get("zero_one"), bool):
+            return {"bipolar": not parameters.pop("zero_one"), **parameters}
+        return parameters
 
     def layout(self) -> tuple[BitField, ...]:
         """One bit."""
@@ -70,7 +71,7 @@ class Binary(Format):
         return f"binary {'±1' if self.bipolar else '0/1'}{'?' if self.stochastic else ''}"
 
     def define(self, x: Tensor) -> Tensor:
-        """−1 or 0 and +1; at random where stochastic."""
+        """The lower value (−1, or 0 if not bipolar) or +1; drawn at random if stochastic."""
         import torch
 
         up = uniform(draw_seed(), x) < _chance(x) if self.stochastic else x >= 0 if self.bipolar else x > 0
@@ -82,12 +83,12 @@ class Binary(Format):
         return x.abs() <= 1
 
     def encode(self, x: Array) -> Encoded:
-        """1 for +1, by the rule without chance."""
+        """Code 1 for +1, by the deterministic rule."""
         x = np.asarray(x)
         return Encoded(np.asarray(x >= 0 if self.bipolar else x > 0, np.int64))
 
     def decode(self, encoded: Encoded) -> Array:
-        """−1 or 0, and +1."""
+        """−1 (0 if not bipolar) and +1, float32."""
         codes = np.asarray(encoded.codes, np.float32)
         return np.asarray(codes * 2 - 1 if self.bipolar else codes, np.float32)
 
@@ -96,28 +97,28 @@ class Binary(Format):
         return self.decode(Encoded(np.arange(2)))
 
 
-def trained(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` without the labs' `binary_training`; raises FormatError where it is to be false."""
-    known = dict(values)
-    if known.pop("binary_training", True) is not True:
+def without_binary_training(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` without the MASE labs' `binary_training`; raises FormatError if it is false."""
+    parameters = dict(values)
+    if parameters.pop("binary_training", True) is not True:
         raise FormatError(f"{name}: binary_training is false.", "Leave the layer in float, or set it to true.")
-    return known
+    return parameters
 
 
-def signs_alone(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` of scaled signs without what the labs write out: of one bit each, bipolar, by the rule.
+def sign_parameters(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` of a scaled-sign format without parameters that it implies: width 1, bipolar, deterministic.
 
-    Raises FormatError where they are to be otherwise.
+    Raises FormatError if `stochastic` or `bipolar` has another value.
     """
-    known = unsaid(trained(name, values), width=1, bipolar=True, stochastic=False)
-    if known.get("stochastic") is True:
+    parameters = without_implied(without_binary_training(name, values), width=1, bipolar=True, stochastic=False)
+    if parameters.get("stochastic") is True:
         raise FormatError(f"{name}: stochastic is true.", "Leave it out, or choose binary(stochastic=true).")
-    if known.get("bipolar") is False:
+    if parameters.get("bipolar") is False:
         raise FormatError(f"{name}: bipolar is false.", "Its signs are −1 and +1; binary has 0 and 1.")
-    return known
+    return parameters
 
 
-# -- chance
+# -- random numbers
 
 
 def _chance(x: Tensor) -> Tensor:
@@ -126,20 +127,20 @@ def _chance(x: Tensor) -> Tensor:
 
 
 def draw_seed() -> int:
-    """A seed from torch's default generator on the CPU, whatever device computes: 63 random bits."""
+    """A seed of 63 random bits from torch's default CPU generator, whichever device computes."""
     import torch
 
     return int(torch.empty((), dtype=torch.int64).random_())
 
 
 def _signed(number: int) -> int:
-    """The int64 of the same bits."""
+    """The int64 with the same 64 bits."""
     number %= _UINT
     return number - _UINT if number >= _UINT // 2 else number
 
 
 def uniform(seed: int, x: Tensor) -> Tensor:
-    """u of each element of `x` (its shape, float32), in [0, 1); the hash of the class."""
+    """u in [0, 1) for each element of `x`, in its shape, float32; the hash is documented at `Binary`."""
     import torch
 
     z = torch.arange(1, x.numel() + 1, device=x.device).mul_(_signed(_GOLDEN)).add_(_signed(seed))
@@ -149,5 +150,5 @@ def uniform(seed: int, x: Tensor) -> Tensor:
 
 
 def _right(z: Tensor, shift: int) -> Tensor:
-    """Logical shift: torch's own drags the sign along."""
+    """Logical right shift; torch's `>>` is arithmetic."""
     return (z >> shift) & (2 ** (64 - shift) - 1)

@@ -1,4 +1,4 @@
-"""Block floating point: integers under one exponent a block."""
+"""Block floating point: integers with one shared exponent per block."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from espalier.model.registry import FORMATS
 class BlockFP(PowerBlocks):
     """k·2^(e−(w−2)), |k| ≤ 2^(w−1)−1 in sign and magnitude, e = floor(log2 max|x|) of each block.
 
-    Nearest, ties to even, clipped. e is stored in E bits with a bias, 2^(E−1)−1 unless given, clipped to what they
-    hold. Source: Wilkinson, Rounding errors in algebraic processes, 1963; as MSFP in Darvish Rouhani et al. 2020.
+    Nearest, ties to even, clipped. e is stored in E bits with a bias (default 2^(E−1)−1) and clipped to their
+    range. Source: Wilkinson, Rounding errors in algebraic processes, 1963; as MSFP in Darvish Rouhani et al. 2020.
     """
 
     name: ClassVar[str] = "block_fp"
@@ -42,35 +42,35 @@ class BlockFP(PowerBlocks):
 
     @property
     def blocks(self) -> Blocks:
-        """How tensors are cut."""
+        """How a tensor is divided into blocks."""
         return Blocks(self.block, self.rows)
 
     @property
     def grid(self) -> SmallFloat:
-        """Multiples of 2^−(w−2) below 2: a float of one binade and its subnormals."""
+        """Multiples of 2^−(w−2) below 2: a float with one binade and subnormals."""
         return small_float(1, self.width - 2, 1)
 
     @property
     def bias(self) -> int:
-        """Of the shared exponent, the one in force."""
+        """The effective bias of the shared exponent."""
         return 2 ** (self.exponent_width - 1) - 1 if self.exponent_bias is None else self.exponent_bias
 
     def field_of(self, top: Any) -> Any:
-        """The exponent with its bias; no more than float32 has."""
+        """The biased exponent, limited to float32's."""
         return (top + self.bias).clip(0, min(2**self.exponent_width - 1, HIGHEST + self.bias))
 
     def scale_exponent(self, stored: Any) -> Any:
-        """Without the bias."""
+        """The stored exponent less the bias."""
         return stored - self.bias
 
     def layout(self) -> tuple[BitField, ...]:
-        """Sign and mantissa; the exponent of a block."""
+        """Sign and mantissa, and the exponent per block."""
         return (BitField("sign", "sign", 1), BitField("mantissa", "mantissa", self.width - 1),
                 BitField("exponent", "shared", self.exponent_width, self.blocks.elements))  # fmt: skip
 
     @property
     def label(self) -> str:
-        """`bfp 8/16`, with an exponent of other than 8 bits `bfp 8e4/16`, with a bias of one's own `bfp 8e4b3/16`."""
+        """`bfp 8/16`; `bfp 8e4/16` if the exponent has not 8 bits; `bfp 8e4b3/16` with an explicit bias."""
         exponent = "" if self.exponent_width == 8 else f"e{self.exponent_width}"
         exponent += "" if self.exponent_bias is None else f"b{self.exponent_bias}"
         return f"bfp {self.width}{exponent}/{self.blocks.text}"

@@ -1,4 +1,4 @@
-"""Block minifloat: small floats whose exponent bias a block shares."""
+"""Block minifloat: small floats with one shared exponent bias per block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from espalier.model.registry import FORMATS
 class BlockMinifloat(PowerBlocks):
     """±2^(max(c,1)−b)·((c>0) + m/2^M) with b = clip(2^E−1−floor(log2 max|x|), 0, 2^B−1) of each block.
 
-    So the block's largest magnitude lies in the top binade: the larger it is, the smaller the bias. Nearest, ties to
+    The block's largest magnitude lies in the top binade: the larger it is, the smaller the bias. Nearest, ties to
     an even mantissa, saturating; all codes are numbers; M = w−E−1, B = exponent_bias_width. Source: Fox et al., A
     block minifloat representation for training deep neural networks, 2021.
     """
@@ -43,12 +43,12 @@ class BlockMinifloat(PowerBlocks):
 
     @property
     def blocks(self) -> Blocks:
-        """How tensors are cut."""
+        """How a tensor is divided into blocks."""
         return Blocks(self.block, self.rows)
 
     @property
     def grid(self) -> SmallFloat:
-        """The values under a bias of 0."""
+        """The value set for a bias of 0."""
         return small_float(self.exponent_width, self.width - self.exponent_width - 1, 0)
 
     def field_of(self, top: Any) -> Any:
@@ -56,11 +56,11 @@ class BlockMinifloat(PowerBlocks):
         return (2**self.exponent_width - 1 - top).clip(0, 2**self.exponent_bias_width - 1)
 
     def scale_exponent(self, stored: Any) -> Any:
-        """A bias of b is a scale of 2^−b."""
+        """−b: a bias of b is a scale of 2^−b."""
         return -stored
 
     def layout(self) -> tuple[BitField, ...]:
-        """Sign, exponent, mantissa; the bias of a block."""
+        """Sign, exponent and mantissa, and the bias per block."""
         fields = (BitField("sign", "sign", 1), BitField("exponent", "exponent", self.exponent_width),
                   BitField("mantissa", "mantissa", self.width - self.exponent_width - 1),
                   BitField("bias", "shared", self.exponent_bias_width, self.blocks.elements))  # fmt: skip
@@ -68,7 +68,7 @@ class BlockMinifloat(PowerBlocks):
 
     @property
     def label(self) -> str:
-        """`bm E4M3/16`, with a shared bias of other than 8 bits `bm E4M3 b4/16`."""
+        """`bm E4M3/16`; `bm E4M3 b4/16` if the shared bias has not 8 bits."""
         mantissa = self.width - self.exponent_width - 1
         bias = "" if self.exponent_bias_width == 8 else f" b{self.exponent_bias_width}"
         return f"bm E{self.exponent_width}M{mantissa}{bias}/{self.blocks.text}"

@@ -1,4 +1,4 @@
-"""Number of rows of a tensor that a format quantises independently of the others."""
+"""The number of rows of a tensor that a format quantises independently."""
 
 from __future__ import annotations
 

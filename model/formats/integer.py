@@ -1,4 +1,4 @@
-"""Fixed point: an integer code times a power of two, the labs' `integer`."""
+"""Fixed point: an integer code times a power of two; `integer` in the MASE labs."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Integer(Format):
     def layout(self) -> tuple[BitField, ...]:
         """Sign, integer and fraction bits; the scale is a parameter of the format and is not stored."""
         fraction = min(max(self.frac_width, 0), self.width - self.signed)
-        whole = self.width - self.signed - fraction
+        integer_bits = self.width - self.signed - fraction
         fields = (BitField("sign", "sign", int(self.signed)),
-                  BitField("integer", "integer", whole, places=whole + max(-self.frac_width, 0)),
+                  BitField("integer", "integer", integer_bits, places=integer_bits + max(-self.frac_width, 0)),
                   BitField("fraction", "fraction", fraction, places=self.frac_width))  # fmt: skip
         return tuple(f for f in fields if f.bits)
 
@@ -70,7 +70,7 @@ class Integer(Format):
         return 0, 2**self.width - 1
 
     def define(self, x: Tensor) -> Tensor:
-        """The definition in x's own precision, at least float32, rounded to x's dtype."""
+        """The value of `x`, computed in at least float32 and rounded to x's dtype."""
         import torch
 
         lo, hi = self._limits_in(x.dtype)
@@ -92,14 +92,14 @@ class Integer(Format):
         return torch.floor(scaled) if self.rounding == "floor" else torch.round(scaled)
 
     def _limits_in(self, dtype: torch.dtype) -> tuple[int, int]:
-        """The limits, drawn in where their values would be infinite in `dtype` (float16 ends at 65504)."""
+        """The limits, reduced where their values would be infinite in `dtype` (float16 ends at 65504)."""
         import torch
 
         lo, hi = self.limits
         if dtype != torch.float16:
             return lo, hi
-        most = math.floor(math.ldexp(torch.finfo(dtype).max, self.frac_width))
-        return max(lo, -most), min(hi, most)
+        largest_code = math.floor(math.ldexp(torch.finfo(dtype).max, self.frac_width))
+        return max(lo, -largest_code), min(hi, largest_code)
 
     def encode(self, x: Array) -> Encoded:
         """Two's complement codes."""
@@ -112,7 +112,7 @@ class Integer(Format):
         return np.ldexp(np.asarray(encoded.codes, dtype=np.float64), -self.frac_width).astype(np.float32)
 
     def codes(self) -> Array:
-        """All 2^w values; at most 2^16 of them are listed."""
+        """All 2^w values; raises FormatError for more than 16 bits."""
         whole("integer", "width (to list its codes)", self.width, 1, 16)
         lo, hi = self.limits
         return self.decode(Encoded(np.arange(lo, hi + 1)))

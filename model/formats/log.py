@@ -1,4 +1,4 @@
-"""Powers of two: a product becomes a shift."""
+"""Logarithmic format: signed powers of two, with which a product is a shift."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from espalier.model.formats.small_float import (
     HIGHEST,
     LOWEST,
     finite,
-    narrowed,
     signed_code,
     signed_value,
-    times,
+    times_power,
+    to_dtype,
     to_float32,
-    working,
+    work_tensor,
 )
 from espalier.model.registry import FORMATS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-# The largest float64 below the root of ½; rounded to float32 it is the largest float32 below it. No float lies on it.
+# The largest float64 below the root of ½; rounded to float32 it is the largest float32 below it. No float equals the
+# root.
 ROOT = 0.7071067811865475
 
 
@@ -33,7 +34,7 @@ ROOT = 0.7071067811865475
 class Log(Format):
     """±2^(c−b), c = 1 … 2^(w−1)−1, the nearest in the log domain; c = 0 is exactly 0, saturating.
 
-    Between 2^e and 2^(e+1) the threshold is 2^(e+½); below 2^(½−b) lies 0, so that pruned weights stay 0. b is
+    Between 2^e and 2^(e+1) the threshold is 2^(e+½); below 2^(½−b) the value is 0, so that pruned weights stay 0. b is
     2^(w−2)−1 unless given; exponents beyond float32 (−149 … 127) are not used. Source: Miyashita, Lee and Murmann,
     Convolutional neural networks using logarithmic data representation, 2016.
     """
@@ -57,7 +58,7 @@ class Log(Format):
 
     @property
     def bias(self) -> int:
-        """The bias in force."""
+        """The effective exponent bias."""
         return 2 ** (self.width - 2) - 1 if self.exponent_bias is None else self.exponent_bias
 
     def layout(self) -> tuple[BitField, ...]:
@@ -66,21 +67,21 @@ class Log(Format):
 
     @property
     def label(self) -> str:
-        """`log 8`, with a bias of one's own `log 8 b15`."""
+        """`log 8`, with an explicit bias `log 8 b15`."""
         return f"log {self.width}" + ("" if self.exponent_bias is None else f" b{self.exponent_bias}")
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Smallest and largest exponent in use."""
+        """Smallest and largest exponent used."""
         return max(1 - self.bias, LOWEST), min(2 ** (self.width - 1) - 1 - self.bias, HIGHEST)
 
     def define(self, x: Tensor) -> Tensor:
         """The nearest power of two, or zero."""
-        return narrowed(powers(working(x), *self.limits)[0], x.dtype)
+        return to_dtype(powers(work_tensor(x), *self.limits)[0], x.dtype)
 
     def inside(self, x: Tensor) -> Tensor:
-        """Where the exponent is not clipped; what falls to zero is inside."""
-        return powers(working(x), *self.limits)[1] & x.isfinite()
+        """Where the exponent is not clipped from above; values that become 0 count as inside."""
+        return powers(work_tensor(x), *self.limits)[1] & x.isfinite()
 
     def encode(self, x: Array) -> Encoded:
         """Sign and exponent code."""
@@ -93,19 +94,19 @@ class Log(Format):
         return to_float32(signed_value(codes, values, self.width))
 
     def codes(self) -> Array:
-        """All values that float32 holds."""
+        """All values within float32."""
         whole("log", "width (to list its codes)", self.width, 1, 16)
         low, high = self.limits
-        found = np.ldexp(1.0, np.arange(low, high + 1))
-        return ascending(np.concatenate([-found, [0.0], found]))
+        positive = np.ldexp(1.0, np.arange(low, high + 1))
+        return ascending(np.concatenate([-positive, [0.0], positive]))
 
 
 def powers(x: Tensor, low: Tensor | int, high: Tensor | int) -> tuple[Tensor, Tensor]:
-    """±2^e nearest to `x` (from `working`), low ≤ e ≤ high, 0 below; and where e was not too large."""
+    """(±2^e nearest to `x` (of `work_tensor`) with low ≤ e ≤ high, 0 below; bool mask of unclipped e)."""
     import torch
 
     e = nearest_power(x)
-    value = times(torch.ones_like(x), e.clamp(min=low).clamp(max=high))
+    value = times_power(torch.ones_like(x), e.clamp(min=low).clamp(max=high))
     value = torch.where((e < low) | (x == 0), 0.0, value).copysign(x)
     return torch.where(x.isnan(), x, value), (e <= high) | (x == 0)
 
@@ -119,7 +120,7 @@ def nearest_power(x: Tensor) -> Tensor:
 
 
 def nearest_powers(x: Array) -> Array:
-    """As `nearest_power`, of a float64 array; int64."""
+    """As `nearest_power`, for a float64 array; int64."""
     mantissa, e = np.frexp(np.abs(x))
     return e.astype(np.int64) - 1 + (mantissa > ROOT)
 
@@ -131,5 +132,5 @@ def power_codes(x: Array, bias: Any, low: Any, high: Any) -> Array:
 
 
 def power_values(codes: Array, bias: Any) -> Array:
-    """float64 values of exponent codes, within float32."""
+    """float64 values of exponent codes, within float32's range."""
     return np.where(codes == 0, 0.0, np.ldexp(1.0, np.clip(codes - bias, LOWEST, HIGHEST)))

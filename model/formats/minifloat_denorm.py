@@ -1,4 +1,4 @@
-"""Small floats without an implicit one: the labs' minifloat_denorm."""
+"""Denormalised minifloat: small floats without an implicit one; `minifloat_denorm` in the MASE labs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from espalier.model.registry import FORMATS
 class MinifloatDenorm(Minifloat):
     """±2^e·k/2^M with −b ≤ e ≤ 2^E−1−b, 0 ≤ k < 2^M and M = w−E−1: the nearest, ties to even k, saturating.
 
-    b is 2^(E−1)−1 unless given. A value with k < 2^(M−1) has a second code under a smaller exponent, so a bit of
-    the mantissa is lost against the implicit one; the code of the smallest exponent is taken, and then k is what
-    ties look at. With M = 1 a tie goes to the larger. Source: unnormalised floating point (Ashenhurst and
-    Metropolis 1959), as in the labs.
+    b is 2^(E−1)−1 unless given. A value with k < 2^(M−1) has a second code with a smaller exponent, so one bit of
+    the mantissa is lost compared with an implicit one. The code of the smallest exponent is used, and ties are
+    decided by its k. With M = 1 a tie goes to the larger. Source: unnormalised floating point (Ashenhurst and
+    Metropolis 1959), as in the MASE labs.
     """
 
     name: ClassVar[str] = "minifloat_denorm"
@@ -58,7 +58,7 @@ class MinifloatDenorm(Minifloat):
 
     @property
     def bias(self) -> int:
-        """The bias in force."""
+        """The effective exponent bias."""
         return 2 ** (self.exponent_width - 1) - 1 if self.exponent_bias is None else self.exponent_bias
 
     @property
@@ -74,7 +74,7 @@ class MinifloatDenorm(Minifloat):
 
     @property
     def label(self) -> str:
-        """`dn E4M3`, with a bias of one's own `dn E4M3 b15`."""
+        """`dn E4M3`, with an explicit bias `dn E4M3 b15`."""
         bias = "" if self.exponent_bias is None else f" b{self.exponent_bias}"
         return f"dn E{self.exponent_width}M{self.mantissa_width}{bias}"
 
@@ -86,7 +86,7 @@ class MinifloatDenorm(Minifloat):
         return Encoded(signed_code(np.signbit(x), (above << m) | k, self.width))
 
     def decode(self, encoded: Encoded) -> Array:
-        """Values of all codes, second ones too."""
+        """Values of all codes, including second codes of a value."""
         codes, m = np.asarray(encoded.codes), self.mantissa_width
         e = (codes >> m & (2**self.exponent_width - 1)) - self.bias
         values = np.ldexp((codes & (2**m - 1)).astype(np.float64), e - m)

@@ -1,4 +1,4 @@
-"""Small floats as IEEE 754 has them: implicit one, subnormals, rounding that carries into the next binade."""
+"""IEEE 754 minifloats: implicit one, subnormals, and rounding that carries into the next binade."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class MinifloatIEEE(Minifloat):
         whole("minifloat_ieee", "exponent_bias", self.bias, top - HIGHEST, 150 - self.mantissa_width)
 
     @classmethod
-    def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """In a format's text the word `none` stands for no value."""
-        found = dict(values)
-        if found.get("reserved", "") is None:
-            found["reserved"] = "none"
-        return found
+    def normalise(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Restore reserved=`none`, which the format's text parses as None."""
+        parameters = dict(values)
+        if parameters.get("reserved", "") is None:
+            parameters["reserved"] = "none"
+        return parameters
 
     @property
     def mantissa_width(self) -> int:
@@ -81,7 +81,7 @@ class MinifloatIEEE(Minifloat):
 
     @property
     def bias(self) -> int:
-        """The bias in force."""
+        """The effective exponent bias."""
         return 2 ** (self.exponent_width - 1) - 1 if self.exponent_bias is None else self.exponent_bias
 
     @property
@@ -97,20 +97,20 @@ class MinifloatIEEE(Minifloat):
 
     @property
     def label(self) -> str:
-        """`E4M3`, `E4M3 nan`, with a bias of one's own `E4M3 b15`."""
+        """`E4M3`, `E4M3 nan`, with an explicit bias `E4M3 b15`."""
         bias = "" if self.exponent_bias is None else f" b{self.exponent_bias}"
-        kept = "" if self.reserved == "none" else f" {self.reserved}"
-        return f"E{self.exponent_width}M{self.mantissa_width}{bias}{kept}"
+        reserved = "" if self.reserved == "none" else f" {self.reserved}"
+        return f"E{self.exponent_width}M{self.mantissa_width}{bias}{reserved}"
 
     def encode(self, x: Array) -> Encoded:
-        """The bit patterns; NaN has its own where one is reserved, and is 0 otherwise."""
+        """The bit patterns; NaN has a code if one is reserved, otherwise 0."""
         magnitude = self.grid.magnitude(finite(x))
         if self.reserved != "none":
             magnitude = np.where(np.isnan(x), 2 ** (self.width - 1) - 1, magnitude)
         return Encoded(signed_code(np.signbit(x), magnitude, self.width))
 
     def decode(self, encoded: Encoded) -> Array:
-        """Values of bit patterns; reserved ones are NaN and infinity."""
+        """Values of bit patterns; reserved patterns are NaN and infinity."""
         codes, grid = np.asarray(encoded.codes), self.grid
         magnitude = codes & (2 ** (self.width - 1) - 1)
         values = to_float32(grid.value(np.minimum(magnitude, grid.top)))

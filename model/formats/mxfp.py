@@ -49,36 +49,37 @@ class MXFP(PowerBlocks):
         self.check_blocks("mxfp")
 
     @classmethod
-    def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """As all block formats; the element also as `E4M3`, `fp8_e4m3` or `float8_e4m3fn`, or by its bits."""
-        found = PowerBlocks.spelled(values)
-        if "element" not in found and {"exponent_width", "frac_width"} <= found.keys():
-            found["element"] = f"e{found.pop('exponent_width')}m{found.pop('frac_width')}"
-        if isinstance(found.get("element"), str):
-            found["element"] = found["element"].lower().rpartition("_")[2].removesuffix("fn")
-        return found
+    def normalise(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """As `BlockFormat.normalise`; the element also as `E4M3`, `fp8_e4m3`, `float8_e4m3fn` or by its field
+        widths."""
+        parameters = PowerBlocks.normalise(values)
+        if "element" not in parameters and {"exponent_width", "frac_width"} <= parameters.keys():
+            parameters["element"] = f"e{parameters.pop('exponent_width')}m{parameters.pop('frac_width')}"
+        if isinstance(parameters.get("element"), str):
+            parameters["element"] = parameters["element"].lower().rpartition("_")[2].removesuffix("fn")
+        return parameters
 
     @property
     def blocks(self) -> Blocks:
-        """How tensors are cut."""
+        """How a tensor is divided into blocks."""
         return Blocks(self.block, self.rows)
 
     @property
     def grid(self) -> SmallFloat:
-        """The element's values."""
+        """The value set of an element."""
         exponent, mantissa, reserved, _ = ELEMENTS[self.element]
         return small_float(exponent, mantissa, 2 ** (exponent - 1) - 1, reserved)
 
     def field_of(self, top: Any) -> Any:
-        """E8M0; 255 would be NaN."""
+        """The E8M0 code; 255 is NaN and unused."""
         return (top - ELEMENTS[self.element][3] + 127).clip(0, 254)
 
     def scale_exponent(self, stored: Any) -> Any:
-        """Bias 127."""
+        """The E8M0 code less its bias of 127."""
         return stored - 127
 
     def layout(self) -> tuple[BitField, ...]:
-        """Sign, exponent, mantissa; the scale of a block."""
+        """Sign, exponent and mantissa, and the scale per block."""
         exponent, mantissa, *_ = ELEMENTS[self.element]
         return (BitField("sign", "sign", 1), BitField("exponent", "exponent", exponent),
                 BitField("mantissa", "mantissa", mantissa),

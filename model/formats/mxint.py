@@ -1,4 +1,4 @@
-"""Microscaling integers of the Open Compute Project: MXINT8 and its kin."""
+"""Microscaling integers of the Open Compute Project: MXINT8 and other widths."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ class MXInt(PowerBlocks):
         self.check_blocks("mxint")
 
     @classmethod
-    def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """As all block formats; `exponent_width` may be given as the 8 that it is."""
-        found = PowerBlocks.spelled(values)
-        if found.get("exponent_width") == 8:
-            del found["exponent_width"]
-        return found
+    def normalise(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """As `BlockFormat.normalise`; an explicit `exponent_width=8` is dropped."""
+        parameters = PowerBlocks.normalise(values)
+        if parameters.get("exponent_width") == 8:
+            del parameters["exponent_width"]
+        return parameters
 
     @property
     def blocks(self) -> Blocks:
-        """How tensors are cut."""
+        """How a tensor is divided into blocks."""
         return Blocks(self.block, self.rows)
 
     @property
     def grid(self) -> SmallFloat:
-        """Multiples of 2^−(w−2) below 2: a float of one binade and its subnormals."""
+        """Multiples of 2^−(w−2) below 2: a float with one binade and subnormals."""
         return small_float(1, self.width - 2, 1)
 
     def field_of(self, top: Any) -> Any:
-        """E8M0; 255 would be NaN."""
+        """The E8M0 code; 255 is NaN and unused."""
         return (top + 127).clip(0, 254)
 
     def scale_exponent(self, stored: Any) -> Any:
-        """Bias 127."""
+        """The E8M0 code less its bias of 127."""
         return stored - 127
 
     def layout(self) -> tuple[BitField, ...]:
-        """Sign, integer bit, fraction; the scale of a block."""
+        """Sign, integer bit and fraction, and the scale per block."""
         fields = (BitField("sign", "sign", 1), BitField("integer", "integer", 1),
                   BitField("fraction", "fraction", self.width - 2),
                   BitField("scale", "shared", 8, self.blocks.elements))  # fmt: skip

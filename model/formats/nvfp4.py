@@ -1,4 +1,4 @@
-"""NVIDIA's four-bit floats: E2M1 under an E4M3 scale a block and one float32 scale a tensor."""
+"""NVIDIA's four-bit floats: E2M1 with an E4M3 scale per block and a float32 scale per tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ELEMENT = small_float(2, 1, 1)  # E2M1, largest 6
 SCALE = small_float(4, 3, 7, "nan")  # E4M3, largest 448
-TINY = 2.0**-126  # a smaller tensor scale would lose bits
+TINY = 2.0**-126  # smaller tensor scales would be subnormal and lose bits
 
 
 @FORMATS.register("nvfp4")
@@ -25,8 +25,8 @@ TINY = 2.0**-126  # a smaller tensor scale would lose bits
 class NVFP4(BlockFormat):
     """E2M1(x/t)·t, t = d·s; s = max(max|x|/(6·448), 2^−126) of the tensor, d = E4M3(max|x|/(6·s)) of each block.
 
-    All nearest, ties to even, saturating; each operation rounds to float32, whatever x's dtype. A block whose d is 0
-    is zero. Quantising twice may change the last bit: the second s is taken from rounded values. Source: NVIDIA,
+    All nearest, ties to even, saturating; each operation rounds to float32, for any dtype of x. A block with d = 0
+    is zero. Quantising twice may change the last bit, as the second s is computed from rounded values. Source: NVIDIA,
     Pretraining large language models with NVFP4, 2025, appendix.
     """
 
@@ -43,16 +43,16 @@ class NVFP4(BlockFormat):
 
     @property
     def blocks(self) -> Blocks:
-        """How tensors are cut."""
+        """How a tensor is divided into blocks."""
         return Blocks(self.block, self.rows)
 
     @property
     def wide(self) -> bool:
-        """All is float32."""
+        """False: the format is defined in float32."""
         return False
 
     def layout(self) -> tuple[BitField, ...]:
-        """Sign, exponent, mantissa; the scale of a block; the scale of the tensor."""
+        """Sign, exponent and mantissa, the scale per block and the scale per tensor."""
         return (BitField("sign", "sign", 1), BitField("exponent", "exponent", 2), BitField("mantissa", "mantissa", 1),
                 BitField("scale", "shared", 8, self.blocks.elements),
                 BitField("tensor scale", "shared", 32, 0))  # fmt: skip
@@ -63,19 +63,19 @@ class NVFP4(BlockFormat):
         return f"nvfp4/{self.blocks.text}"
 
     def in_blocks(self, x: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
-        """Under the scales of tensor and block, in float32."""
+        """Round with the scales of tensor and block, in float32."""
         import torch
 
-        most = torch.finfo(torch.float32).max
-        narrow, top = x.clamp(-most, most).float(), top.clamp(max=most).float()
+        largest = torch.finfo(torch.float32).max
+        narrow, top = x.clamp(-largest, largest).float(), top.clamp(max=largest).float()
         s = (torch.cat([top.flatten(), top.new_zeros(1)]).max() / (6 * 448)).clamp(min=TINY)
         t = SCALE.nearest(top / (6 * s)).clamp(max=SCALE.largest) * s
         rounded = ELEMENT.nearest(narrow / torch.where(t == 0, 1.0, t))
-        value = (rounded.clamp(-ELEMENT.largest, ELEMENT.largest) * t).clamp(-most, most)
+        value = (rounded.clamp(-ELEMENT.largest, ELEMENT.largest) * t).clamp(-largest, largest)
         return value.to(x.dtype), rounded.abs() <= ELEMENT.largest
 
     def encode(self, x: Array) -> Encoded:
-        """Sign-magnitude codes; E4M3 codes of the blocks' scales; the bits of the tensor's."""
+        """Sign-magnitude codes, E4M3 codes of the block scales and the bit pattern of the tensor scale."""
         blocks = self.blocks.split(to_float32(finite(x)))
         top = np.abs(blocks).max((-2, -1), initial=np.float32(0))
         s = np.maximum(top.max(initial=np.float32(0)) / np.float32(6 * 448), np.float32(TINY))
@@ -95,8 +95,8 @@ class NVFP4(BlockFormat):
         return to_float32(self.blocks.merge(elements.astype(np.float64) * t, np.shape(encoded.codes)))
 
     def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
-        """The decoded values, but for those that set a scale: the largest of the tensor gives s once more, and the
-        largest of a block whose d is subnormal lies as high as its element allows."""
+        """The decoded values, except those that determine a scale: the largest of the tensor reproduces s, and the
+        largest of a block with subnormal d is as large as its element code allows."""
         scales, whole_tensor = (np.asarray(s.values) for s in encoded.shared)
         s = whole_tensor.astype(np.uint32).view(np.float32)[0]
         number = self.blocks.split(np.asarray(encoded.codes)) & 7
@@ -105,7 +105,7 @@ class NVFP4(BlockFormat):
         high = np.where((number == top) & (number > 0), (element + above) / 2 * (1 - 2.0**-12), element)
         high = np.where(number == ELEMENT.top, element, high) * _scale(scales, s)
         magnitude = to_float32(self.blocks.merge(high, np.shape(encoded.codes)))
-        magnitude = _with_largest(magnitude, s)
+        magnitude = _set_largest(magnitude, s)
         return np.where(np.asarray(encoded.codes) & 8, -magnitude, magnitude)
 
     def codes(self) -> Array:
@@ -118,13 +118,13 @@ def _scale(scales: Array, s: np.float32) -> Array:
     return (SCALE.value(scales).astype(np.float32) * s)[..., None, None]
 
 
-def _with_largest(magnitude: Array, s: np.float32) -> Array:
-    """`magnitude` with such a largest element that s is the tensor's scale."""
-    near = np.float32(s * np.float64(6 * 448))
-    found = [c for c in (np.nextafter(near, np.float32(0)), near, np.nextafter(near, np.float32(np.inf)))
+def _set_largest(magnitude: Array, s: np.float32) -> Array:
+    """`magnitude` with its largest element replaced so that the tensor scale computes to s."""
+    product = np.float32(s * np.float64(6 * 448))
+    candidates = [c for c in (np.nextafter(product, np.float32(0)), product, np.nextafter(product, np.float32(np.inf)))
              if np.isfinite(c) and c / np.float32(6 * 448) == s]  # fmt: skip
-    if s <= TINY or not found or not magnitude.size:
+    if s <= TINY or not candidates or not magnitude.size:
         return magnitude
-    kept = np.minimum(magnitude, found[0])
-    kept.reshape(-1)[magnitude.argmax()] = found[0]
-    return kept
+    clipped = np.minimum(magnitude, candidates[0])
+    clipped.reshape(-1)[magnitude.argmax()] = candidates[0]
+    return clipped

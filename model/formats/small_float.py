@@ -1,7 +1,8 @@
-"""Small floating-point numbers: the value set that minifloats and the elements of block formats share.
+"""Small floating-point numbers: the value set of minifloats and of elements of block formats.
 
-The torch side works in float32, in float64 where 24 bits do not do, with powers of two made from their bits: on any
-device nothing is lost to a logarithm, to a half-way overflow or to denormals. The numpy side works in float64.
+torch functions compute in float32, or in float64 for more than 24 bits, with powers of two built from bits: on any
+device results are exact in spite of inexact logarithms, intermediate overflow and flushed denormals. numpy uses
+float64.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HIGHEST, LOWEST = 127, -149  # exponents of the largest and the smallest power o
 class SmallFloat:
     """±k·2^(e−M) with e ≥ e_min and 2^M ≤ k < 2^(M+1), or e = e_min and k < 2^M (subnormal).
 
-    A magnitude is numbered as its bits count: (e − e_min)·2^M + k; `top` is the number of the largest.
+    The magnitude code is (e − e_min)·2^M + k, as in its bit pattern; `top` is the code of the largest.
     """
 
     mantissa: int
@@ -34,7 +35,7 @@ class SmallFloat:
 
     @property
     def largest(self) -> float:
-        """The largest value."""
+        """The largest finite value."""
         return float(self.value(np.int64(self.top)))
 
     @property
@@ -43,40 +44,40 @@ class SmallFloat:
         return self.mantissa > 23
 
     def nearest(self, x: Tensor) -> Tensor:
-        """`x` (from `working`) rounded to M bits, ties to even, as if there were no largest value."""
+        """`x` (of `work_tensor`) rounded to M bits, ties to even, without an upper limit."""
         step = exponent(x).clamp(min=self.e_min) - self.mantissa
-        return times(times(x, -step).round(), step)
+        return times_power(times_power(x, -step).round(), step)
 
     def magnitude(self, x: Array) -> Array:
-        """Numbers (int64) of the values nearest to |x| (float64, finite), saturating."""
+        """Magnitude codes (int64) of the values nearest to |x| (float64, finite), saturating."""
         size = np.minimum(np.abs(x), 2 * self.largest)
         e = np.maximum(exponents(size), self.e_min)
         k = np.rint(size * _powers(self.mantissa - e)).astype(np.int64)
         return np.minimum(((e - self.e_min) << self.mantissa) + k, self.top)
 
     def value(self, magnitude: Array | np.int64) -> Array:
-        """float64 values of numbers of magnitudes."""
+        """float64 values of magnitude codes."""
         above = np.maximum((magnitude >> self.mantissa) - 1, 0)
         return (magnitude - (above << self.mantissa)) * _powers(above + self.e_min - self.mantissa)
 
     def values(self) -> Array:
         """All values, ascending, float32."""
-        found = self.value(np.arange(self.top + 1))
-        return ascending(np.concatenate([-found[1:], found]))
+        positive = self.value(np.arange(self.top + 1))
+        return ascending(np.concatenate([-positive[1:], positive]))
 
 
 def small_float(exponent_width: int, mantissa: int, bias: int, reserved: str = "none") -> SmallFloat:
-    """sign, exponent, mantissa with an implicit one and subnormals.
+    """The value set of a float with an implicit one and subnormals.
 
-    `reserved`: none, every code is a number; nan, the largest is NaN; inf, the top exponent is infinity and NaN.
+    `reserved`: `none`, every code is a number; `nan`, the largest is NaN; `inf`, the top exponent is infinity and NaN.
     """
-    lost = {"none": 0, "nan": 1, "inf": 2**mantissa}[reserved]
-    return SmallFloat(mantissa, 1 - bias, 2 ** (exponent_width + mantissa) - 1 - lost)
+    reserved_codes = {"none": 0, "nan": 1, "inf": 2**mantissa}[reserved]
+    return SmallFloat(mantissa, 1 - bias, 2 ** (exponent_width + mantissa) - 1 - reserved_codes)
 
 
 @dataclass(frozen=True, slots=True)
 class Minifloat(Format):
-    """A format whose elements are small floats, each for itself."""
+    """A format whose elements are small floats without shared fields."""
 
     @property
     @abstractmethod
@@ -84,37 +85,37 @@ class Minifloat(Format):
         """The value set."""
 
     def define(self, x: Tensor) -> Tensor:
-        """Rounded to the grid's mantissa, then clipped."""
+        """Round to the grid's mantissa, then clip."""
         grid = self.grid
-        return narrowed(grid.nearest(working(x, grid.wide)).clamp(-grid.largest, grid.largest), x.dtype)
+        return to_dtype(grid.nearest(work_tensor(x, grid.wide)).clamp(-grid.largest, grid.largest), x.dtype)
 
     def inside(self, x: Tensor) -> Tensor:
-        """Where nothing was clipped."""
+        """Where the value was not clipped."""
         grid = self.grid
-        return (grid.nearest(working(x, grid.wide)).abs() <= grid.largest) & x.isfinite()
+        return (grid.nearest(work_tensor(x, grid.wide)).abs() <= grid.largest) & x.isfinite()
 
     def codes(self) -> Array:
-        """All finite values of at most 16 bits."""
+        """All finite values; raises FormatError for more than 16 bits."""
         whole(self.name, "width (to list its codes)", self.element_bits, 1, 16)
         return self.grid.values()
 
 
-def working(x: Tensor, wide: bool = False) -> Tensor:
-    """`x` in float32, in float64 if it is so or `wide`; ±inf as the largest finite number of x's own dtype."""
+def work_tensor(x: Tensor, wide: bool = False) -> Tensor:
+    """`x` in float32, or in float64 if x is float64 or `wide`; ±inf becomes the largest finite number of x's dtype."""
     import torch
 
-    most = torch.finfo(x.dtype).max
-    return x.to(torch.float64 if wide or x.dtype == torch.float64 else torch.float32).clamp(-most, most)
+    largest = torch.finfo(x.dtype).max
+    return x.to(torch.float64 if wide or x.dtype == torch.float64 else torch.float32).clamp(-largest, largest)
 
 
-def narrowed(y: Tensor, dtype: torch.dtype) -> Tensor:
-    """`y` rounded once to `dtype`; what is finite stays finite."""
+def to_dtype(y: Tensor, dtype: torch.dtype) -> Tensor:
+    """`y` rounded once to `dtype`; finite values stay finite."""
     import torch
 
     if y.dtype == dtype:
         return y
-    most = torch.finfo(dtype).max
-    return y.clamp(-most, most).to(dtype)
+    largest = torch.finfo(dtype).max
+    return y.clamp(-largest, largest).to(dtype)
 
 
 def exponent(x: Tensor) -> Tensor:
@@ -124,8 +125,8 @@ def exponent(x: Tensor) -> Tensor:
     return torch.frexp(x).exponent - 1
 
 
-def times(x: Tensor, k: Tensor) -> Tensor:
-    """x·2^k for |k| ≤ 252, in two steps: 2^k itself may lie outside of float32."""
+def times_power(x: Tensor, k: Tensor) -> Tensor:
+    """x·2^k for |k| ≤ 252, in two steps, as 2^k may exceed float32."""
     half = k >> 1
     return x * _power(half, x.dtype) * _power(k - half, x.dtype)
 
@@ -139,7 +140,7 @@ def _power(k: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def exponents(x: Array) -> Array:
-    """floor(log2|x|) of float64 numbers from their bits, int64; −1023 for 0 and float64's subnormal numbers."""
+    """floor(log2|x|) of float64 numbers from their bits, int64; −1023 for 0 and subnormals."""
     return ((np.asarray(x).view(np.int64) >> 52) & 0x7FF) - 1023
 
 
@@ -148,14 +149,14 @@ def _powers(k: Array) -> Array:
 
 
 def finite(x: Array) -> Array:
-    """`x` in float64: ±inf as the largest number of its dtype, NaN as 0."""
+    """`x` in float64, with ±inf as the largest number of its dtype and NaN as 0."""
     return np.nan_to_num(np.asarray(x)).astype(np.float64)
 
 
 def to_float32(x: Array) -> Array:
-    """float64 `x` rounded to float32; finite stays finite."""
-    most = np.finfo(np.float32).max
-    return np.clip(x, -most, most).astype(np.float32)
+    """float64 `x` rounded to float32; finite values stay finite."""
+    largest = np.finfo(np.float32).max
+    return np.clip(x, -largest, largest).astype(np.float32)
 
 
 def signed_code(sign: Array, magnitude: Array, bits: int) -> Array:

@@ -14,34 +14,38 @@ if TYPE_CHECKING:
 ScaleType = Literal["float32", "bfloat16", "float16"]
 SCALE_BITS: dict[str, int] = {"float32": 32, "bfloat16": 16, "float16": 16}
 LARGEST = float(np.finfo(np.float32).max)
-# A scale is never 0, as all-zero rows are divided by it too.
-# Normal float32 numbers: training flushes denormals to 0, and x/0 is NaN.
-SMALLEST: dict[str, float] = {"float32": 2.0**-126, "bfloat16": 2.0**-126, "float16": 2.0**-24}
-_MOST: dict[str, float] = {"float32": LARGEST, "bfloat16": (2 - 2.0**-7) * 2.0**127, "float16": 65504.0}
+# A scale is never 0, as all-zero rows are divided by it.
+# Normal numbers in float32: training flushes denormals to 0, and x/0 is NaN.
+SMALLEST_SCALE: dict[str, float] = {"float32": 2.0**-126, "bfloat16": 2.0**-126, "float16": 2.0**-24}
+_LARGEST_SCALE: dict[str, float] = {"float32": LARGEST, "bfloat16": (2 - 2.0**-7) * 2.0**127, "float16": 65504.0}
 
 
 def tensor_scale(scale: Tensor, dtype: ScaleType) -> Tensor:
-    """The least value of `dtype` that is not below `scale` and positive, as float32."""
+    """The smallest positive value of `dtype` that is at least `scale`, as float32."""
     import torch
 
-    clamped = scale.float().clamp(SMALLEST[dtype], _MOST[dtype])
+    clamped = scale.float().clamp(SMALLEST_SCALE[dtype], _LARGEST_SCALE[dtype])
     if dtype == "float32":
         return clamped
-    near = clamped.to(getattr(torch, dtype))
-    above = (near.view(torch.int16) + 1).view(near.dtype)  # the next one: positive floats are ordered as integers
-    return torch.where(near.float() < clamped, above, near).float()
+    nearest = clamped.to(getattr(torch, dtype))
+    above = (nearest.view(torch.int16) + 1).view(
+        nearest.dtype
+    )  # the next number: positive floats are ordered as their bit patterns
+    return torch.where(nearest.float() < clamped, above, nearest).float()
 
 
 def array_scale(scale: Array, dtype: ScaleType) -> Array:
     """As `tensor_scale`, with numpy only."""
-    clamped = np.asarray(np.clip(np.asarray(scale, np.float32), np.float32(SMALLEST[dtype]), np.float32(_MOST[dtype])))
+    clamped = np.asarray(
+        np.clip(np.asarray(scale, np.float32), np.float32(SMALLEST_SCALE[dtype]), np.float32(_LARGEST_SCALE[dtype]))
+    )
     if dtype == "bfloat16":
         bits = clamped.view(np.uint32)
         return np.asarray((bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)).view(np.float32)
     if dtype == "float16":
-        near = clamped.astype(np.float16)
-        above = np.asarray(near.view(np.uint16) + np.uint16(1)).view(np.float16)
-        return np.where(near.astype(np.float32) < clamped, above, near).astype(np.float32)
+        nearest = clamped.astype(np.float16)
+        above = np.asarray(nearest.view(np.uint16) + np.uint16(1)).view(np.float16)
+        return np.where(nearest.astype(np.float32) < clamped, above, nearest).astype(np.float32)
     return clamped
 
 

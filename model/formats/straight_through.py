@@ -17,7 +17,7 @@ from espalier.model.formats.scaled import ScaledFormat
 
 @dataclass(frozen=True, slots=True)
 class Exclusive:
-    """Tensors that only a format reads, so that it may overwrite them: its `input` in runs without gradients, the same
+    """Tensors that only the format reads and may overwrite: its `input` in runs without gradients, its input
     in runs with gradients (`trained`), and the `gradient` of its result."""
 
     input: bool = False
@@ -25,11 +25,11 @@ class Exclusive:
     gradient: bool = False
 
 
-NOTHING = Exclusive()
+NOT_EXCLUSIVE = Exclusive()
 
 
-def gated(fmt: Format, x: Tensor) -> tuple[Tensor, Tensor | None]:
-    """(value of `x`, gate of its gradient: a fast version's, or the bool tensor `inside`)."""
+def value_and_gate(fmt: Format, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """(value of `x`, gate of its gradient: that of the fast version, or the bool tensor `inside`)."""
     fast = fast_for(fmt, x)
     return fast.masked(fmt, x) if fast else (fmt.define(x), fmt.inside(x))
 
@@ -50,7 +50,7 @@ class _StraightThrough(torch.autograd.Function):
             ctx.mark_dirty(x)
             value, gate = x, overwritten[1]
         else:
-            value, gate = (fmt.forward(x), None) if identity else gated(fmt, x)
+            value, gate = (fmt.forward(x), None) if identity else value_and_gate(fmt, x)
         ctx.save_for_backward(gate)
         return value
 
@@ -78,7 +78,7 @@ class _Reused(torch.autograd.Function):
 
 
 class _Scaled(torch.autograd.Function):
-    """The value under a given scale; each gradient is computed if needed."""
+    """The value with a given scale; each gradient is computed only if needed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, value: Tensor | None, fmt: ScaledFormat, identity: bool) -> Tensor:
@@ -97,34 +97,34 @@ class _Scaled(torch.autograd.Function):
         return to_x, to_scale, None, None, None
 
 
-def straight_through(fmt: Format, x: Tensor, identity: bool = False, exclusive: Exclusive = NOTHING) -> Tensor:
+def straight_through(fmt: Format, x: Tensor, identity: bool = False, exclusive: Exclusive = NOT_EXCLUSIVE) -> Tensor:
     """`fmt` of `x` with its gradient; `identity`: gradient 1 everywhere instead of only inside the range."""
     if torch.is_grad_enabled() and x.requires_grad:
         return _StraightThrough.apply(x, fmt, identity, exclusive)  # type: ignore[no-any-return]
-    return fmt.forward(x, spare=exclusive.input)
+    return fmt.forward(x, overwrite=exclusive.input)
 
 
-def reused(
+def straight_through_cached(
     fmt: Format,
     x: Tensor,
     value: Tensor,
     gate: Tensor | None,
     mask: Tensor | None = None,
-    exclusive: Exclusive = NOTHING,
+    exclusive: Exclusive = NOT_EXCLUSIVE,
 ) -> Tensor:
-    """`value` and `gate` of an earlier `gated(fmt, x·mask)`, with the gradient to `x`."""
+    """`value` and `gate` of an earlier `value_and_gate(fmt, x·mask)`, with the gradient to `x`."""
     return _Reused.apply(x, value, gate, mask, fmt, exclusive)  # type: ignore[no-any-return]
 
 
-def scaled(
+def straight_through_scaled(
     fmt: ScaledFormat,
     x: Tensor,
     scale: Tensor,
     identity: bool = False,
     value: Tensor | None = None,
-    exclusive: Exclusive = NOTHING,
+    exclusive: Exclusive = NOT_EXCLUSIVE,
 ) -> Tensor:
-    """`fmt` of `x` under `scale`, with the gradients of both; `value`: the result, if known."""
+    """`fmt` of `x` with `scale`, with the gradients of both; `value`: the result, if already computed."""
     if torch.is_grad_enabled() and (x.requires_grad or scale.requires_grad):
         return _Scaled.apply(x, scale, value, fmt, identity)  # type: ignore[no-any-return]
-    return fmt.forward_with(x, scale, spare=exclusive.input) if value is None else value
+    return fmt.forward_with(x, scale, overwrite=exclusive.input) if value is None else value

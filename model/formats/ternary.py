@@ -1,4 +1,4 @@
-"""Three values: nothing for small magnitudes, plus or minus a scale for the rest."""
+"""Ternary format: 0 for small magnitudes, plus or minus a scale for larger ones."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from espalier.model.errors import FormatError
-from espalier.model.formats.base import Array, BitField, Encoded, unsaid
+from espalier.model.formats.base import Array, BitField, Encoded, without_implied
 from espalier.model.formats.scaled import (
-    Coarse,
+    CoarseGranularity,
     ScaledFormat,
     at_least_float32,
-    coarse,
+    broadcast_scale,
+    check_granularity,
     mean_magnitude,
     mean_magnitude_of_array,
+    normalise_granularity,
     per_of,
     shared_shape,
-    spelled_granularity,
-    spread,
-    summed,
+    sum_shared,
 )
-from espalier.model.formats.small_float import narrowed
+from espalier.model.formats.small_float import to_dtype
 from espalier.model.formats.stored_scale import scale_pattern, scale_value
 from espalier.model.registry import FORMATS
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 class Ternary(ScaledFormat):
     """0 where |x| ≤ Δ, else ±α; Δ = threshold·mean|x| and α = the mean of the |x| above Δ, of the tensor or row.
 
-    Means over finite elements, float64 sums, rounded to float32. A given α leaves Δ as it is. `threshold` is below 1,
-    since from 1 on a row of equal magnitudes would vanish.
+    Means over finite elements, float64 sums, rounded to float32. A given α does not change Δ. `threshold` is below 1,
+    since with 1 a row of equal magnitudes would become 0.
     The gradient of x is 1 everywhere (TWN updates the full-precision weights with the gradient of the ternary ones),
-    that of α is Σ grad·sign(x) over what is kept (trained ternary quantization).
+    that of α is Σ grad·sign(x) over nonzero values (trained ternary quantization).
     Sources: TWN, Li et al. 2016, https://arxiv.org/abs/1605.04711, section 2; Zhu et al. 2017,
     https://arxiv.org/abs/1612.01064.
     """
@@ -52,29 +52,33 @@ class Ternary(ScaledFormat):
     source: ClassVar[str] = "Li et al. 2016, arXiv:1605.04711"
 
     threshold: float = field(default=0.7, metadata={"min": 0.0, "max": 0.99, "help": "Δ as a multiple of mean|x|"})
-    granularity: Coarse = field(default="channel", metadata={"help": "granularity of Δ and α: tensor or row"})
+    granularity: CoarseGranularity = field(
+        default="channel", metadata={"help": "granularity of Δ and α: tensor or row"}
+    )
 
     def __post_init__(self) -> None:
         value: Any = self.threshold
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 0.99:
             raise FormatError(f"ternary: threshold is {value!r}.", "threshold must be a number from 0 to 0.99.")
-        coarse(self.name, self.granularity)
+        check_granularity(self.name, self.granularity)
 
     @classmethod
-    def spelled(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """per_tensor, per_channel and row are accepted, and what the labs write out of α and Δ."""
-        own = dict.fromkeys(("mean", "median", "max"))
-        known = unsaid(spelled_granularity(values), width=2, scaling_factor=True, **own)
-        if known.get("scaling_factor") is False:
-            raise FormatError("ternary: scaling_factor is false.", "Leave it out: α is the mean of what is kept.")
-        return known
+    def normalise(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Accept per_tensor, per_channel, row and the MASE labs' implied parameters of α and Δ."""
+        calibrations = dict.fromkeys(("mean", "median", "max"))
+        parameters = without_implied(normalise_granularity(values), width=2, scaling_factor=True, **calibrations)
+        if parameters.get("scaling_factor") is False:
+            raise FormatError(
+                "ternary: scaling_factor is false.", "Leave it out: α is the mean of the magnitudes above Δ."
+            )
+        return parameters
 
     def layout(self) -> tuple[BitField, ...]:
-        """A sign, whether it is not zero, and the scale."""
+        """Sign, nonzero bit and scale."""
         return BitField("sign", "sign", 1), BitField("integer", "integer", 1), BitField("scale", "shared", 32, 0)
 
     def stored_bits(self, shape: tuple[int, ...]) -> int:
-        """Two bits an element and 32 a scale."""
+        """Two bits per element and 32 per scale."""
         return 2 * math.prod(shape) + 32 * math.prod(self.scale_shape(shape))
 
     @property
@@ -87,7 +91,7 @@ class Ternary(ScaledFormat):
         return per_of(self.granularity)
 
     def scale_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """() or (…, 1)."""
+        """() per tensor, (…, 1) per row."""
         return shared_shape(shape, self._per)
 
     def delta(self, x: Tensor) -> Tensor:
@@ -98,56 +102,58 @@ class Ternary(ScaledFormat):
         """−1, 0 or +1."""
         import torch
 
-        delta = spread(self.delta(x), self._per, tuple(x.shape))
+        delta = broadcast_scale(self.delta(x), self._per, tuple(x.shape))
         work = at_least_float32(x)
         return torch.where(work.abs() > delta, work.sign(), 0)
 
     def _signs_of_array(self, x: Array) -> Array:
         delta = (mean_magnitude_of_array(x, self._per) * self.threshold).astype(np.float32)
-        return np.where(np.abs(x) > spread(delta, self._per, x.shape), np.sign(x), np.float32(0))
+        return np.where(np.abs(x) > broadcast_scale(delta, self._per, x.shape), np.sign(x), np.float32(0))
 
     def scale_of(self, x: Tensor) -> Tensor:
-        """Mean of the kept magnitudes."""
+        """Mean of the magnitudes above Δ, float32."""
         import torch
 
-        kept = torch.where(self._signs(x.detach()) != 0, x.detach(), torch.nan)
-        return mean_magnitude(kept, self._per).float()
+        above = torch.where(self._signs(x.detach()) != 0, x.detach(), torch.nan)
+        return mean_magnitude(above, self._per).float()
 
     def scale_of_array(self, x: Array) -> Array:
-        """Mean of the kept magnitudes."""
+        """Mean of the magnitudes above Δ, float32."""
         x = np.asarray(x, np.float32)
-        kept = np.where(self._signs_of_array(x) != 0, x, np.float32(np.nan))
-        return mean_magnitude_of_array(kept, self._per).astype(np.float32)
+        above = np.where(self._signs_of_array(x) != 0, x, np.float32(np.nan))
+        return mean_magnitude_of_array(above, self._per).astype(np.float32)
 
     def with_scale(self, x: Tensor, scale: Tensor) -> Tensor:
         """0 or ±α."""
         import torch
 
-        value = self._signs(x) * spread(scale.detach().float(), self._per, tuple(x.shape))
-        return torch.where(torch.isnan(x), x, narrowed(value, x.dtype))
+        value = self._signs(x) * broadcast_scale(scale.detach().float(), self._per, tuple(x.shape))
+        return torch.where(torch.isnan(x), x, to_dtype(value, x.dtype))
 
     def inside_with(self, x: Tensor, scale: Tensor) -> Tensor:
-        """Everywhere."""
+        """True everywhere."""
         import torch
 
         return torch.ones_like(x, dtype=torch.bool)
 
     def scale_gradient(self, grad: Tensor, x: Tensor, scale: Tensor) -> Tensor:
-        """Σ grad·sign(x) over what is kept."""
-        return summed(grad.float() * self._signs(x), self._per)
+        """Σ grad·sign(x) over nonzero values."""
+        return sum_shared(grad.float() * self._signs(x), self._per)
 
     def encode_with(self, x: Array, scale: Array) -> Encoded:
-        """−1, 0, 1, and α."""
+        """Codes −1, 0, 1, and α."""
         signs = self._signs_of_array(np.asarray(x, np.float32))
         return Encoded(signs.astype(np.int64), (scale_pattern("scale", scale, "float32"),))
 
     def decode(self, encoded: Encoded) -> Array:
         """0, ±α."""
         signs = np.asarray(encoded.codes, np.float32)
-        return np.asarray(signs * spread(scale_value(encoded.shared[0], "float32"), self._per, signs.shape), np.float32)
+        return np.asarray(
+            signs * broadcast_scale(scale_value(encoded.shared[0], "float32"), self._per, signs.shape), np.float32
+        )
 
     def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
-        """0 and ±|α|: a given α may be negative."""
+        """0 and ±|α|, as a given α may be negative."""
         return np.sign(np.asarray(encoded.codes)).astype(np.float32) * np.abs(self.decode(encoded))
 
     def codes(self) -> Array:

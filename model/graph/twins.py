@@ -1,4 +1,4 @@
-"""Nodes that correspond to one another: at the same place of repeated blocks, or of the same operation."""
+"""Corresponding nodes: at the same position of repeated blocks, or of the same operation."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections import Counter
 
 from espalier.model.graph.graph import Graph, Node
 
-_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")  # a whole part of a module's path
+PATH_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")  # a component of a module's path that is a number
 
 
 def twins(graph: Graph, node: Node) -> tuple[str, ...]:
-    """The nodes at the same place of the other blocks: equal operations whose paths differ in the block's number alone.
+    """The nodes at the same position in all blocks: equal operations whose paths differ only in the block's number.
 
-    A function has no path of its own: it is the n-th of its operation in its module.
+    A function has no path: it is identified as the n-th of its operation in its module.
     """
-    places, count = dict[str, tuple[str, int]](), Counter[str]()
-    for each in graph:
-        if each.op == node.op:
-            path = each.target if each.call == "call_module" else each.module_path
+    positions, count = dict[str, tuple[str, int]](), Counter[str]()
+    for other in graph:
+        if other.op == node.op:
+            path = other.target if other.call == "call_module" else other.module_path
             count[path] += 1
-            places[each.id] = _NUMBER.sub("#", path, count=1), count[path]
-    place = places[node.id]
-    return tuple(i for i, p in places.items() if p == place) if "#" in place[0] else (node.id,)
+            positions[other.id] = PATH_NUMBER.sub("#", path, count=1), count[path]
+    position = positions[node.id]
+    return tuple(i for i, p in positions.items() if p == position) if "#" in position[0] else (node.id,)
 
 
 def alike(graph: Graph, node: Node) -> tuple[str, ...]:

@@ -8,22 +8,22 @@ from typing import Any
 
 from espalier.model.errors import SourceError
 
-# Counts of what is built one by one, with the most of each; the largest of known models have some hundred layers.
+# Limits of counts of modules that are built one by one; the largest known models have a few hundred layers.
 COUNTS: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"layers?$|depths?$|blocks?$|stages?$|^n_layer|^num_.*layers|groups?$|_group_num$|loops$"), 10_000),
     (re.compile(r"experts?$"), 100_000),
     (re.compile(r"^num_labels$|classes$"), 1 << 20),
 )
-LARGEST = 1 << 40  # of any other whole number
-DEEPEST = 20  # configurations within configurations
+LARGEST = 1 << 40  # limit of any other integer
+DEEPEST = 20  # largest depth of nested configurations
 
 
 def check_sizes(config: Mapping[str, Any]) -> None:
     """Raise SourceError if a number of a configuration is larger than in any model."""
     for key, value in _numbers(config, DEEPEST):
-        most = next((most for pattern, most in COUNTS if pattern.search(key)), LARGEST)
-        if value > most:
-            raise SourceError(f"The configuration asks for {key} = {value}.", f"Open a model with at most {most}.")
+        limit = next((limit for pattern, limit in COUNTS if pattern.search(key)), LARGEST)
+        if value > limit:
+            raise SourceError(f"The configuration asks for {key} = {value}.", f"Open a model with at most {limit}.")
 
 
 def _numbers(config: Mapping[str, Any], depth: int) -> Iterator[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""The models that are included with Espalier, for trials without a download."""
+"""The models included with Espalier, which need no download."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCH = 2  # samples in the example inputs
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A built-in model. data: the data that it was trained on; make: the untrained module, in train mode."""
+    """A built-in model. data: its training data; make: the untrained module, in train mode."""
 
     name: str
     title: str
@@ -45,14 +45,14 @@ class Demo:
         from espalier.model.data.loading import load_data
 
         sample = load_data(self.data, limit=BATCH, splits=("validation",)).split("validation")
-        own = {"labels": sample.labels} if labels else {}
-        return {name: torch.from_numpy(array) for name, array in {**sample.inputs, **own}.items()}
+        label_input = {"labels": sample.labels} if labels else {}
+        return {name: torch.from_numpy(array) for name, array in {**sample.inputs, **label_input}.items()}
 
 
 def load_demo(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
     """The trained model in eval mode, and example keyword arguments of batch 2.
 
-    Raises SourceError for a name that is no demo's, or where the weights are missing.
+    Raises SourceError for an unknown name, or if the weights are missing.
     """
     from safetensors.torch import load_file
 

@@ -33,7 +33,7 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model
 
 @contextlib.contextmanager
 def quiet() -> Generator[None]:
-    """transformers and the hub without their warnings and bars."""
+    """Disable warnings and progress bars of transformers and the hub."""
     from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 
@@ -56,7 +56,7 @@ def from_folder(spec: str) -> Loaded:
     """A model saved with `save_pretrained`; raises SourceError."""
     path = Path(spec).expanduser().resolve()
     if not (path / "config.json").exists():
-        raise SourceError(f"{path.name} has no config.json, so it is no Hugging Face folder.", f"Give {KINDS}.")
+        raise SourceError(f"{path.name} has no config.json, so it is not a Hugging Face folder.", f"Give {KINDS}.")
     if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
         raise SourceError(f"{path.name} holds a configuration but no weights.",
                           "Add model.safetensors, or open it as config:TYPE?….")  # fmt: skip
@@ -68,7 +68,7 @@ def from_folder(spec: str) -> Loaded:
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """The JSON of a configuration; empty where it is none, which transformers then says. Raises SourceError."""
+    """The JSON of a configuration; empty if it is invalid, which transformers then reports. Raises SourceError."""
     data = tried(lambda: parse_json(read_bytes(path)), {})
     return data if isinstance(data, dict) else {}
 
@@ -95,26 +95,26 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             model = cls.from_pretrained(name, config=config, trust_remote_code=False)
     except (*PASSING, SourceError):
         raise
-    # Damaged files, unknown architectures, a missing network: transformers and its parsers, some in Rust, raise many.
+    # transformers and its parsers raise many types for damaged files, unknown architectures and a missing network.
     except BaseException as error:
-        hint = "Check the name, the network or the cache, or give a sound local folder."
+        hint = "Check the name, the network or the cache, or give an intact local folder."
         called = Path(name).name if Path(name).exists() else name
         raise SourceError(f"{called} cannot be loaded: {first_line(error)}", hint) from error
     return model, example_inputs(model), (model.config,) if cached else ()
 
 
 def _no_cache(config: Any) -> bool:
-    """Cache objects are no output that a graph could have; whether the configuration asked for them."""
-    asked = bool(getattr(config, "use_cache", None))
-    if asked:
+    """Disable cache objects, which a graph cannot return; returns whether the configuration had enabled them."""
+    was_on = bool(getattr(config, "use_cache", None))
+    if was_on:
         config.use_cache = False
-    return asked
+    return was_on
 
 
 def without_cache(model: Any) -> tuple[Any, ...]:
-    """A model of transformers that was made elsewhere gives no caches either: with them it could only be recorded.
+    """Disable the caches of transformers modules in a model built elsewhere, with which export fails.
 
-    Returns the configurations that asked for them.
+    Returns the configurations that had enabled them.
     """
     if "transformers" not in sys.modules:
         return ()
@@ -125,37 +125,37 @@ def without_cache(model: Any) -> tuple[Any, ...]:
 
 def from_config(spec: str) -> Loaded:
     """`config:TYPE?key=value&task=…&weights=random|none`: an untrained model; raises SourceError."""
-    wish = read_config(spec)
-    unpadded = wish.task == "sequence-classification" and "pad_token_id" not in wish.given
-    notes = _pad(wish.config, wish.kind) if unpadded else ()
-    extra: dict[str, Any] = {"attn_implementation": wish.attention} if wish.attention else {}
-    model, example = _from_config(wish.kind, wish.config, wish.task, wish.bare, extra)
-    uncached = (model.config,) if wish.cached else ()
-    return Loaded(SourceInfo(spec, f"{wish.kind} (configuration)"), model, example, notes=notes, uncached=uncached)
+    source = read_config(spec)
+    unpadded = source.task == "sequence-classification" and "pad_token_id" not in source.keys
+    notes = _pad(source.config, source.kind) if unpadded else ()
+    extra: dict[str, Any] = {"attn_implementation": source.attention} if source.attention else {}
+    model, example = _from_config(source.kind, source.config, source.task, source.without_weights, extra)
+    uncached = (model.config,) if source.wants_cache else ()
+    return Loaded(SourceInfo(spec, f"{source.kind} (configuration)"), model, example, notes=notes, uncached=uncached)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a `config:` source says; `given`: the keys that it names. `bare`: without weights.
+class ConfigSource:
+    """A parsed `config:` source. `keys`: the keys that it sets; `without_weights`: build on the meta device.
 
-    `cached`: it asks for caches, which are off in `config`.
+    `wants_cache`: it enables caches, which are disabled in `config`.
     """
 
     kind: str
     config: Any
     task: str
-    given: frozenset[str]
+    keys: frozenset[str]
     attention: str | None
-    bare: bool
-    cached: bool
+    without_weights: bool
+    wants_cache: bool
 
 
-def read_config(spec: str) -> Wish:
+def read_config(spec: str) -> ConfigSource:
     """The configuration that a `config:` source describes; raises SourceError."""
     kind, _, query = spec.partition(":")[2].partition("?")
-    words = dict(parse_qsl(query, keep_blank_values=True))
-    task, weights = words.pop("task", ""), words.pop("weights", "random")
-    values = {k: _value(v) for k, v in words.items()}
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    task, weights = options.pop("task", ""), options.pop("weights", "random")
+    values = {k: _value(v) for k, v in options.items()}
     attention = values.pop("attn_implementation", None)
     if task not in TASKS:
         raise SourceError(f"There is no task {task!r}.", nearest(task, [t for t in TASKS if t]))
@@ -163,11 +163,11 @@ def read_config(spec: str) -> Wish:
         raise SourceError(f"weights is {weights!r}.", "Write weights=random or weights=none.")
     config = make_config(kind, values)
     cached = _no_cache(config)
-    return Wish(kind, config, task, frozenset(values), attention, weights == "none", cached)
+    return ConfigSource(kind, config, task, frozenset(values), attention, weights == "none", cached)
 
 
 def _pad(config: Any, kind: str) -> tuple[str, ...]:
-    """Give a configuration without a padding token one, as a classifier looks for the last token before it."""
+    """Set a missing padding token, since a classifier uses the last token before padding; returns notes."""
     size, eos = getattr(config, "vocab_size", None), getattr(config, "eos_token_id", None)
     if not isinstance(size, int) or getattr(config, "pad_token_id", None) is not None:
         return ()
@@ -176,88 +176,94 @@ def _pad(config: Any, kind: str) -> tuple[str, ...]:
             "pad_token_id=… names another.",)  # fmt: skip
 
 
-def _from_config(kind: str, config: Any, task: str, bare: bool, extra: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _from_config(
+    kind: str, config: Any, task: str, without_weights: bool, extra: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     import torch
     import transformers
 
     try:
-        with quiet(), torch.device("meta" if bare else "cpu"):
+        with quiet(), torch.device("meta" if without_weights else "cpu"):
             model = getattr(transformers, TASKS[task]).from_config(config, trust_remote_code=False, **extra)
             return model, example_inputs(model)
     except EspalierError:
         raise
-    # A model's constructor may raise anything for sizes that do not fit together.
+    # Constructors raise various types for inconsistent sizes.
     except Exception as error:
         raise SourceError(f"{kind} cannot be built from this configuration: {first_line(error)}",
                           "Correct its values.") from error  # fmt: skip
 
 
 def make_config(kind: str, values: dict[str, Any]) -> Any:
-    """The configuration of a model type; raises SourceError for a key or a value that it cannot have."""
+    """The configuration of a model type; raises SourceError for an unknown key or an impossible value."""
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:
         raise SourceError(f"transformers has no model type {kind!r}.", nearest(kind, CONFIG_MAPPING.keys()))
     cls = CONFIG_MAPPING[kind]
-    known = set(cls().to_dict()) | set(getattr(cls, "attribute_map", {})) | {"num_labels"}
+    allowed = set(cls().to_dict()) | set(getattr(cls, "attribute_map", {})) | {"num_labels"}
     for key in values:
-        if key not in known:
-            raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, known))
+        if key not in allowed:
+            raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, allowed))
     check_sizes(values)
     try:
         with quiet():
             config = cls(**values)
-    # transformers validates with a library whose errors are not exported.
+    # transformers validates with a library that does not export its error types.
     except Exception as error:
         raise SourceError(
             f"The {kind} configuration is impossible: {first_line(error.__cause__ or error).rstrip('.')}.",
             "Correct its values.",
         ) from error
-    config.architectures = config.architectures or []  # transformers iterates over it where a type has two heads
+    config.architectures = config.architectures or []  # transformers iterates over it for types with two heads
     pad, size = getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)
     if "pad_token_id" not in values and isinstance(pad, int) and isinstance(size, int) and pad >= size:
-        config.pad_token_id = 0  # a smaller vocabulary has lost the default's padding token
+        config.pad_token_id = 0  # the default padding token exceeds a smaller vocabulary
     return config
 
 
-def _value(word: str) -> Any:
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    if word.lower() in ("none", "null"):
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text.lower() in ("none", "null"):
         return None
-    if word.startswith(("[", "{")):
+    if text.startswith(("[", "{")):
         with contextlib.suppress(ValueError):
-            return json.loads(word)
-    if word.startswith("["):
-        return [_value(w) for w in word.strip("[]").split(",") if w]
+            return json.loads(text)
+    if text.startswith("["):
+        return [_value(w) for w in text.strip("[]").split(",") if w]
     for kind in (int, float):
         with contextlib.suppress(ValueError):
-            return kind(word)
-    return word
+            return kind(text)
+    return text
 
 
 # -- example inputs
 
 
 def example_inputs(model: Any) -> dict[str, Any]:
-    """Example keyword inputs of a transformers model; those with "?" in front are there to be chosen by name.
+    """Example keyword inputs of a transformers model; those with a leading "?" are only used if chosen by name.
 
-    Batch 2 and length 16: torch specialises sizes 0 and 1. Raises SourceError for inputs it cannot make.
+    Batch 2 and length 16, since torch specialises sizes 0 and 1. Raises SourceError for unsupported inputs.
     """
     main = getattr(model, "main_input_name", "input_ids")
     if main == "pixel_values":
         return _image_inputs(model.config)
     if main == "input_ids" and getattr(model.config, "vocab_size", None):
         inputs = _text_inputs(model)
-        return inputs if _takes(model, "attention_mask") else {k: v for k, v in inputs.items() if k != "attention_mask"}
+        return (
+            inputs
+            if _has_input(model, "attention_mask")
+            else {k: v for k, v in inputs.items() if k != "attention_mask"}
+        )
     kind = getattr(model.config, "model_type", type(model).__name__)
-    why = f"the configuration of {kind} has no vocab_size" if main == "input_ids" else f"{kind} takes {main!r}"
-    raise SourceError(f"No example inputs can be made: {why}.",
+    reason = f"the configuration of {kind} has no vocab_size" if main == "input_ids" else f"{kind} takes {main!r}"
+    raise SourceError(f"No example inputs can be made: {reason}.",
                       "Give a file.py:factory that returns (model, example inputs).")  # fmt: skip
 
 
-def _takes(model: Any, name: str) -> bool:
-    """Whether a model names an input: FNet and xLSTM would lose a mask among further keywords, which torch refuses."""
+def _has_input(model: Any, name: str) -> bool:
+    """Whether a model's forward names an input; FNet and xLSTM would ignore a mask as an extra keyword."""
     return name in inspect.signature(model.forward).parameters
 
 
@@ -267,16 +273,16 @@ def _text_inputs(model: Any) -> dict[str, Any]:
     config = model.config
     length = min(16, int(getattr(config, "max_position_embeddings", None) or 16))
     ids = torch.randint(0, config.vocab_size, (2, length))
-    found: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if getattr(config, "is_encoder_decoder", False):
-        found |= {
+        inputs |= {
             "decoder_input_ids": torch.randint(0, config.vocab_size, (2, length - 3)),
             "use_cache": False,
         }
     if getattr(config, "type_vocab_size", 0):
-        found["?token_type_ids"] = torch.zeros_like(ids)
-    labels = _labels(type(model).__name__, config, found)
-    return found if labels is None else {**found, "?labels": labels}
+        inputs["?token_type_ids"] = torch.zeros_like(ids)
+    labels = _labels(type(model).__name__, config, inputs)
+    return inputs if labels is None else {**inputs, "?labels": labels}
 
 
 def _labels(cls: str, config: Any, inputs: dict[str, Any]) -> Any:
@@ -297,5 +303,5 @@ def _image_inputs(config: Any) -> dict[str, Any]:
     size = getattr(config, "image_size", 224)
     height, width = size if isinstance(size, list | tuple) else (size, size)
     channels = int(getattr(config, "num_channels", 3))
-    found: dict[str, Any] = {"pixel_values": torch.randn(2, channels, int(height), int(width))}
-    return found | {"?labels": torch.randint(0, int(getattr(config, "num_labels", 2)), (2,))}
+    inputs: dict[str, Any] = {"pixel_values": torch.randn(2, channels, int(height), int(width))}
+    return inputs | {"?labels": torch.randint(0, int(getattr(config, "num_labels", 2)), (2,))}

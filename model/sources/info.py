@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 KINDS = "a Hugging Face folder, hf:NAME, config:TYPE?key=value, file.py:factory, model.pt2, a packed model or demo:NAME"
 
-OBJECT = "python:"  # begins the source of a project that was traced from an object of a program's
+OBJECT = "python:"  # prefix of the source of a project that was traced from a Python object
 
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
     """The facts of a source that projects store. `spec` is absolute if it names a file.
 
-    tokenizer, text, label, classes, limits: as `Reading` has them; what a command or the window names goes in here.
+    tokenizer, text, label, classes, limits: as in `Reading`, set by a command or the window.
     """
 
     spec: str
@@ -40,17 +40,17 @@ class SourceInfo:
         """The reading of data for the model."""
         return Reading(self.tokenizer, self.text, self.label, self.classes, self.limits)
 
-    def taking(self, **given: str | tuple[str, ...] | None) -> SourceInfo:
+    def taking(self, **facts: str | tuple[str, ...] | None) -> SourceInfo:
         """A copy with the non-empty facts on the reading of data."""
-        return replace(self, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+        return replace(self, **{name: value for name, value in facts.items() if value})  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
 class Loaded:
     """A model ready to be traced: an nn.Module and example keyword inputs, or an exported program.
 
-    Examples with "?" before their name are there to be chosen by name only. `notes`: what was chosen unasked.
-    `uncached`: the configurations of transformers whose `use_cache` was on, and is off for the capture.
+    Examples with a leading "?" are only used if chosen by name. `notes`: automatic choices.
+    `uncached`: transformers configurations whose `use_cache` is disabled for the capture.
     """
 
     info: SourceInfo

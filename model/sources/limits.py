@@ -1,7 +1,7 @@
 """Limits of a captured model, derived from its graph: positions, vocabulary, image size.
 
 A table of positions is recognised by running the few nodes that compute its index at several lengths, so that offsets
-(RoBERTa begins at 2) and saturating indices (relative positions) need no list of architectures.
+(2 for RoBERTa) and saturating indices (relative positions) need no list of architectures.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 
 SHORT, LONG = 3, 6  # tokens of the first two runs
 FIRST, SECOND = 2, 3  # token ids of the runs that look for the vocabulary's table
-MOST = 1 << 20  # tokens: a table of more rows is none of positions
-ROOM = 1 << 24  # elements of an input that a run may have
-# What torch raises where a size does not fit.
+MOST = 1 << 20  # tokens: larger tables are not tables of positions
+ROOM = 1 << 24  # largest number of elements of a run's input
+# Types that torch raises for sizes that do not fit.
 FAULTS = (EspalierError, RuntimeError, LookupError, ArithmeticError, ValueError, TypeError, MemoryError)
 
 
 def limits_of(graph: Graph, store: WeightStore) -> Limits:
     """The limits of a graph; runs only index computations, never the model."""
     token = token_input(graph)
-    found = Limits(image=_image(graph))
+    limits = Limits(image=_image(graph))
     if token is None or token.out is None or len(token.out.shape) != 2:
-        return found
+        return limits
     length = token.out.shape[1]
     if isinstance(length, int):
-        found, length = replace(found, length=length), ""
+        limits, length = replace(limits, length=length), ""
     tables = _Tables(graph, store, token, length)
     sliced = list(_sliced(graph, length)) if length else []
     positions = [*sliced, *tables.positions(min(sliced, default=None))] if length else []
-    return replace(found, tokens=min(positions, default=None), vocabulary=tables.vocabulary())
+    return replace(limits, tokens=min(positions, default=None), vocabulary=tables.vocabulary())
 
 
 def token_input(graph: Graph) -> Node | None:
     """The input of token ids: `input_ids`, or the only integer input that is not a mask."""
-    whole = [n for n in graph.placeholders if n.out is not None and n.out.dtype in ("int64", "int32")]
-    named = [n for n in whole if n.target == "input_ids"]
-    plain = [n for n in whole if "mask" not in n.target and n.target != "labels"]
-    return named[0] if named else plain[0] if len(plain) == 1 else None
+    integer_inputs = [n for n in graph.placeholders if n.out is not None and n.out.dtype in ("int64", "int32")]
+    by_name = [n for n in integer_inputs if n.target == "input_ids"]
+    candidates = [n for n in integer_inputs if "mask" not in n.target and n.target != "labels"]
+    return by_name[0] if by_name else candidates[0] if len(candidates) == 1 else None
 
 
 def context_length(config: Any) -> int | None:
@@ -58,8 +58,8 @@ def context_length(config: Any) -> int | None:
     rotary = any(
         name.startswith(("rope_", "rotary")) and value for name, value in getattr(inner, "__dict__", {}).items()
     )
-    most = getattr(inner, "max_position_embeddings", None)
-    return most if rotary and isinstance(most, int) and most >= SHORT else None
+    length = getattr(inner, "max_position_embeddings", None)
+    return length if rotary and isinstance(length, int) and length >= SHORT else None
 
 
 def _image(graph: Graph) -> tuple[int, int, int] | None:
@@ -74,11 +74,11 @@ def _image(graph: Graph) -> tuple[int, int, int] | None:
 def _sliced(graph: Graph, symbol: str) -> Iterator[int]:
     """The longest text that fits each slice of a table of fixed size."""
     for node in graph:
-        before, after = node.ports.get("data_in"), node.out
-        if node.op != "slice" or before is None or after is None or len(before.shape) != len(after.shape):
+        operand, result = node.ports.get("data_in"), node.out
+        if node.op != "slice" or operand is None or result is None or len(operand.shape) != len(result.shape):
             continue
-        for size, wish in zip(before.shape, after.shape, strict=True):
-            offset = _offset(wish, symbol) if isinstance(size, int) and isinstance(wish, str) else None
+        for size, target in zip(operand.shape, result.shape, strict=True):
+            offset = _offset(target, symbol) if isinstance(size, int) and isinstance(target, str) else None
             if offset is not None and isinstance(size, int):
                 yield size - offset
 
@@ -97,36 +97,36 @@ class _Tables:
 
     def __init__(self, graph: Graph, store: WeightStore, token: Node, symbol: str) -> None:
         self.graph, self.token, self.symbol = graph, token, symbol
-        found = [(n, ref) for n in graph if n.op == "embedding" and (ref := _index(n)) is not None]
-        self.rows = [int(n.ports["weight"].shape[0]) for n, _ in found]
+        embeddings = [(n, ref) for n in graph if n.op == "embedding" and (ref := _index(n)) is not None]
+        self.rows = [int(n.ports["weight"].shape[0]) for n, _ in embeddings]
         self.module: Any = None
-        if found and graph.runs == "graph":
-            self.module = _module(graph, [ref for _, ref in found], store)
+        if embeddings and graph.runs == "graph":
+            self.module = _module(graph, [ref for _, ref in embeddings], store)
 
     def positions(self, bound: int | None) -> Iterator[int]:
-        """The lengths at which tables of positions end, below the known `bound`."""
+        """The lengths at which tables of positions end, below the given `bound`."""
         if bound is not None and bound < LONG:
             return
         short, long = self._run(SHORT), self._run(LONG)
         for at, rows in enumerate(self.rows if short and long else ()):
             if int(long[at].max() - short[at].max()) != LONG - SHORT:
                 continue
-            most = rows - int(short[at].max()) + SHORT - 1
-            if LONG <= most < (bound or MOST) and self._ends(at, rows, most):
-                yield most
+            last = rows - int(short[at].max()) + SHORT - 1
+            if LONG <= last < (bound or MOST) and self._ends(at, rows, last):
+                yield last
 
     def vocabulary(self) -> int | None:
         """Rows of the smallest table whose index is the token itself."""
         first, second = self._run(SHORT, FIRST), self._run(SHORT, SECOND)
         if not first or not second:
             return None
-        same = [bool((a == FIRST).all() and (b == SECOND).all()) for a, b in zip(first, second, strict=True)]
-        return min((rows for rows, yes in zip(self.rows, same, strict=True) if yes), default=None)
+        is_token = [bool((a == FIRST).all() and (b == SECOND).all()) for a, b in zip(first, second, strict=True)]
+        return min((rows for rows, yes in zip(self.rows, is_token, strict=True) if yes), default=None)
 
-    def _ends(self, at: int, rows: int, most: int) -> bool:
-        """Whether the index exceeds the table one token after `most`; a saturating index does not."""
-        full, more = self._run(most), self._run(most + 1)
-        return bool(full) and int(full[at].max()) < rows and (not more or int(more[at].max()) >= rows)
+    def _ends(self, at: int, rows: int, length: int) -> bool:
+        """Whether the index exceeds the table one token after `length`; a saturating index does not."""
+        full, longer = self._run(length), self._run(length + 1)
+        return bool(full) and int(full[at].max()) < rows and (not longer or int(longer[at].max()) >= rows)
 
     def _run(self, length: int, token: int = FIRST) -> list[Tensor]:
         """Each table's index for texts of a repeated token; empty if the nodes cannot run at that length."""
@@ -135,9 +135,9 @@ class _Tables:
         if self.module is None:
             return []
         symbols = {**self.graph.symbols, **({self.symbol: length} if self.symbol else {})}
-        taken = [n for n in self.graph.placeholders if n.out is not None]
+        tensor_inputs = [n for n in self.graph.placeholders if n.out is not None]
         try:
-            inputs = {n.target: self._value(n, symbols, token) for n in taken}
+            inputs = {n.target: self._value(n, symbols, token) for n in tensor_inputs}
             with torch.no_grad():
                 return list(self.module(**inputs))
         except FAULTS:
@@ -155,19 +155,19 @@ class _Tables:
 
 def _index(node: Node) -> Ref | None:
     """The source of an embedding's index; None for a table of unknown size."""
-    place = 0 if node.call == "call_module" else 1
-    ref = node.args[place] if len(node.args) > place else None
+    position = 0 if node.call == "call_module" else 1
+    ref = node.args[position] if len(node.args) > position else None
     shape = node.ports["weight"].shape if "weight" in node.ports else ()
     sized = bool(shape) and isinstance(shape[0], int)
     return ref if isinstance(ref, Ref) and sized else None
 
 
-def _part(graph: Graph, ends: list[Ref]) -> Graph:
+def _subgraph(graph: Graph, ends: list[Ref]) -> Graph:
     """The subgraph that computes `ends`, with all inputs."""
-    wanted = graph.feeding(*(ref.node for ref in ends))
+    needed = graph.feeding(*(ref.node for ref in ends))
     output = replace(graph.output, args=tuple(ends), kwargs={})
-    kept = [n for n in graph if n.id in wanted or n.call == "placeholder"]
-    nodes = {n.id: n for n in (*kept, output)}
+    selected = [n for n in graph if n.id in needed or n.call == "placeholder"]
+    nodes = {n.id: n for n in (*selected, output)}
     return replace(graph, nodes=nodes, weights=named_weights(nodes.values(), graph.weights), structure="tuple",
                    output_names=())  # fmt: skip
 
@@ -176,6 +176,6 @@ def _module(graph: Graph, ends: list[Ref], store: WeightStore) -> Any:
     from espalier.model.torch.build import build
 
     try:
-        return build(_part(graph, ends), store)
-    except FAULTS:  # opaque functions, a model without weights: nothing is known then
+        return build(_subgraph(graph, ends), store)
+    except FAULTS:  # opaque functions or a model without weights: no limits are known
         return None

@@ -1,6 +1,6 @@
-"""The reading of data for a model, and the limits of the model; stored with a project's source.
+"""Preprocessing facts of a model's data, and the limits of the model; stored with a project's source.
 
-No torch: the window's forms and project files hold these values too.
+Imports no torch: the window's forms and project files use these values too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 class Limits:
     """Limits of a model's inputs; None, or 0 in `image`, if there is none.
 
-    tokens: most tokens of a text, as the positions that the model holds. context: the context length that its
-    configuration names, where its positions are computed and would go on. length: the one length of all texts.
+    tokens: maximum tokens of a text, from the model's table of positions. context: the context length in its
+    configuration, if positions are computed and unlimited. length: the fixed length of all texts.
     vocabulary: rows of the token embedding. image: channels, height and width.
     """
 
@@ -28,7 +28,7 @@ class Limits:
 class Reading:
     """The reading of a project's data. text, label: columns, used if the data have them.
 
-    classes: the names of the model's classes in its order. limits: None in a project of before they were recorded.
+    classes: the names of the model's classes, in its order. limits: None in projects of earlier versions.
     """
 
     tokenizer: str | None = None

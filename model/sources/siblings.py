@@ -1,7 +1,7 @@
 """Imports a Python file of the user and modules of its folder, separate from all other modules.
 
-Its folder comes first wherever its code, or code beside it, says `import`, also later in a forward method. Nothing is
-put on `sys.path`: two projects that each have a `model.py` get their own.
+Its folder is searched first by all import statements of its modules, also later in a forward method. Nothing is
+added to `sys.path`, so that two projects with a `model.py` each import their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Siblings:
         self._builtins = {**vars(builtins), "__import__": self._import}
 
     def load(self) -> ModuleType:
-        """Run the file. Its exceptions pass; its modules are then removed."""
+        """Run the file. On an exception its modules are removed, and the exception propagates."""
         home = ModuleType(self.package)
         home.__path__ = [str(self.folder)]
         sys.modules[self.package] = home
@@ -70,8 +70,8 @@ class Siblings:
             module = builtins.__import__(f"{self.package}.{name}", globals, locals, fromlist or (), 0)
         except ModuleNotFoundError as error:
             if error.name and error.name.startswith(f"{self.package}."):
-                missing = error.name.removeprefix(f"{self.package}.")
-                raise ModuleNotFoundError(f"No module named {missing!r}", name=missing) from None
+                missing_name = error.name.removeprefix(f"{self.package}.")
+                raise ModuleNotFoundError(f"No module named {missing_name!r}", name=missing_name) from None
             raise
         return module if fromlist else sys.modules[f"{self.package}.{head}"]
 
@@ -83,7 +83,7 @@ class Siblings:
             return True
         inner = self.folder / head
         if any((self.folder / f"{head}{s}").is_file() for s in _SUFFIXES):
-            return head != self.path.stem or not _is_elsewhere(head)  # bert.py that imports an installed bert
+            return head != self.path.stem or not _is_elsewhere(head)  # such as a bert.py that imports an installed bert
         if any((inner / f"__init__{s}").is_file() for s in _SUFFIXES):
             return True
         return inner.is_dir() and any(inner.rglob("*.py")) and not _is_elsewhere(head)

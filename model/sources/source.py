@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def load_source(spec: str, inputs: tuple[str, ...] = (), seed: int = 0, *, origin: Origin = Origin.FILE) -> Loaded:
-    """The model that `spec` names, in eval mode; `inputs` chooses the example's inputs (empty: the usual ones).
+    """The model of `spec`, in eval mode; `inputs` chooses the example's inputs (empty: the default ones).
 
-    Raises SourceError; TrustError, which is one, where a file (`origin`) names a factory that the user has not allowed.
-    A factory is the user's own code and runs here; nothing else executes code of a file's.
+    Raises SourceError, and its subclass TrustError if a file (`origin`) names a factory that the user has not allowed.
+    A factory is the user's own code and runs here; no other source executes code of a file.
     """
     import torch
 
@@ -54,7 +54,7 @@ def _loader(spec: str, origin: Origin) -> Callable[[str], Loaded]:
 
 def _unknown(spec: str) -> SourceError:
     if spec.startswith(OBJECT):
-        text = f"{spec.removeprefix(OBJECT)} was traced from an object in Python, which nothing opens again."
+        text = f"{spec.removeprefix(OBJECT)} was traced from a Python object, which cannot be opened again."
         return SourceError(text, "Open the project, or trace the object again.")
     path = Path(spec).expanduser()
     if path.suffix == ".onnx" and path.exists():
@@ -74,12 +74,12 @@ def _choose(example: dict[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
     usual = {k: v for k, v in example.items() if not k.startswith("?")}
     if not inputs:
         return usual
-    every = {k.removeprefix("?"): v for k, v in example.items()}
+    examples = {k.removeprefix("?"): v for k, v in example.items()}
     for name in inputs:
-        if name not in every:
-            raise SourceError(f"The model has no example for the input {name!r}.", nearest(name, every))
+        if name not in examples:
+            raise SourceError(f"The model has no example for the input {name!r}.", nearest(name, examples))
     fixed = {k: v for k, v in usual.items() if isinstance(v, bool)}
-    return {**{k: every[k] for k in inputs}, **fixed}
+    return {**{k: examples[k] for k in inputs}, **fixed}
 
 
 def _demo(spec: str) -> Loaded:
@@ -105,9 +105,9 @@ def _factory(spec: str, origin: Origin) -> Loaded:
         raise SourceError(f"There is no file {file!r}.", "Give the path of a Python file, then :factory.")
     functions = factories(path)
     if not name:
-        known = f" It has: {', '.join(functions)}." if functions else ""
-        wish = functions[0] if functions else "make_model"
-        raise SourceError(f"{path.name} needs the name of a function.", f"Write {path.name}:{wish}.{known}")
+        available = f" It has: {', '.join(functions)}." if functions else ""
+        suggestion = functions[0] if functions else "make_model"
+        raise SourceError(f"{path.name} needs the name of a function.", f"Write {path.name}:{suggestion}.{available}")
     require(path, f"{name}()", origin)
     function = getattr(import_file(path), name, None)
     if not callable(function):
@@ -120,31 +120,31 @@ def _factory(spec: str, origin: Origin) -> Loaded:
 def factories(path: Path) -> list[str]:
     """The functions and classes of a Python file, without running it; those callable without arguments first.
 
-    Names with a leading underscore are left out. Raises SourceError where the file cannot be read or its syntax is
+    Names with a leading underscore are skipped. Raises SourceError if the file is unreadable or its syntax is
     wrong.
     """
     try:
         tree = ast.parse(read_bytes(path), str(path))
     except SyntaxError as error:
         line = (error.text or "").strip()
-        text = f"{path.name} is no valid Python: {error.msg} (line {error.lineno}{f': {line[:80]}' if line else ''})."
+        text = f"{path.name} is not valid Python: {error.msg} (line {error.lineno}{f': {line[:80]}' if line else ''})."
         raise SourceError(text, f"Correct {path.name}.") from error
     except (ValueError, OSError) as error:
         raise SourceError(f"{path.name} cannot be read as Python: {first_line(error)}", "Give a text file.") from error
-    named = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")]
-    # In the order of the file: functions without arguments to fill, classes without, then the others.
-    return [n.name for n in sorted(named, key=lambda n: (_needs(n), isinstance(n, ast.ClassDef)))]
+    definitions = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")]
+    # In file order: functions without required arguments, classes without, then the others.
+    return [n.name for n in sorted(definitions, key=lambda n: (_needs(n), isinstance(n, ast.ClassDef)))]
 
 
 def _needs(node: ast.FunctionDef | ast.ClassDef) -> bool:
     """Whether a function or a class (by its `__init__`) needs arguments."""
     if isinstance(node, ast.ClassDef):
-        made = (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
-        return any(len(n.args.args) - 1 > len(n.args.defaults) or None in n.args.kw_defaults for n in made)
+        initialisers = (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
+        return any(len(n.args.args) - 1 > len(n.args.defaults) or None in n.args.kw_defaults for n in initialisers)
     return len(node.args.posonlyargs + node.args.args) > len(node.args.defaults) or None in node.args.kw_defaults
 
 
-def call_user_code(function: Callable[[], Any], path: Path, what: str) -> Any:
+def call_user_code(function: Callable[[], Any], path: Path, subject: str) -> Any:
     """Call the user's code; its exceptions are converted to SourceError with the line in `path`."""
     try:
         return function()
@@ -152,7 +152,7 @@ def call_user_code(function: Callable[[], Any], path: Path, what: str) -> Any:
         raise
     # The user's own code may raise anything, SystemExit too.
     except BaseException as error:
-        text = f"{what} raised {type(error).__name__}: {first_line(error)}{_line(error, path)}"
+        text = f"{subject} raised {type(error).__name__}: {first_line(error)}{_line(error, path)}"
         raise SourceError(text, f"Correct {path.name}.") from error
 
 
@@ -205,7 +205,7 @@ def _exported(spec: str) -> Loaded:
         args, kwargs = program.example_inputs or ((), {})
         names = [str(n) for n in program.graph_signature.user_inputs]
         example = {**dict(zip(names, args, strict=False)), **kwargs}
-        # Guards are source that torch writes of what the file says, and runs.
+        # Guards are source that torch generates from the file and runs.
         model = program.module(check_guards=False)
     except Unsafe as error:
         hint = "Open the model that it was exported from, or export it again with plain tensors as example inputs."

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from espalier.model.formats.straight_through import NOTHING, Exclusive
+from espalier.model.formats.straight_through import NOT_EXCLUSIVE, Exclusive
 from espalier.model.graph.graph import Node
 from espalier.model.graph.ops import category, spec
 from espalier.model.torch.layers import Compressed, Effective
@@ -87,7 +87,7 @@ def in_place(module: nn.Module) -> Generator[None]:
         yield
     finally:
         for effective, _ in effectives:
-            vars(effective)["exclusive"] = NOTHING
+            vars(effective)["exclusive"] = NOT_EXCLUSIVE
 
 
 def _effectives(module: nn.Module) -> list[tuple[Effective, Exclusive]]:

@@ -13,7 +13,14 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from espalier.model.errors import ProjectError
 from espalier.model.formats.base import Format
-from espalier.model.formats.straight_through import NOTHING, Exclusive, gated, reused, scaled, straight_through
+from espalier.model.formats.straight_through import (
+    NOT_EXCLUSIVE,
+    Exclusive,
+    straight_through,
+    straight_through_cached,
+    straight_through_scaled,
+    value_and_gate,
+)
 from espalier.model.graph.views import View
 from espalier.model.torch.activation_masks import ActivationMask
 
@@ -72,7 +79,7 @@ class Effective(nn.Module):
         else:
             self.register_buffer("scale", scale, persistent=False)
         self._cached: _Cached | None = None
-        self.exclusive = NOTHING
+        self.exclusive = NOT_EXCLUSIVE
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape → the same shape and dtype."""
@@ -83,17 +90,21 @@ class Effective(nn.Module):
         random = self.format is not None and self.format.stochastic
         computed = type(x) is not nn.Parameter or random or torch.compiler.is_compiling()
         if computed or (learns and self.format is None):
-            exclusive = self.exclusive if type(x) is Tensor and self.rule is None else NOTHING
+            exclusive = self.exclusive if type(x) is Tensor and self.rule is None else NOT_EXCLUSIVE
             return self._back(self._computed(x, exclusive), x)
         cached = self._cached_value(x, learns)
         if not learns:
             return self._back(cached.value, x)
         assert self.format is not None
         if self.scale is not None:
-            value = scaled(cast("ScaledFormat", self.format), self.seen(x), self.scale, self.identity, cached.value)
+            value = straight_through_scaled(
+                cast("ScaledFormat", self.format), self.seen(x), self.scale, self.identity, cached.value
+            )
         else:
             mask = None if self.mask is None else self._viewed(self.mask)
-            value = reused(self.format, self._viewed(x), cached.value, cached.gate, mask, self.exclusive)
+            value = straight_through_cached(
+                self.format, self._viewed(x), cached.value, cached.gate, mask, self.exclusive
+            )
         return self._back(value, x)
 
     @property
@@ -122,20 +133,22 @@ class Effective(nn.Module):
         if self._cached is None or self._cached.stamp != stamp or (learns and not self._cached.gated):
             with torch.no_grad():
                 if learns and self.format is not None and self.scale is None and not self.identity:
-                    value, gate = gated(self.format, self.seen(x))
+                    value, gate = value_and_gate(self.format, self.seen(x))
                 else:
                     value, gate = self._computed(x), None
             self._cached = _Cached(stamp, value, gate, learns or scale is not None)
         return self._cached
 
-    def _computed(self, x: Tensor, exclusive: Exclusive = NOTHING) -> Tensor:
+    def _computed(self, x: Tensor, exclusive: Exclusive = NOT_EXCLUSIVE) -> Tensor:
         """The effective value in the format's view."""
         seen = self.seen(x)
         if self.format is None:
             return seen
         if self.scale is None:
             return straight_through(self.format, seen, self.identity, exclusive)
-        return scaled(cast("ScaledFormat", self.format), seen, self.scale, self.identity, exclusive=exclusive)
+        return straight_through_scaled(
+            cast("ScaledFormat", self.format), seen, self.scale, self.identity, exclusive=exclusive
+        )
 
     def seen(self, x: Tensor) -> Tensor:
         """The masked `x` in the format's view."""

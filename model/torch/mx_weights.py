@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from espalier.model.errors import FormatError
 from espalier.model.formats.mxint import MXInt
-from espalier.model.formats.small_float import exponent, times
+from espalier.model.formats.small_float import exponent, times_power
 from espalier.model.graph.graph import Node
 from espalier.model.graph.ports import choice
 from espalier.model.torch.fast_mx import PRODUCTS, VALUES, MXWeight
@@ -50,7 +50,7 @@ def packed(fmt: MXInt, weight: Tensor, node: str | None = None) -> MXWeight:
     blocks = fmt.blocks.split(value).reshape(rows, -1, fmt.block)
     # Clipping may round a block's largest value down, but never below its binade, so exponents are unchanged.
     stored = (exponent(blocks.abs().amax(-1)) + 127).clamp(0, 254)
-    codes = times(blocks, (127 + fmt.width - 2 - stored)[..., None]).reshape(rows, -1)[:, :columns]
+    codes = times_power(blocks, (127 + fmt.width - 2 - stored)[..., None]).reshape(rows, -1)[:, :columns]
     codes = codes.to(torch.int8)
     stored_codes = codes if fmt.width == 8 else _nibbles(codes)
     return MXWeight(stored_codes.contiguous(), stored.to(torch.uint8).contiguous(), columns, fmt.width, fmt.block)
@@ -75,7 +75,7 @@ def plain(weight: MXWeight, dtype: torch.dtype) -> Tensor:
     """The values [rows, columns], contiguous, as products depend on strides; clamped to the range of float16."""
     e = weight.exponents.int() - (127 + weight.width - 2)
     codes = F.pad(unpacked_codes(weight), (0, -weight.columns % weight.block)).reshape(weight.rows, -1, weight.block)
-    result = times(codes.float(), e[..., None]).reshape(weight.rows, -1)[:, : weight.columns]
+    result = times_power(codes.float(), e[..., None]).reshape(weight.rows, -1)[:, : weight.columns]
     highest = torch.finfo(dtype).max
     result = result.clamp(-highest, highest).to(dtype) if dtype == torch.float16 else result.to(dtype)
     return result.contiguous()

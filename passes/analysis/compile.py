@@ -16,7 +16,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
 
-from espalier.kernels.bench.others import Others
+from espalier.kernels.bench.other_load import OtherLoad
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, analysis
@@ -100,9 +100,9 @@ def _check(options: CompileOptions) -> None:
         return
     if not has_compiler():
         raise OptionsError(COMPILER, "Install one (apt install g++), or choose the backend aot_eager.")
-    from espalier.kernels.bench.machine import spaced
+    from espalier.kernels.bench.machine import has_space_in_torch_path
 
-    if spaced():
+    if has_space_in_torch_path():
         raise OptionsError("The path of torch contains a space, so inductor cannot link on the CPU.",
                            "Install it elsewhere, or choose the backend aot_eager.")  # fmt: skip
 
@@ -137,7 +137,7 @@ def _measured(call: Callable[[], Any], options: CompileOptions, context: Context
             context.progress(0, 0, f"first call, {name}")
             versions[name] = compiler.compile(call, **how)
             first[name] = _first(versions[name], options)
-        monitor = Others()
+        monitor = OtherLoad()
         later = _rounds(versions, options, context)  # in turns, so that other processes affect all versions alike
         others = monitor.share()
         difference = _difference(call(), versions["compiled"]())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from espalier.kernels.bench.others import busy_words
+from espalier.kernels.bench.other_load import busy_note
 from espalier.model.errors import ExportError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import macs
@@ -61,7 +61,7 @@ def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Gr
     summary = {"seconds": statistics.median(spans) / 1e6, "plain": recorded.plain, "runs": options.runs,
                "batch": _batch(inputs), "device": options.device, "weights_bytes": weights,
                "peak_bytes": peak(recorded.memory), "others": recorded.others,
-               "about": " ".join(t for t in (ABOUT, busy_words(recorded.others)) if t)}  # fmt: skip
+               "about": " ".join(t for t in (ABOUT, busy_note(recorded.others)) if t)}  # fmt: skip
     return graph, Report("profile", rows, summary | ({"trace": options.trace} if options.trace else {}))
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.node import Node
+from espalier.model.graph.twins import PATH_NUMBER
 from espalier.passes.comparison.changes import Change, Kind, Value
-
-_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # a whole segment of a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +80,14 @@ def _around(path: str) -> list[str]:
 
 
 def _pattern(path: str) -> str:
-    return _NUMBER.sub("*", path)
+    return PATH_NUMBER.sub("*", path)
 
 
 def _numbers_of(paths: Iterable[str]) -> dict[str, list[set[int]]]:
     """Pattern → at each of its numbers, the values that occur."""
     known: dict[str, list[set[int]]] = {}
     for path in paths:
-        numbers = [int(n) for n in _NUMBER.findall(path)]
+        numbers = [int(n) for n in PATH_NUMBER.findall(path)]
         for values, number in zip(known.setdefault(_pattern(path), [set() for _ in numbers]), numbers, strict=True):
             values.add(number)
     return known
@@ -113,7 +112,7 @@ def _group(part: Sequence[tuple[Change, str]], known: dict[str, list[set[int]]],
 def _label(paths: Sequence[str], known: dict[str, list[set[int]]]) -> str:
     """The paths of one pattern in one."""
     pattern = _pattern(paths[0])
-    columns = zip(*([int(n) for n in _NUMBER.findall(p)] for p in paths), strict=True)
+    columns = zip(*([int(n) for n in PATH_NUMBER.findall(p)] for p in paths), strict=True)
     occurring = known.get(pattern, [])
     texts: list[str] = []
     for i, column in enumerate(columns):

@@ -86,9 +86,9 @@ def cost(name: str) -> Cost:
 
 def measured(name: str, graph: Graph, options: Any, context: Context) -> dict[str, float]:
     """A cost that has to be run; beside a time also what other programs took meanwhile, since times are longer then."""
-    from espalier.kernels.bench.others import Others
+    from espalier.kernels.bench.other_load import OtherLoad
 
-    held, watch = COSTS.get(name), Others()
+    held, watch = COSTS.get(name), OtherLoad()
     if held.measure is None:
         return {}
     found = {name: float(held.measure(graph, options, context))}
@@ -98,7 +98,7 @@ def measured(name: str, graph: Graph, options: Any, context: Context) -> dict[st
 
 def timed_beside(known: Mapping[str, float]) -> str:
     """That what was measured with these figures is the time of a busy machine; empty where it is not."""
-    from espalier.kernels.bench.others import TELLING
+    from espalier.kernels.bench.other_load import TELLING
 
     share = known.get(OTHERS, 0.0)
     return f"timed while other programs took {100 * share:.0f}\u2009% of the processors" if share >= TELLING else ""

@@ -16,7 +16,15 @@ from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.blocks import PowerBlocks
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.nvfp4 import NVFP4, SCALE
-from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, gathered, per_of, shared_shape, spread
+from espalier.model.formats.scaled import (
+    ROW,
+    TENSOR,
+    ScaledFormat,
+    broadcast_scale,
+    group_elements,
+    per_of,
+    shared_shape,
+)
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import scale_value
 from espalier.model.formats.ternary import Ternary
@@ -57,9 +65,9 @@ def grid_of(value: Array, source: Array, fmt: Format, view: View | None, scale: 
     if held is None:
         return None
     with np.errstate(all="ignore"):
-        codes = np.rint(np.nan_to_num(seen.astype(np.float64) / spread(unit, per, seen.shape)))
+        codes = np.rint(np.nan_to_num(seen.astype(np.float64) / broadcast_scale(unit, per, seen.shape)))
         if np.abs(codes).max() > TYPES[-1][1] or not np.array_equal(
-            codes.astype(np.float32) * spread(unit, per, seen.shape), seen
+            codes.astype(np.float32) * broadcast_scale(unit, per, seen.shape), seen
         ):
             return None
     return _stored(codes.astype(np.int64), unit, per, held, view, value.shape)
@@ -124,7 +132,7 @@ def _stored(
     dtype, zero = kind
     axis, folded = held
     if zero is not None:
-        codes = codes + spread(zero, per, codes.shape).astype(np.int64)
+        codes = codes + broadcast_scale(zero, per, codes.shape).astype(np.int64)
     scale, own = _laid(unit, per, axis), codes
     if view is not None and not folded:
         own = view.array_back(codes, shape)
@@ -156,4 +164,4 @@ def _kind(codes: Array, per: int) -> tuple[str, Array | None] | None:
 
 
 def _groups(codes: Array, per: int) -> Array:
-    return np.asarray(gathered(codes, per)).reshape(*shared_shape(codes.shape, per), -1)
+    return np.asarray(group_elements(codes, per)).reshape(*shared_shape(codes.shape, per), -1)

@@ -106,6 +106,20 @@ def line_of(step: Step) -> str:
     readable, is_method = _readable(step)
     if not is_method:
         return f"m.apply({ {'steps': [readable]}!r})"
+    return _method_call(step, readable)
+
+
+def line_of_steps(recipe: Recipe) -> str:
+    """The statement that appends several steps by one call, in one line."""
+    return f"m.apply({recipe_to_dict(recipe)!r})"
+
+
+def analysis_line(step: Step) -> str:
+    """The statement that repeats an analysis through the Python interface, in one line."""
+    return _method_call(step, _readable(step)[0])
+
+
+def _method_call(step: Step, readable: dict[str, Any]) -> str:
     usual = _at_default(typed(step.pass_name, step.options))
     given = {name: value for name, value in readable["options"].items() if name not in usual}
     given |= {"seed": step.seed} if step.seed else {}

@@ -257,12 +257,14 @@ def _lab(job: LabJob, channel: Channel) -> Any:
 
 @HANDLERS.register(KernelsJob)
 def _kernels(job: KernelsJob, channel: Channel) -> int:
-    from espalier.kernels.bench.run import gathered, stretch
+    from espalier.kernels.bench.run import results_of, run_part
 
     if not job.first:
-        channel.send(PartialResult(gathered(job.request, ())))
-    return stretch(job.request, channel.progress, lambda part: channel.send(PartialResult(part)), job.first, job.limits,
-                   channel.enough)  # fmt: skip
+        channel.send(PartialResult(results_of(job.request, ())))
+    return run_part(
+        job.request, channel.progress, lambda part: channel.send(PartialResult(part)), job.first, job.limits,
+        channel.enough,
+    )  # fmt: skip
 
 
 @HANDLERS.register(AnswerJob)

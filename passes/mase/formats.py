@@ -87,7 +87,7 @@ def _unknown(kind: type[Format], values: Mapping[str, Any]) -> list[str]:
     """The keys that are no parameters of a format, neither by their own name nor in another spelling."""
     known = {f.name for f in fields(kind)}
     try:
-        return [k for k in kind.spelled(values) if k not in known]
+        return [k for k in kind.normalise(values) if k not in known]
     except FormatError:  # a spelling that it knows, with a value that it refuses, as making it will
         return []
 

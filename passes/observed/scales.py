@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from espalier.model.formats.scaled import ScaledFormat, gathered, spread, summed
+from espalier.model.formats.scaled import ScaledFormat, broadcast_scale, group_elements, sum_shared
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.passes.observed.chunks import FINITE
 from espalier.passes.observed.divergence import threshold
@@ -48,7 +48,7 @@ def _of_ranges(fmt: ScaledInteger, x: Tensor, method: Method, share: float) -> T
     if method == "mse":
         return _least_error(fmt, x, scale)
     if method == "entropy":
-        reach = spread(torch.maximum(-low, high).clamp(min=1e-30), fmt.per, tuple(x.shape))
+        reach = broadcast_scale(torch.maximum(-low, high).clamp(min=1e-30), fmt.per, tuple(x.shape))
         relative = Histogram()
         relative.add((x.float() / reach).numpy())
         return scale * threshold(relative.magnitudes_but_zero(), _levels(fmt, relative.low < 0))
@@ -83,7 +83,7 @@ def _ends(fmt: ScaledInteger, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
     """Range of `share` of the finite values of a tensor, row or group, symmetric in the quantiles, including 0."""
     import torch
 
-    each = gathered(x.float(), fmt.per)
+    each = group_elements(x.float(), fmt.per)
     each = torch.where(each.abs() < FINITE, each, 0)
     last = each.shape[-1]
     if share >= 1:
@@ -109,7 +109,7 @@ def _least_error(fmt: ScaledInteger, x: Tensor, scale: Tensor) -> Tensor:
     best, least = scale, None
     for factor in FACTORS:
         tried = scale * factor
-        error = summed((fmt.forward_with(x, tried) - x).float().square(), fmt.per)
+        error = sum_shared((fmt.forward_with(x, tried) - x).float().square(), fmt.per)
         if least is None:
             least = error
             continue

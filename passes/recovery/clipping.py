@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from espalier.model.formats.base import Format
-from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, spread, summed
+from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, broadcast_scale, sum_shared
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.passes.observed.shift_selection import covering, shift_of, shifted
 
@@ -42,7 +42,7 @@ def scaled_clipping(fmt: ScaledFormat, x: Tensor, energy: Tensor, steps: int, le
     factors = [1.0, *(f for f in torch.linspace(highest, least, steps).tolist() if f != 1.0)]
     best, lowest = torch.ones(()), None
     for factor in factors:
-        error = summed((fmt.forward_with(x, base * factor) - x).float().square() * energy, per)
+        error = sum_shared((fmt.forward_with(x, base * factor) - x).float().square() * energy, per)
         lower = torch.ones_like(error, dtype=torch.bool) if lowest is None else error < lowest
         best = torch.where(lower, factor, best)
         lowest = error if lowest is None else torch.where(lower, error, lowest)
@@ -76,5 +76,5 @@ def clipped_share(fmt: Format, scale: Tensor | None, x: Tensor) -> float | None:
     untyped = cast("Any", fmt)
     if not isinstance(fmt, ScaledInteger) or scale is None or not untyped.symmetric:
         return None
-    reach = spread(scale, untyped.per, tuple(x.shape)) * untyped.top
+    reach = broadcast_scale(scale, untyped.per, tuple(x.shape)) * untyped.top
     return float((x.abs() > reach * (1 + 1e-6)).float().mean())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from espalier.kernels.bench.others import busy_words
+from espalier.kernels.bench.other_load import busy_note
 
 CLOSE = 0.05  # relative difference of times that counts as none
 RESTLESS = 0.25  # relative spread of times above which differences are not interpreted
@@ -53,7 +53,7 @@ def explanation(facts: CompileFacts) -> list[str]:
     if stable and facts.fuses and gain < -CLOSE and code > CLOSE * facts.eager:
         sentences.append(f"The compiled code itself takes {1e6 * code:.0f} µs a call more than torch's operations in "
                          "the same graphs.")  # fmt: skip
-    if busy := busy_words(facts.others):
+    if busy := busy_note(facts.others):
         sentences.append(busy)
     elif not stable:
         sentences.append(f"Eager calls vary by ±{facts.spread:.0%}: too much to compare differences of times. "

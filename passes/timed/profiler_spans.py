@@ -125,14 +125,14 @@ def _seen(spans: Spans, inputs: dict[str, Any], runs: int, context: Context, tra
     from torch.profiler import ProfilerActivity, record_function
     from torch.profiler import profile as profiler
 
-    from espalier.kernels.bench.others import Others
+    from espalier.kernels.bench.other_load import OtherLoad
     from espalier.passes.running.batches import fit_error
 
     cuda = any(v.is_cuda for v in inputs.values())
     synchronise = torch.cuda.synchronize if cuda else _nothing
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     plain: list[float] = []
-    watch = Others()
+    watch = OtherLoad()
     with torch.no_grad(), fit_error(inputs):
         for number in range(WARM + runs):
             context.progress(number, WARM + 2 * runs, "timing")

@@ -68,7 +68,7 @@ CALLS = [
     ("trace {factory.py}:h", "no function"),
     ("trace {factory.py}:f", "line 2"),
     ("trace {factory.py}:g", "int"),
-    ("trace {syntax.py}:f", "no valid Python"),
+    ("trace {syntax.py}:f", "not valid Python"),
     ("trace {p.espalier}", "traced already"),
     (f"trace {BERT} --inputs input_idss", "'input_ids'"),
     ("trace demo:digits -o /nowhere/x.espalier", "written"),

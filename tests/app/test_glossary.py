@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from espalier.app.features.guide.pages import ROOT
-from espalier.app.glossary import line_at, meaning
+from espalier.app.glossary import COLUMNS, columns, line_at, meaning
 
 
 def test_every_row_of_the_page_is_a_term() -> None:
-    rows = (ROOT / "glossary.md").read_text(encoding="utf-8").splitlines()
+    rows = (ROOT / "glossary.md").read_text(encoding="utf-8").partition(COLUMNS)[0].splitlines()
     names = [n for r in rows if r.startswith("| ") and "---" not in r for n in r[2:].partition(" |")[0].split(", ")][1:]
     assert len(names) > 35 and all(meaning(n.partition(" (")[0]) for n in names)
 
@@ -41,3 +41,8 @@ def test_a_term_of_several_words_comes_before_one_of_its_words() -> None:
 def test_without_the_guide_nothing_is_a_term(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("espalier.app.glossary.terms", dict)
     assert meaning("trial") == "" == line_at("a trial", 3)
+
+
+def test_columns_are_no_terms_of_tooltips() -> None:
+    assert columns()["macs"] == "macs: multiply–accumulate operations of one sample"
+    assert meaning("output") == "" and meaning("node") == "" and meaning("sparsity")

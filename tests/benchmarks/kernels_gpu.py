@@ -11,8 +11,8 @@ from pathlib import Path
 
 from espalier.kernels.bench import machine
 from espalier.kernels.bench.request import Request
-from espalier.kernels.bench.results import Results, Row, check_place, load, save
-from espalier.kernels.bench.run import Ask, asked, gathered, run, stretch
+from espalier.kernels.bench.results import Results, Row, check_writable, load, save
+from espalier.kernels.bench.run import Case, cases_of, results_of, run, run_part
 from espalier.kernels.bench.spec import KERNELS
 
 LATER = """\
@@ -54,8 +54,8 @@ def checked(device: str, names: Sequence[str]) -> int:
 
 def measured(request: Request, path: Path, minutes: float) -> int:
     """Measure what `path` lacks, written after each size; 0 when all is there."""
-    check_place(path)
-    asks, done = asked(request), _before(request, path)
+    check_writable(path)
+    asks, done = cases_of(request), _before(request, path)
     heard: list[object] = [*([done.ceilings] if done and done.ceilings else []), *(done.rows if done else ())]
     had = {(r.kernel, r.dtype, tuple(r.shape.items())) for r in done.rows} if done else set()
     first = next((i for i, a in enumerate(asks) if (a.kernel.name, a.dtype, tuple(a.shape.items())) not in had), None)
@@ -65,7 +65,7 @@ def measured(request: Request, path: Path, minutes: float) -> int:
     until, at, before = time.monotonic() + 60 * minutes, first, len(heard)
 
     def enough() -> bool:
-        save(gathered(request, heard), path)
+        save(results_of(request, heard), path)
         return time.monotonic() > until or broken(heard[before:])
 
     def progress(now: int, total: int, text: str) -> None:
@@ -74,13 +74,13 @@ def measured(request: Request, path: Path, minutes: float) -> int:
         at = now
 
     try:
-        left = stretch(request, progress, heard.append, first, done.ceilings if done else None, enough)
+        left = run_part(request, progress, heard.append, first, done.ceilings if done else None, enough)
     except RuntimeError as error:
         if FAULT not in str(error):
             raise
         heard += lost(asks[at], request.device, heard, str(error).splitlines()[0])
         left = (at + 1) % len(asks)
-    save(gathered(request, heard), path)
+    save(results_of(request, heard), path)
     print(f"{left or len(asks)} of {len(asks)} sizes are in {path}" + ("; run the same again" if left else ""))
     return UNFINISHED if left else 0
 
@@ -90,7 +90,7 @@ def broken(heard: Sequence[object]) -> bool:
     return any(isinstance(one, Row) and FAULT in one.problem and "out of memory" not in one.problem for one in heard)
 
 
-def lost(ask: Ask, device: str, heard: Sequence[object], why: str) -> list[Row]:
+def lost(ask: Case, device: str, heard: Sequence[object], why: str) -> list[Row]:
     """Rows for the versions of a size that ended before they told anything, so that it is not run for ever."""
     told = {(r.kernel, r.version, r.dtype, tuple(r.shape.items())) for r in heard if isinstance(r, Row)}
     keys = [(ask.kernel.name, v.name, ask.dtype, tuple(ask.shape.items())) for v in ask.kernel.versions]

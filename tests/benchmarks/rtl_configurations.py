@@ -22,7 +22,7 @@ from espalier.verilog.templates.fifo import Fifo
 from espalier.verilog.templates.fold import FoldMax, FoldSum, reciprocal
 from espalier.verilog.templates.fork import Fork
 from espalier.verilog.templates.linear import Linear
-from espalier.verilog.templates.lut import Lut, Pieces, fitted, tabled
+from espalier.verilog.templates.lut import Lut, Pieces, fit_segments, tabled
 from espalier.verilog.templates.matmul import MatMul
 from espalier.verilog.templates.norm import Norm
 from espalier.verilog.templates.pair import KINDS, Pair, exact_format
@@ -165,7 +165,7 @@ def table(rng: Random, whole: bool) -> Template:
         return Lut(name="i", node="i", inputs=(ins,), outputs=(outs,), table=tabled(function, x, y, "nearest_even"))
     x = form(rng, 11, 12, 14)
     ins, outs = Stream(1, 16, x, lanes), Stream(1, 16, y, lanes)
-    return Pieces(name="i", node="i", inputs=(ins,), outputs=(outs,), lines=fitted(function, x, y))
+    return Pieces(name="i", node="i", inputs=(ins,), outputs=(outs,), lines=fit_segments(function, x, y))
 
 
 def moved(rng: Random, kind: int) -> Template:

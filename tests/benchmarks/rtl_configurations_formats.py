@@ -9,8 +9,8 @@ from espalier.verilog.design.template import Template
 from espalier.verilog.lowering.sums import summed
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.numbers.scaled import Signs
-from espalier.verilog.rules.blocks import placed
-from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, Cut, base
+from espalier.verilog.rules.blocks import scaled_weights
+from espalier.verilog.templates.blocks import EXPONENT, BlockDivision, BlockExponent, BlockMantissa, base
 from espalier.verilog.templates.linear_blocks import LinearBlocks
 from espalier.verilog.templates.linear_signs import LinearSigns
 from espalier.verilog.templates.threshold import Threshold
@@ -55,7 +55,7 @@ def blocks(rng: Random, mantissas: bool) -> Template:
     """Exponents of blocks, and their elements."""
     par, f, width = _one(rng, 1, 2, 4, 8), _form(rng, 8, 12, 16, 24), _one(rng, 4, 6, 8)
     x, block = Stream(4, 64, f, par), _one(rng, 8, 16, 32)
-    exponents = Stream(4, Cut(64, par, block).blocks, EXPONENT)
+    exponents = Stream(4, BlockDivision(64, par, block).blocks, EXPONENT)
     if not mantissas:
         return BlockExponent(name="i", node="i", inputs=(x,), outputs=(exponents,), block=block)
     out = Stream(4, 64, Fixed(width, width - 2), par)
@@ -71,10 +71,10 @@ def linear_blocks(rng: Random, both: bool) -> Template:
     exponents = rng.integers(0, _one(rng, 3, 6), (outputs, -(-size // block)))
     wide = Fixed(source.width + 1, source.frac)
     bias = rng.integers(-90, 90, outputs), Fixed(8, source.frac + form.frac)
-    accumulator, biases = summed(placed(weight, exponents, block), form, wide, bias)
+    accumulator, biases = summed(scaled_weights(weight, exponents, block), form, wide, bias)
     width = _one(rng, 4, 6, 8)
     x = Stream(rows, size, Fixed(width, width - 2) if both else source, par)
-    ins = (x, Stream(rows, Cut(size, par, block).blocks, EXPONENT)) if both else (x,)
+    ins = (x, Stream(rows, BlockDivision(size, par, block).blocks, EXPONENT)) if both else (x,)
     return LinearBlocks(
         name="i", node="i", inputs=ins, outputs=(Stream(rows, outputs, y, par_out),), weight=weight, bias=biases,
         weight_format=form, exponents=exponents, weight_block=block, accumulator=accumulator,

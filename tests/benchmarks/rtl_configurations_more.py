@@ -14,7 +14,7 @@ from espalier.verilog.templates.choose import Choose
 from espalier.verilog.templates.divide import Divide
 from espalier.verilog.templates.fifo import Fifo
 from espalier.verilog.templates.gather import Gather
-from espalier.verilog.templates.lut import Lut, Pieces, fitted, tabled
+from espalier.verilog.templates.lut import Lut, Pieces, fit_segments, tabled
 from espalier.verilog.templates.pair import KINDS, Pair, exact_format
 from espalier.verilog.templates.source import Source
 
@@ -97,4 +97,4 @@ def function(rng: Random, whole: bool) -> Template:
     ins, outs = Stream(1, 16, x, lanes), Stream(1, 16, y, lanes)
     if whole:
         return Lut(name="i", node="i", inputs=(ins,), outputs=(outs,), table=tabled(made, x, y, "nearest_even"))
-    return Pieces(name="i", node="i", inputs=(ins,), outputs=(outs,), lines=fitted(made, x, y))
+    return Pieces(name="i", node="i", inputs=(ins,), outputs=(outs,), lines=fit_segments(made, x, y))

@@ -14,7 +14,7 @@ from espalier.kernels.fake_quant import plan
 from espalier.kernels.fake_quant.threads import CHUNK
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
-from espalier.model.formats.straight_through import gated, straight_through
+from espalier.model.formats.straight_through import straight_through, value_and_gate
 from tests.contract.format_cases import FORMS, probes
 from tests.contract.test_scaled_formats import RULED as SCALED
 
@@ -32,13 +32,13 @@ def test_zero_rows_and_tiny_rows_stay_numbers(fmt: Format, flushed: None) -> Non
     x = torch.randn(6, 64, generator=torch.Generator().manual_seed(0)) * 0.02
     x[0], x[3], x[5] = 0, x[3] * 1e-37, x[5] * 1e-42
     assert fmt.define(x).isfinite().all() and fmt.forward(x).isfinite().all()
-    assert gated(fmt, x)[0].isfinite().all()
+    assert value_and_gate(fmt, x)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("fmt", [f for f in FORMS if not f.stochastic], ids=str)
 def test_zeros_among_numbers_have_their_own_value(fmt: Format, flushed: None) -> None:
     x = torch.randn(8, 64, generator=torch.Generator().manual_seed(0)).relu()
-    value, _ = gated(fmt, x)
+    value, _ = value_and_gate(fmt, x)
     assert torch.equal(value, fmt.define(x))
     wide = x.clone().requires_grad_()
     straight_through(fmt, wide).backward(torch.ones_like(x))
@@ -47,10 +47,10 @@ def test_zeros_among_numbers_have_their_own_value(fmt: Format, flushed: None) ->
 
 @pytest.mark.parametrize("fmt", FORMS, ids=str)
 def test_what_is_kept_from_then_is_exact_afterwards(fmt: Format) -> None:
-    plan._made.cache_clear()
+    plan._make_plan.cache_clear()
     torch.set_flush_denormal(True)
     try:
-        gated(fmt, torch.ones(2, 32))
+        value_and_gate(fmt, torch.ones(2, 32))
     finally:
         torch.set_flush_denormal(False)
     x = torch.from_numpy(probes(fmt, 200))
@@ -69,7 +69,7 @@ def test_threads_flush_as_their_caller_does() -> None:
     try:
         for flush in (False, True, False):
             torch.set_flush_denormal(flush)
-            gate = gated(fmt, x)[1]
+            gate = value_and_gate(fmt, x)[1]
             assert (gate is None or bool(gate.all())) if flush else (gate is not None and not gate.any())
     finally:
         torch.set_flush_denormal(False)

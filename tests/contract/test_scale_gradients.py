@@ -19,13 +19,13 @@ from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.scaled import ScaledFormat, shared_shape
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import tensor_scale
-from espalier.model.formats.straight_through import scaled, straight_through
+from espalier.model.formats.straight_through import straight_through, straight_through_scaled
 from tests.contract.test_scaled_formats import each, each_integer, each_scaled, rows
 
 
 def gradients(fmt: ScaledFormat, x: Tensor, scale: Tensor, grad: Tensor, identity: bool = False) -> tuple[Any, Any]:
     x, scale = x.clone().requires_grad_(), scale.clone().requires_grad_()
-    scaled(fmt, x, scale, identity).backward(grad)
+    straight_through_scaled(fmt, x, scale, identity).backward(grad)
     return x.grad, scale.grad
 
 
@@ -137,7 +137,7 @@ def test_first_scale_of_learning() -> None:
 @each_scaled
 def test_a_scale_that_does_not_fit_is_told(fmt: ScaledFormat) -> None:
     with pytest.raises(FormatError, match="shape") as caught:
-        scaled(fmt, torch.zeros(4, 6), torch.ones(4, 5))
+        straight_through_scaled(fmt, torch.zeros(4, 6), torch.ones(4, 5))
     assert str(list(fmt.scale_shape((4, 6)))) in caught.value.hint
 
 

@@ -22,7 +22,7 @@ from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.scaled import ScaledFormat, shared_shape
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import array_scale, tensor_scale
-from espalier.model.formats.straight_through import scaled, straight_through
+from espalier.model.formats.straight_through import straight_through, straight_through_scaled
 from espalier.model.formats.ternary import Ternary
 
 INTEGERS = [
@@ -240,7 +240,7 @@ def test_signs_follow_their_definition(fmt: ScaledFormat, given: list[float] | N
         if not isinstance(fmt, BinaryResidual):
             levels = levels[0]
         scale = np.array(np.broadcast_to(levels.reshape(levels.shape + (1,) * (len(shape) - levels.ndim)), shape))
-        got = scaled(fmt, torch.from_numpy(x), torch.from_numpy(scale)).numpy()
+        got = straight_through_scaled(fmt, torch.from_numpy(x), torch.from_numpy(scale)).numpy()
         np.testing.assert_array_equal(fmt.decode(fmt.encode_with(x, scale)), got)
     np.testing.assert_array_equal(got, want.astype(np.float32))
 

@@ -45,7 +45,7 @@ def test_a_change_within_noise_is_neither_good_nor_bad(edited: Window) -> None:
     session, figure = edited.session, edited.status.score.figures["accuracy"]
     session.record_score(session.recipe, DATA, summary(266))
     QApplication.processEvents()
-    figure.lay_out(brief=False, least=0)
+    figure.lay_out(brief=False, minimum=0)
     assert figure.text.endswith("+0.7 within noise") and figure._change.property("tone") == "same"
     assert "n = 270" in figure.toolTip() and "95\u2009% interval" in figure.toolTip()
     assert "+0.7 points from opened, within noise (McNemar, p = 0.5)" in figure.toolTip()
@@ -58,7 +58,7 @@ def test_guessing_says_so(edited: Window) -> None:
     session, figure = edited.session, edited.status.score.figures["accuracy"]
     session.record_score(session.recipe, DATA, summary(27))
     QApplication.processEvents()
-    figure.lay_out(brief=False, least=0)
+    figure.lay_out(brief=False, minimum=0)
     assert "not above guessing (10.0\u2009%)" in figure.toolTip()
 
 
@@ -103,7 +103,7 @@ def test_what_holds_the_average_of_bits_stands_beside_it(window: Window, runner:
     linear = [n.id for n in session.open_document.graph if n.op == "linear"]
     session.set_format(linear, "weight", INT4)
     QApplication.processEvents()
-    figure.lay_out(brief=False, least=0)
+    figure.lay_out(brief=False, minimum=0)
     found = dominant(session.open_document.graph)
     assert found is not None and found.kind == "embedding"
     assert figure._label.text().replace("\u2009", " ") == f"weight bits · embedding {100 * found.share:.0f} %"

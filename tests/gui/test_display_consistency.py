@@ -151,7 +151,7 @@ def test_a_python_file_lists_what_it_defines(window: Window, tmp_path: Path, mon
     assert "defines no function" in window.banner.text
     file.write_text("def (:\n")
     window.services.opening.open_path(file)
-    assert "no valid Python" in window.banner.text and len(wanted) == 2
+    assert "not valid Python" in window.banner.text and len(wanted) == 2
 
 
 def test_all_of_a_type_are_selected_where_one_looks(bert: Window, monkeypatch: pytest.MonkeyPatch) -> None:

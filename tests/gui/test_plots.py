@@ -116,15 +116,15 @@ def test_a_plot_that_cannot_be_written_raises(opened: Window, runner: list[FakeR
 def test_an_accuracy_has_its_noise(opened: Window, runner: list[FakeRunner]) -> None:
     info, panel = begin(opened, runner), plots_of(opened)
     panel.refresh()
-    assert "interval" not in panel.charts["accuracy"].words_at(200), "on how many it is measured is not known yet"
+    assert "interval" not in panel.charts["accuracy"].hover_text_at(200), "on how many it is measured is not known yet"
     runner[-1].tell(info, Metric(SAMPLES, 50, 270))
     panel.refresh()
     assert list(panel.charts) == ["loss", "accuracy"], "a count is no chart"
     chart = panel.charts["accuracy"]
     low, high = (end.getData()[1][-1] for end in chart._bands["validation accuracy"])
     assert (low, high) == pytest.approx(wilson(0.7, 270))
-    assert chart.words_at(200).replace("\u2009", " ").endswith("n = 270, 95 % interval 64.3–75.2 %")
-    assert not panel.charts["loss"]._bands and "interval" not in panel.charts["loss"].words_at(200)
+    assert chart.hover_text_at(200).replace("\u2009", " ").endswith("n = 270, 95 % interval 64.3–75.2 %")
+    assert not panel.charts["loss"]._bands and "interval" not in panel.charts["loss"].hover_text_at(200)
 
 
 def test_each_quantity_has_its_chart() -> None:

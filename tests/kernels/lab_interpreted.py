@@ -82,8 +82,8 @@ def weights(dtype: torch.dtype) -> Iterator[Case]:
     if dtype != torch.float16:
         yield "bits", mx_dequantize.by_bits(eight, torch.bfloat16), plain(eight, torch.bfloat16), 0.0
     for element in ("e5m2", "e4m3", "e3m2", "e2m3", "e2m1"):
-        floats = mxfp_dequantize.made(5, 45, element, "cpu", 0)
-        yield element, mxfp_dequantize.by_triton(floats, dtype), mxfp_dequantize.plain(floats, dtype), 0.0
+        floats = mxfp_dequantize.random_floats(5, 45, element, "cpu", 0)
+        yield element, mxfp_dequantize.by_triton(floats, dtype), mxfp_dequantize.by_torch(floats, dtype), 0.0
 
 
 def main() -> None:

@@ -19,11 +19,11 @@ from espalier.app.features.kernels.state.answer_text import note_text, value_tex
 from espalier.app.number_text import NOT_MEASURED
 from espalier.kernels.bench import machine
 from espalier.kernels.bench.answers import measure, passes
-from espalier.kernels.bench.answers.bits import bits_of, dequantised, encoded, rounded, steps
-from espalier.kernels.bench.answers.known import Fact, Known, gathered
+from espalier.kernels.bench.answers.bits import bits_of, dequantise, encoded, rounded, steps
 from espalier.kernels.bench.answers.lines import LINES, Line, break_even, compiled, lines_of, ridge, saving
+from espalier.kernels.bench.answers.measured_data import Fact, MeasuredData, merge_measurements
 from espalier.kernels.bench.answers.questions import QUESTIONS, question
-from espalier.kernels.bench.answers.tiles import Tiling, told
+from espalier.kernels.bench.answers.tiles import Tiling, description
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.results import Row
 from espalier.kernels.bench.spec import KERNELS, KernelError
@@ -46,7 +46,7 @@ def test_every_code_and_exponent_goes_the_way_of_torch() -> None:
     as_float = lambda bits: bits.to(torch.int32).to(torch.uint16).view(torch.bfloat16)  # noqa: E731
     built, bias = as_float(head | ((size & 63) << 1)), as_float(head)
     want = torch.where((size & 64) != 0, built, built - bias).double()
-    held = [dequantised(m, s) for m in range(-128, 128) for s in range(256)]
+    held = [dequantise(m, s) for m in range(-128, 128) for s in range(256)]
     got = torch.tensor([d.result for d in held], dtype=torch.float64).reshape(256, 256)
     assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.nan_to_num(), want.nan_to_num())
 
@@ -57,25 +57,25 @@ def test_the_definition_is_that_of_the_weights() -> None:
     values = plain(MXWeight(codes, exponents, 255, 8, 255), torch.bfloat16)
     for s in (0, 1, 2, 126, 127, 253, 254):
         for m in (-127, -64, -63, -1, 0, 1, 63, 64, 127):
-            assert dequantised(m, s).defined == values[s, m + 127].item()
+            assert dequantise(m, s).defined == values[s, m + 127].item()
 
 
 def test_the_trick_is_right_where_it_is_said_to_be() -> None:
     for m in range(-128, 128):
         for s in range(256):
-            found = dequantised(m, s)
+            found = dequantise(m, s)
             assert (found.why_not == "") == found.agrees
             if m != -128 and 0 < s < 255:
                 assert found.agrees, (m, s)
-    assert dequantised(-128, 127).result == 0 and dequantised(-128, 127).defined == -2
-    assert "−128" in dequantised(-128, 127).why_not and "denormal" in dequantised(3, 0).why_not
-    assert dequantised(0, 127).agrees and dequantised(0, 127).result == 0
+    assert dequantise(-128, 127).result == 0 and dequantise(-128, 127).defined == -2
+    assert "−128" in dequantise(-128, 127).why_not and "denormal" in dequantise(3, 0).why_not
+    assert dequantise(0, 127).agrees and dequantise(0, 127).result == 0
 
 
 @pytest.mark.parametrize(("code", "stored"), [(-129, 1), (128, 1), (0, -1), (0, 256)])
 def test_what_is_no_byte_is_refused(code: int, stored: int) -> None:
     with pytest.raises(KernelError) as caught:
-        dequantised(code, stored)
+        dequantise(code, stored)
     assert caught.value.hint
 
 
@@ -104,7 +104,7 @@ def test_encoding_refuses_what_is_no_number() -> None:
 
 
 def test_steps_tell_the_bits() -> None:
-    told_ = {s.name: s for s in steps(dequantised(-75, 125))}
+    told_ = {s.name: s for s in steps(dequantise(-75, 125))}
     assert told_["stored"].bits == "10110101  01111101" and told_["sign and size"].bits == "1 001011"
     assert told_["bfloat16 built"].bits == "1 01111101 0010110" and told_["bias"].bits == "1 01111101 0000000"
     assert told_["dont_need_abs"].bits == "1" and told_["result"].value == -75 / 64 / 4
@@ -155,7 +155,7 @@ def test_sectors_tell_rows_from_columns() -> None:
     assert along.sectors() == (4, 4)
     assert replace(along, thread_rows=32, thread_columns=1).sectors() == (32, 4)
     assert replace(along, rows=1, columns=3, thread_columns=32).sectors()[0] == 1
-    assert all(told(along)) and "not there" in told(replace(along, rows=63))[-1]
+    assert all(description(along)) and "not there" in description(replace(along, rows=63))[-1]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_impossible_tilings(changes: dict[str, Any]) -> None:
 def test_nothing_measured_says_so() -> None:
     assert set(LINES) == {q.key for q in QUESTIONS} == set(measure.WAYS)
     for key in LINES:
-        lines = lines_of(key, Known())
+        lines = lines_of(key, MeasuredData())
         assert lines and all(line.computed or line.value is None for line in lines), key
 
 
@@ -183,7 +183,7 @@ def test_figures_follow_from_what_was_measured() -> None:
              row("softmax", "naive", 3e-3, bytes=4100), row("softmax", "compiled", None, problem="no compiler"),
              row("softmax", "torch", 9.0, device="cuda"), Fact("weight in float", 100, "bytes", 32),
              Fact("weight packed", 30, "bytes", 8)]  # fmt: skip
-    known = gathered("cpu", found)
+    known = merge_measurements("cpu", found)
     lines = {line.label: line for line in lines_of("softmax", known)}
     assert lines["fused is faster by"].value == pytest.approx(3) and lines["naive: bytes"].value == 4100
     assert lines["naive: bandwidth"].value == pytest.approx(4100 / 3e-3 / 1e9)
@@ -192,21 +192,21 @@ def test_figures_follow_from_what_was_measured() -> None:
     assert memory["MXINT8: a weight of 3072 × 768, measured"] == pytest.approx(0.7)
     assert memory["MXINT4: a weight of 3072 × 768, measured"] is None
     assert {line.label: line.value for line in lines_of("roofline", known)}["ridge, float32"] == pytest.approx(5)
-    again = gathered("cpu", [row("softmax", "torch", 2e-3)], known)
+    again = merge_measurements("cpu", [row("softmax", "torch", 2e-3)], known)
     assert again.row("softmax", "torch") == row("softmax", "torch", 2e-3) and len(again.rows) == len(known.rows)
 
 
 def test_what_is_not_measured_never_shows_its_unit_or_note() -> None:
     for key in LINES:
-        said = [value_text(line) for line in lines_of(key, Known()) if not line.computed]
+        said = [value_text(line) for line in lines_of(key, MeasuredData()) if not line.computed]
         assert set(said) <= {NOT_MEASURED}, key
 
 
 def test_answers_tell_of_a_busy_machine() -> None:
     busy = replace(row("softmax", "torch", 1e-3), others=0.5)
-    last = lines_of("softmax", gathered("cpu", [busy]))[-1]
+    last = lines_of("softmax", merge_measurements("cpu", [busy]))[-1]
     assert last.label == "other programs" and last.value == 0.5
-    assert "other programs" not in {x.label for x in lines_of("attention", gathered("cpu", [busy]))}
+    assert "other programs" not in {x.label for x in lines_of("attention", merge_measurements("cpu", [busy]))}
 
 
 def test_savings_and_ridges() -> None:
@@ -217,7 +217,9 @@ def test_savings_and_ridges() -> None:
 def test_break_even() -> None:
     assert break_even(10, 2) == 5 and break_even(0.1, 2) == 1 and math.isinf(break_even(10, 0))
     firsts = (("eager", 4e-6, 1e-3), ("captured", 9e-5, 0.1), ("compiled", 8e-5, 2.0))
-    known = gathered("cpu", [row("small layer", version, later, first=first) for version, later, first in firsts])
+    known = merge_measurements(
+        "cpu", [row("small layer", version, later, first=first) for version, later, first in firsts]
+    )
     assert math.isinf(compiled("small layer", known).break_even or 0)
     lines = {line.label: line for line in lines_of("compile", known)}
     assert "20 × as long" in lines["small layer: a later call, compiled"].note
@@ -233,7 +235,7 @@ def test_attention_lines_name_the_shortest_and_the_longest() -> None:
         return row("attention", version, seconds, shape=shape)
 
     found = [timed(v, s, s * k) for v, k in (("naive", 2e-6), ("torch", 1e-6)) for s in (64, 128)]
-    known = gathered("cpu", [*found, Fact("attention memory naive", 12345, "bytes", 128)])
+    known = merge_measurements("cpu", [*found, Fact("attention memory naive", 12345, "bytes", 128)])
     lines = {line.label: line for line in lines_of("attention", known)}
     assert lines["128 tokens: a matrix of scores"].value == 4 * 128 * 128 * 4
     assert lines["128 tokens: most held beside the inputs, naive"].value == 12345
@@ -268,7 +270,7 @@ def test_memory_is_that_of_storages() -> None:
 
 def test_most_held_is_what_a_call_holds() -> None:
     x = torch.ones(1000, 1000)
-    most = measure.most_held(lambda: ((x + 1) * 2).sum(), "cpu")
+    most = measure.peak_bytes(lambda: ((x + 1) * 2).sum(), "cpu")
     assert 8_000_000 <= most < 8_100_000
 
 
@@ -283,27 +285,29 @@ def test_no_compiler_is_said_and_the_rest_runs(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(machine, "compiler", lambda: None)
     monkeypatch.setattr(measure, "SECONDS", 0.0)
     monkeypatch.setattr(measure, "LARGE", {"rows": 4, "columns": 8})
-    known = gathered("cpu", heard("compile"))
+    known = merge_measurements("cpu", heard("compile"))
     assert "C++ compiler" in known.problem("small layer", "compiled") and known.row("large chain", "eager")
     lines = {line.label: line for line in lines_of("compile", known)}
     assert "C++ compiler" in lines["small layer: pays after"].note
 
 
-@pytest.mark.skipif(machine.compiler() is None or machine.spaced(), reason="inductor cannot compile here")
+@pytest.mark.skipif(
+    machine.compiler() is None or machine.has_space_in_torch_path(), reason="inductor cannot compile here"
+)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_compiled_calls_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "LARGE", {"rows": 64, "columns": 64})
-    known = gathered("cpu", heard("compile"))
+    known = merge_measurements("cpu", heard("compile"))
     held = compiled("small layer", known)
     assert held.first and held.compiled and held.first > held.compiled
 
 
 def test_a_place_where_nothing_links_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "compiler", lambda: "g++")
-    monkeypatch.setattr(machine, "spaced", lambda: True)
+    monkeypatch.setattr(machine, "has_space_in_torch_path", lambda: True)
     monkeypatch.setattr(measure, "LARGE", {"rows": 64, "columns": 64})
-    assert "a space in its name" in gathered("cpu", heard("compile")).problem("small layer", "compiled")
+    assert "a space in its name" in merge_measurements("cpu", heard("compile")).problem("small layer", "compiled")
 
 
 def test_a_stopped_measurement_stops(monkeypatch: pytest.MonkeyPatch) -> None:

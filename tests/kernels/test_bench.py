@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from espalier.app.cli import main
-from espalier.kernels.bench import machine, others, processors, results, tuned
+from espalier.kernels.bench import machine, other_load, processors, results, tuned
 from espalier.kernels.bench import run as bench
 from espalier.kernels.bench.catalogue import catalogue
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.results import ABOVE, Results, Row, compared, load
-from espalier.kernels.bench.run import Ask, Request, asked, gathered, measured, run
+from espalier.kernels.bench.run import Case, Request, cases_of, measured, results_of, run
 from espalier.kernels.bench.spec import KERNELS, Kernel, KernelError, Version, parse_shape
 from espalier.model.errors import EspalierError
 
@@ -31,7 +31,7 @@ def of(version: Version, **changes: Any) -> list[Row]:
     """Rows of a softmax with one more version."""
     kernel = KERNELS.get("softmax")
     made: Kernel = replace(kernel, versions=(kernel.version("torch"), version), **changes)
-    return list(measured(Ask(made, {"m": 4, "n": 8}, "float32"), QUICK, None, lambda: None))
+    return list(measured(Case(made, {"m": 4, "n": 8}, "float32"), QUICK, None, lambda: None))
 
 
 def by_version(rows: list[Row]) -> dict[str, Row]:
@@ -77,7 +77,7 @@ def test_what_memory_does_not_hold_is_never_begun(monkeypatch: pytest.MonkeyPatc
 
 def test_memory_is_told_in_a_unit_that_can_be_read() -> None:
     sizes = (0, 999, 1 << 10, 15 << 30, 2000 << 30, 1464843750 << 30)
-    told = [machine.size_words(s) for s in sizes]
+    told = [machine.size_text(s) for s in sizes]
     assert told == ["0 B", "999 B", "1 KiB", "15 GiB", "1.953 TiB", "1.364 EiB"]
 
 
@@ -90,9 +90,9 @@ def test_a_result_of_another_shape_or_with_nan_is_wrong() -> None:
 
 def test_a_missing_compiler_or_triton_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "compiler", lambda: None)
-    assert "C++ compiler" in machine.missing(KERNELS.get("softmax").version("compiled"), "cpu")
+    assert "C++ compiler" in machine.unavailable(KERNELS.get("softmax").version("compiled"), "cpu")
     monkeypatch.setattr(machine, "find_spec", lambda name: None)
-    assert "triton is not installed" in machine.missing(KERNELS.get("softmax").version("triton"), "cpu")
+    assert "triton is not installed" in machine.unavailable(KERNELS.get("softmax").version("triton"), "cpu")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -116,7 +116,7 @@ def test_bad_requests(changes: dict[str, Any]) -> None:
 def test_shapes() -> None:
     kernel = KERNELS.get("softmax")
     assert parse_shape("3x5", kernel) == {"m": 3, "n": 5} == parse_shape("n=5,m=3", kernel)
-    assert len(asked(replace(QUICK, shapes=(), sweep=True))) == len(kernel.sweep["cpu"])
+    assert len(cases_of(replace(QUICK, shapes=(), sweep=True))) == len(kernel.sweep["cpu"])
 
 
 def test_files_go_round(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_stopping() -> None:
     with pytest.raises(Stopped):
         run(replace(QUICK, shapes=("4x8", "5x8")), progress, lambda row: heard.append(row))  # type: ignore[arg-type]
     assert {r.shape["m"] for r in heard} == {4}
-    assert gathered(QUICK, heard).rows == tuple(heard)
+    assert results_of(QUICK, heard).rows == tuple(heard)
 
 
 def test_what_cannot_be_kept_is_not_begun_and_a_stopped_run_is_kept(
@@ -231,18 +231,20 @@ def test_a_device_that_is_not_here_is_told_once(capsys: pytest.CaptureFixture[st
 TIMES = namedtuple("TIMES", "user idle")
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, then: others.Seconds, now: others.Seconds) -> float | None:
+def watched(monkeypatch: pytest.MonkeyPatch, then: other_load.Seconds, now: other_load.Seconds) -> float | None:
     clock = iter([then, now])
-    monkeypatch.setattr(others, "_now", lambda: next(clock))
-    return others.Others().share()
+    monkeypatch.setattr(other_load, "_read_times", lambda: next(clock))
+    return other_load.OtherLoad().share()
 
 
 def test_what_others_took_is_all_but_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processors, "ours", lambda: (0, 1))
-    monkeypatch.setattr(processors, "allowed", lambda: 2.0)
-    second = others.Seconds(11.0, 101.5, 5.5)  # 1.5 s at work, 0.5 s of them ours, of 2 s
-    assert watched(monkeypatch, others.Seconds(10.0, 100.0, 5.0), second) == pytest.approx(0.5)
-    assert watched(monkeypatch, others.Seconds(10.0, 100.0, 5.0), others.Seconds(10.05, 100.1, 5.0)) is None  # ticks
+    monkeypatch.setattr(processors, "allowed_cpus", lambda: (0, 1))
+    monkeypatch.setattr(processors, "cpu_limit", lambda: 2.0)
+    second = other_load.Seconds(11.0, 101.5, 5.5)  # 1.5 s at work, 0.5 s of them ours, of 2 s
+    assert watched(monkeypatch, other_load.Seconds(10.0, 100.0, 5.0), second) == pytest.approx(0.5)
+    assert (
+        watched(monkeypatch, other_load.Seconds(10.0, 100.0, 5.0), other_load.Seconds(10.05, 100.1, 5.0)) is None
+    )  # ticks
 
 
 @pytest.mark.parametrize(("numbers", "busy"), [((0, 2), 5.0), ((0, 2, 3), 7.0), ((0, 3), 7.0)])
@@ -252,18 +254,20 @@ def test_processors_are_taken_by_place_only_where_places_are_numbers(
     """With processor 1 off, 3 is at the third place: then all count."""
     times = [TIMES(1.0, 9.0), TIMES(2.0, 9.0), TIMES(4.0, 9.0)]
     monkeypatch.setattr("psutil.cpu_times", lambda percpu: times)
-    monkeypatch.setattr(processors, "ours", lambda: numbers)
-    assert others._now().busy == busy
+    monkeypatch.setattr(processors, "allowed_cpus", lambda: numbers)
+    assert other_load._read_times().busy == busy
 
 
 def test_others_of_a_quota_are_told_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processors' time of eight: five at work elsewhere take nothing from it, one in the group takes a half."""
-    monkeypatch.setattr(processors, "ours", lambda: tuple(range(8)))
-    monkeypatch.setattr(processors, "allowed", lambda: 2.0)
-    then = others.Seconds(10.0, 100.0, 5.0, 50.0)
-    assert watched(monkeypatch, then, others.Seconds(11.0, 106.0, 6.0, 51.0)) == 0.0
-    assert watched(monkeypatch, then, others.Seconds(11.0, 107.0, 6.0, 52.0)) == pytest.approx(0.5)
-    assert watched(monkeypatch, then, others.Seconds(11.0, 108.0, 6.0, 51.0)) == pytest.approx(0.5)  # the host is full
+    monkeypatch.setattr(processors, "allowed_cpus", lambda: tuple(range(8)))
+    monkeypatch.setattr(processors, "cpu_limit", lambda: 2.0)
+    then = other_load.Seconds(10.0, 100.0, 5.0, 50.0)
+    assert watched(monkeypatch, then, other_load.Seconds(11.0, 106.0, 6.0, 51.0)) == 0.0
+    assert watched(monkeypatch, then, other_load.Seconds(11.0, 107.0, 6.0, 52.0)) == pytest.approx(0.5)
+    assert watched(monkeypatch, then, other_load.Seconds(11.0, 108.0, 6.0, 51.0)) == pytest.approx(
+        0.5
+    )  # the host is full
 
 
 @pytest.mark.parametrize(
@@ -288,17 +292,17 @@ def test_the_quota_of_a_container(
     (tmp_path / "own").write_text(own + "\n")
     monkeypatch.setattr(processors, "GROUPS", tmp_path)
     monkeypatch.setattr(processors, "OWN", tmp_path / "own")
-    monkeypatch.setattr(processors, "ours", lambda: (0, 1, 2, 3))
-    assert processors.allowed() == most and processors.group_seconds() == group
+    monkeypatch.setattr(processors, "allowed_cpus", lambda: (0, 1, 2, 3))
+    assert processors.cpu_limit() == most and processors.group_seconds() == group
     assert processors.threads() == math.ceil(most)
 
 
 def test_rows_tell_what_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(others.Others, "share", lambda _: 0.4)
+    monkeypatch.setattr(other_load.OtherLoad, "share", lambda _: 0.4)
     rows = run(QUICK).rows
-    assert {r.others for r in rows if r.seconds} == {0.4} and results.disturbed(rows) == pytest.approx(0.4)
-    monkeypatch.setattr(others.Others, "share", lambda _: 0.05)
-    assert results.disturbed(run(QUICK).rows) is None
+    assert {r.others for r in rows if r.seconds} == {0.4} and results.disturbance(rows) == pytest.approx(0.4)
+    monkeypatch.setattr(other_load.OtherLoad, "share", lambda _: 0.05)
+    assert results.disturbance(run(QUICK).rows) is None
 
 
 def test_the_roof() -> None:
@@ -328,10 +332,10 @@ def test_the_tuning_table_survives_damage(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_another_process_tuned_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path))
-    monkeypatch.setattr(tuned, "_known", {"card|mine": {"n": 1}, "card|both": {"n": 2}})
+    monkeypatch.setattr(tuned, "_tuned", {"card|mine": {"n": 1}, "card|both": {"n": 2}})
     tuned.table_path().parent.mkdir(parents=True, exist_ok=True)
     tuned.table_path().write_text(json.dumps({"card": {"theirs": {"n": 3}, "both": {"n": 4}}, "other": {}}))
-    tuned._keep("card")
+    tuned._store("card")
     assert tuned._stored("card") == {"mine": {"n": 1}, "both": {"n": 2}, "theirs": {"n": 3}}
     assert "other" in json.loads(tuned.table_path().read_text())
 

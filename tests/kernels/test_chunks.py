@@ -14,7 +14,7 @@ from torch import Tensor
 
 from espalier.kernels.fake_quant.denormals import flushed
 from espalier.kernels.fake_quant.plan import NONE
-from espalier.kernels.fake_quant.threads import CHUNK, native, spread
+from espalier.kernels.fake_quant.threads import CHUNK, openmp_parallel, run_chunks
 from espalier.kernels.lab import mx_dequantize, mx_linear
 from espalier.model.formats.base import FAST, parse_format
 from espalier.model.formats.mxint import MXInt
@@ -46,7 +46,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 def spreads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of what was spread through Python."""
     seen: list[int] = []
-    monkeypatch.setattr(chunks, "spread", lambda run, size, unit: seen.append(size) or spread(run, size, unit))
+    monkeypatch.setattr(chunks, "spread", lambda run, size, unit: seen.append(size) or run_chunks(run, size, unit))
     return seen
 
 
@@ -55,7 +55,7 @@ def spreads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_no_python_in_the_threads(text: str, spreads: list[int]) -> None:
     x = tame(torch.float32, SHAPE)
     fmt = parse_format(text)
-    assert torch.equal(bits(fmt.forward(x)), bits(fmt.define(x))) and native() and not spreads
+    assert torch.equal(bits(fmt.forward(x)), bits(fmt.define(x))) and openmp_parallel() and not spreads
 
 
 @each_way
@@ -102,7 +102,7 @@ def test_statistics_of_chunks_are_those_of_all(dtype: torch.dtype, way: str) -> 
     words = cpu.words(x)
     ends = flat(scales.whole_extremes, words, none, none)
     assert len(ends) == 3 and (ends[:, 0].min(), ends[:, 1].max()) == (float(x.min()), float(x.max()))
-    total, count = flat(sums.whole_left, words, none, none).sum(axis=0)
+    total, count = flat(sums.whole_residual, words, none, none).sum(axis=0)
     assert (total, count) == (pytest.approx(x.double().abs().sum().item(), rel=1e-12), x.numel())
 
 
@@ -114,11 +114,11 @@ def test_all_threads_count_denormals_as_the_caller_and_as_before_afterwards(way:
     for flush in (False, True, False):
         torch.set_flush_denormal(flush)
         try:
-            chunks.over_stretches(elementwise.beyond, words, out, None, 32, NONE, one_beyond_zero)
+            chunks.over_segments(elementwise.beyond, words, out, None, 32, NONE, one_beyond_zero)
         finally:
             torch.set_flush_denormal(False)
         assert (out == (0 if flush else 1)).all()
-        assert not any(spread(lambda elements, units: flushed(), x.numel(), 1))
+        assert not any(run_chunks(lambda elements, units: flushed(), x.numel(), 1))
 
 
 @each_way
@@ -148,10 +148,10 @@ def test_rows_that_do_not_lie_in_one_piece(way: str) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_asks_for_no_team() -> None:
-    assert native() or platform.machine() != "x86_64"
+    assert openmp_parallel() or platform.machine() != "x86_64"
     child = os.fork()
     if child == 0:
-        os._exit(native() != 0)
+        os._exit(openmp_parallel() != 0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

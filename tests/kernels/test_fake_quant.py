@@ -228,8 +228,8 @@ def test_what_is_no_plain_tensor_takes_the_definition() -> None:
 
 def test_denormals_and_extremes_are_left_to_the_definition() -> None:
     fmt = parse_format("mxint")
-    assert cpu.quantized(fmt, torch.full((2, 32), 1e-40), False) is None
-    assert cpu.quantized(fmt, torch.full((2, 32), 1e-20), False) is not None
+    assert cpu.quantize(fmt, torch.full((2, 32), 1e-40), False) is None
+    assert cpu.quantize(fmt, torch.full((2, 32), 1e-20), False) is not None
 
 
 def run(code: str, *, root: Path = ROOT, **environment: Any) -> str:

@@ -111,7 +111,7 @@ def test_leaves_alone_what_it_cannot_write() -> None:
     fmt, x = parse_format("mxint"), tame(torch.float32)
     assert not over(fmt, x.t()) and not over(fmt, x[:, :37].contiguous()) and not over(fmt, x.double())
     assert not FAST[type(fmt), "cpu"].over(fmt, torch.nn.Parameter(x), None, False)
-    assert fmt.forward(x, spare=True) is x and torch.equal(fmt.forward(x), x)
+    assert fmt.forward(x, overwrite=True) is x and torch.equal(fmt.forward(x), x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -121,6 +121,6 @@ def test_gradients_are_stopped_where_they_lie(dtype: torch.dtype) -> None:
         grad = torch.randn(size, generator=generator).to(dtype)
         grad[: min(len(SPECIAL), size)] = torch.tensor(SPECIAL[:size], dtype=torch.float64).to(dtype)
         gate = torch.rand(size, generator=generator) < ones
-        want, held = cpu.passed(grad, gate), grad.clone()
-        assert cpu.passed(held, gate, True) is held and torch.equal(bits(held), bits(want))
+        want, held = cpu.gated_gradient(grad, gate), grad.clone()
+        assert cpu.gated_gradient(held, gate, True) is held and torch.equal(bits(held), bits(want))
         assert torch.equal(bits(want), bits(grad * gate))

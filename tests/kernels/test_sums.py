@@ -35,17 +35,17 @@ def test_sums_lose_nothing(dtype: torch.dtype, furthest: float) -> None:
     """Float32 would: what lies far out has a last place above the others'."""
     x = magnitudes(dtype, furthest)
     exact, delta = x.double().abs(), np.float32(0.01)
-    total, count = found(sums.whole_left, x, np.float32(0), np.float32(0))
+    total, count = found(sums.whole_residual, x, np.float32(0), np.float32(0))
     assert (total, count) == (pytest.approx(exact.sum().item(), rel=1e-14), x.numel())
     kept = exact[exact > float(delta)]
-    total, count = found(sums.whole_kept, x, delta, np.bool_(True))
+    total, count = found(sums.whole_above, x, delta, np.bool_(True))
     assert (total, count) == (pytest.approx(kept.sum().item(), rel=1e-14), kept.numel())
 
 
 def test_bfloat16_has_sums_beyond_float32_and_of_denormals() -> None:
     for value in (3e38, 1e-39):
         x = torch.full((4099,), value).to(torch.bfloat16)
-        total, _ = found(sums.whole_left, x, np.float32(0), np.float32(0))
+        total, _ = found(sums.whole_residual, x, np.float32(0), np.float32(0))
         assert total == pytest.approx(x.double().sum().item(), rel=1e-14)
 
 

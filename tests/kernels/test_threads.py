@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from espalier.kernels.fake_quant.denormals import denormals, flushed
-from espalier.kernels.fake_quant.threads import CHUNK, spread
+from espalier.kernels.fake_quant.threads import CHUNK, run_chunks
 
 SIZE = 4 * CHUNK + 96
 
@@ -26,7 +26,7 @@ def three_threads() -> Iterator[None]:
 
 
 def test_chunks_are_whole_units_in_order() -> None:
-    found = spread(lambda elements, units: (elements, units), SIZE, 32)
+    found = run_chunks(lambda elements, units: (elements, units), SIZE, 32)
     assert len(found) == 3 and all((e.start, e.stop) != (0, SIZE) and e.start % 32 == 0 for e, _ in found)
     assert [e.start for e, _ in found] == [0, *(e.stop for e, _ in found[:-1])] and found[-1][0].stop == SIZE
     assert all(u.start * 32 == e.start for e, u in found)
@@ -35,7 +35,7 @@ def test_chunks_are_whole_units_in_order() -> None:
 def test_each_chunk_is_looked_at_once() -> None:
     x = np.arange(SIZE, dtype=np.int64)
     for _ in range(50):
-        assert sum(spread(lambda cut, _: x[cut].sum(), SIZE, 1)) == SIZE * (SIZE - 1) // 2
+        assert sum(run_chunks(lambda cut, _: x[cut].sum(), SIZE, 1)) == SIZE * (SIZE - 1) // 2
 
 
 def test_a_failure_is_told_and_the_next_call_works() -> None:
@@ -43,15 +43,15 @@ def test_a_failure_is_told_and_the_next_call_works() -> None:
         raise ZeroDivisionError("here")
 
     with pytest.raises(ZeroDivisionError, match="here"):
-        spread(fails, SIZE, 1)
-    assert len(spread(lambda elements, units: 1, SIZE, 1)) == 3
+        run_chunks(fails, SIZE, 1)
+    assert len(run_chunks(lambda elements, units: 1, SIZE, 1)) == 3
 
 
 @pytest.mark.parametrize("count", [True, False])
 def test_all_threads_count_denormals_as_the_caller(count: bool) -> None:
     with denormals(count):
-        assert [flushed()] * 3 == spread(lambda elements, units: flushed(), SIZE, 1)
-    assert not any(spread(lambda elements, units: flushed(), SIZE, 1))
+        assert [flushed()] * 3 == run_chunks(lambda elements, units: flushed(), SIZE, 1)
+    assert not any(run_chunks(lambda elements, units: flushed(), SIZE, 1))
 
 
 FORKS = """

@@ -33,7 +33,7 @@ def test_the_definition_itself_is_trusted_and_asked_once(text: str, dtype: torch
         return fmt.define(x), fmt.inside(x)
 
     x = torch.zeros(3, dtype=dtype)
-    assert module.trusted(fmt, x, True, kernel) and module.trusted(fmt, x, True, kernel)
+    assert module.verified(fmt, x, True, kernel) and module.verified(fmt, x, True, kernel)
     assert len(calls) == 1 and calls[0].dtype == dtype and bool(calls[0].isfinite().all())
 
 
@@ -53,5 +53,5 @@ def test_what_differs_anywhere_is_not_used(text: str, wrong: str) -> None:
         return value, gate
 
     with pytest.warns(RuntimeWarning, match="the definition is used"):
-        assert not module.trusted(fmt, torch.zeros(1), True, kernel)
-    assert not module.trusted(fmt, torch.zeros(1), True, kernel), "and remembered"
+        assert not module.verified(fmt, torch.zeros(1), True, kernel)
+    assert not module.verified(fmt, torch.zeros(1), True, kernel), "and remembered"

@@ -34,7 +34,7 @@ def main() -> None:
         probe = torch.from_numpy(probes(fmt, 400))
         thin = probe[:: -(-probe.numel() // 16384)].to(dtype)
         for case, value in (("rows", x), ("ragged", x[:, :77]), ("contract", thin)):
-            found = cuda.quantized(fmt, value, True)
+            found = cuda.quantize(fmt, value, True)
             if found is None:
                 continue
             ran.add(fmt.name)
@@ -43,7 +43,7 @@ def main() -> None:
             if isinstance(fmt, ScaledInteger) and not fmt.symmetric:  # see test_fake_quant.agrees
                 got, want = got + 0.0, want + 0.0
             bad = int((bits(got) != bits(want)).sum())
-            alone = cuda.quantized(fmt, value, False)
+            alone = cuda.quantize(fmt, value, False)
             assert alone is not None
             bad += int((bits(alone[0] + 0.0 if got is not found[0] else alone[0]) != bits(want)).sum())
             if bad or not torch.equal(gate, fmt.inside(value)):

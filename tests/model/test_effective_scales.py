@@ -15,7 +15,7 @@ from espalier.model.formats.binary_residual import BinaryResidual
 from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.formats.straight_through import scaled
+from espalier.model.formats.straight_through import straight_through_scaled
 from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision, Weight
@@ -95,7 +95,7 @@ def test_kept_values_give_the_gradients_of_fresh_ones(fmt: ScaledFormat, masked:
     kept = weight.grad, layer.scale.grad
     other, scale = weight.detach().clone().requires_grad_(), layer.scale.detach().clone().requires_grad_()
     given = other if mask is None else other * mask
-    got = scaled(fmt, view.of(given) if view else given, scale)
+    got = straight_through_scaled(fmt, view.of(given) if view else given, scale)
     got = view.back(got, torch.Size(shape)) if view else got
     got = got if mask is None or fmt.keeps_zero else got * mask
     got.backward(grad)

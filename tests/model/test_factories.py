@@ -150,7 +150,7 @@ def test_wrong_files(factories: Path, tmp_path: Path) -> None:
     assert "my models.py:" in refused(str(factories)).hint
     for text, part in {
         "import nonsense_xyz\n": "ModuleNotFoundError: No module named 'nonsense_xyz' (line 1)",
-        "x = 1\ndef make(:\n": "bad.py is no valid Python: invalid syntax (line 2: def make(:)",
+        "x = 1\ndef make(:\n": "bad.py is not valid Python: invalid syntax (line 2: def make(:)",
         "\n\nraise KeyboardInterrupt()": "KeyboardInterrupt",
         "\n1/0\n": "ZeroDivisionError: division by zero (line 2)",
     }.items():
@@ -167,7 +167,7 @@ def test_wrong_files(factories: Path, tmp_path: Path) -> None:
 def test_a_file_without_a_function_s_name_tells_its_syntax_error_first_or_names_its_functions(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def make(:\n")
-    assert "no valid Python: invalid syntax (line 1" in refused(str(path)).message
+    assert "not valid Python: invalid syntax (line 1" in refused(str(path)).message
     path.write_text("def _own(): ...\ndef build(): ...\ndef other(): ...\n")
     error = refused(str(path))
     assert "needs the name of a function" in error.message

@@ -13,8 +13,16 @@ from espalier.model.formats.mxint import MXInt
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.sums import summed
 from espalier.verilog.numbers.fixed import Fixed
-from espalier.verilog.rules.blocks import placed
-from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
+from espalier.verilog.rules.blocks import scaled_weights
+from espalier.verilog.templates.blocks import (
+    EXPONENT,
+    BlockDivision,
+    BlockExponent,
+    BlockMantissa,
+    BlockRound,
+    back_in,
+    base,
+)
 from espalier.verilog.templates.linear_blocks import LinearBlocks
 from tests.verilog.checks import needs_icarus, on_time, proven, random_codes
 
@@ -23,7 +31,7 @@ Made = tuple[BlockExponent, BlockMantissa, np.random.Generator]
 
 def maker(x: Stream, block: int, width: int) -> tuple[BlockExponent, BlockMantissa]:
     """What turns a fixed-point stream into blocks."""
-    exponents = Stream(x.rows, Cut(x.size, x.par, block).blocks, EXPONENT)
+    exponents = Stream(x.rows, BlockDivision(x.size, x.par, block).blocks, EXPONENT)
     out = Stream(x.rows, x.size, Fixed(width, width - 2), x.par)
     first = BlockExponent(name="e", node="e", inputs=(x,), outputs=(exponents,), block=block)
     return first, BlockMantissa(name="m", node="m", inputs=(x, exponents), outputs=(out,), block=block)
@@ -109,7 +117,7 @@ def layers(draw: st.DrawFn) -> tuple[LinearBlocks, tuple[np.ndarray, ...]]:
     streams = (source,) if not mantissas else (second.outputs[0], first.outputs[0])
     wide = Fixed(fixed.width + fixed.signed, fixed.frac, fixed.signed)
     bias = rng.integers(-99, 99, outputs), Fixed(8, draw(st.integers(0, 12)))
-    accumulator, biases = summed(placed(weight, exponents, of_w), form, wide, bias)
+    accumulator, biases = summed(scaled_weights(weight, exponents, of_w), form, wide, bias)
     out = Fixed(draw(st.integers(1, 12)), draw(st.integers(-4, 8)), draw(st.booleans()))
     return LinearBlocks(
         name="fc", node="fc", inputs=streams, outputs=(Stream(source.rows, outputs, out, par_out),), weight=weight,

@@ -113,7 +113,8 @@ def test_a_long_silence_costs_nothing(steps: int, monkeypatch: pytest.MonkeyPatc
               "gives": [last]}  # fmt: skip
     seen: list[int] = []
     plain = getattr(cycles._engine, "py_func", cycles._engine)
-    for name in ("_advance", "_offer", "_set_ready", "_enabled", "_fed", "_ahead", "_fork", "_open", "_transfer",
+    for name in ("_advance", "_set_valid", "_set_ready", "_enabled", "_inputs_valid", "_cycles_to_output", "_fork",
+                 "_set_input_valid", "_transfer",
                  "_next", "_wake", "_cycle"):  # fmt: skip
         made = getattr(cycles, name)
         monkeypatch.setattr(cycles, name, getattr(made, "py_func", made))

@@ -12,7 +12,7 @@ from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import Template
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.templates.chain import Chain, Replay
-from espalier.verilog.templates.lut import Lut, Pieces, all_codes, fitted, tabled
+from espalier.verilog.templates.lut import Lut, Pieces, all_codes, fit_segments, tabled
 from espalier.verilog.templates.pair import KINDS, Pair, exact_format
 from tests.verilog.checks import needs_icarus
 from tests.verilog.test_fold import FORMATS, ROUNDINGS, checked
@@ -28,7 +28,7 @@ def tables(draw: st.DrawFn) -> Template:
     y = Stream(2 * tokens, 2 * par, draw(FORMATS), par, tokens)
     function, rounding = draw(st.sampled_from((np.tanh, np.exp, np.abs, np.sin))), draw(ROUNDINGS)
     if wide:
-        lines = fitted(function, form, y.fixed)
+        lines = fit_segments(function, form, y.fixed)
         return Pieces(name="table", node="f", inputs=(x,), outputs=(y,), lines=lines, rounding=rounding)
     table = tabled(function, form, y.fixed, rounding)
     return Lut(name="table", node="f", inputs=(x,), outputs=(y,), table=table)
@@ -65,7 +65,7 @@ def test_lines_of_16_bits_stay_within_a_step_of_torch(name: str) -> None:
     function = getattr(torch.nn.functional, name)
     x, y = Fixed(16, 11), Fixed(8, 4)
     values = torch.from_numpy(x.values(all_codes(x)))
-    lines = fitted(lambda v: function(torch.from_numpy(v)).numpy(), x, y)
+    lines = fit_segments(lambda v: function(torch.from_numpy(v)).numpy(), x, y)
     stream = Stream(1, 1 << 16, x)
     made = Pieces(name="f", node="f", inputs=(stream,), outputs=(Stream(1, 1 << 16, y),), lines=lines)
     (got,) = made.reference(all_codes(x)[None, None])

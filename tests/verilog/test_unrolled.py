@@ -30,7 +30,7 @@ from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.proof.lint import lint
 from espalier.verilog.proof.simulate import build, run
 from espalier.verilog.rtl.write import texts
-from espalier.verilog.templates.lines import Lines, fits
+from espalier.verilog.templates.lines import Lines, completes_in_order
 from espalier.verilog.templates.unrolled import Unrolled
 from espalier.verilog.templates.window import Walk
 from espalier.verilog.timing.schedule import schedule
@@ -141,7 +141,7 @@ def walks(draw: st.DrawFn) -> Lines:
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=6)
-@given(walks().filter(lambda made: fits(made.walk)))
+@given(walks().filter(lambda made: completes_in_order(made.walk)))
 def test_windows_come_whole(tmp_path_factory: pytest.TempPathFactory, made: Lines) -> None:
     codes = (random_codes(np.random.default_rng(0), made.inputs[0], 4),)
     proven(made, codes, tmp_path_factory.mktemp("builds"))

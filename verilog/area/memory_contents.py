@@ -52,8 +52,8 @@ def _leaves(bits: NDArray[np.uint8]) -> tuple[NDArray[np.int64], set[int]]:
     tables = np.concatenate([np.zeros((1, 1 << low), np.uint8), address, flat ^ inverted[:, None]])
     numbers = np.unique(tables, axis=0, return_inverse=True)[1].reshape(-1)
     wires = set(numbers[: 1 + low].tolist())
-    own = numbers[1 + low :]
-    return (2 * own.astype(np.int64) + inverted).reshape(len(bits), -1), set(own.tolist()) - wires
+    varying = numbers[1 + low :]
+    return (2 * varying.astype(np.int64) + inverted).reshape(len(bits), -1), set(varying.tolist()) - wires
 
 
 def _merge_pairs(edges: NDArray[np.int64], level: int) -> tuple[NDArray[np.int64], set[tuple[int, int]]]:
@@ -62,6 +62,6 @@ def _merge_pairs(edges: NDArray[np.int64], level: int) -> tuple[NDArray[np.int64
     inverted = pairs[:, 0] & 1
     numbers: dict[tuple[int, int], int] = {}
     merged = np.empty(len(pairs), np.int64)
-    for place, (a, b) in enumerate((pairs ^ inverted[:, None]).tolist()):
-        merged[place] = a if a == b else numbers.setdefault((a, b), 2 * ((level << 24) + len(numbers)))
+    for pair_number, (a, b) in enumerate((pairs ^ inverted[:, None]).tolist()):
+        merged[pair_number] = a if a == b else numbers.setdefault((a, b), 2 * ((level << 24) + len(numbers)))
     return (merged ^ inverted).reshape(len(edges), -1), set(numbers)

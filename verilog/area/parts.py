@@ -32,7 +32,7 @@ def bits(count: int) -> int:
     return max((count - 1).bit_length(), 1)
 
 
-def up(value: int, by: int) -> int:
+def ceil_div(value: int, by: int) -> int:
     """Quotient rounded up."""
     return -(-value // by)
 
@@ -42,30 +42,30 @@ def blocks(a: int, b: int, wide: int = 99) -> int:
     if min(a, b) < 2 or min(a + b, wide) < 9:
         return 0
     long, short = max(a, b), min(a, b)
-    return (1 if long <= 25 else 1 + up(long - 25, 24)) * (1 if short <= 18 else 1 + up(short - 18, 17))
+    return (1 if long <= 25 else 1 + ceil_div(long - 25, 24)) * (1 if short <= 18 else 1 + ceil_div(short - 18, 17))
 
 
 def block_ram(depth: int, width: int) -> tuple[int, int]:
     """(cost, blocks of 18 kbit) of the cheapest block RAM layout for depth × width bits."""
-    halves = [up(depth, 512 << k) * up(width, w) for k, w in enumerate((36, 18, 9, 4, 2, 1))]
-    wholes = [up(depth, 512 << k) * up(width, w) for k, w in enumerate((72, 36, 18, 9, 4, 2, 1))]
+    halves = [ceil_div(depth, 512 << k) * ceil_div(width, w) for k, w in enumerate((36, 18, 9, 4, 2, 1))]
+    wholes = [ceil_div(depth, 512 << k) * ceil_div(width, w) for k, w in enumerate((72, 36, 18, 9, 4, 2, 1))]
     return min((min(halves) * HALF, min(halves)), (min(wholes) * WHOLE, 2 * min(wholes)))
 
 
 def rom(depth: int, width: int) -> tuple[float, int]:
     """(tables, blocks) of a constant memory with a registered output."""
     cost, count = block_ram(depth, width)
-    return (0.0, count) if depth * width * ROM_BIT > cost else (width * up(depth, 64), 0)
+    return (0.0, count) if depth * width * ROM_BIT > cost else (width * ceil_div(depth, 64), 0)
 
 
 def multiport_rom(lanes: int, depth: int, width: int) -> int:
     """Blocks of a constant memory that `lanes` read at once, two ports per block; 0 where it becomes tables."""
     if lanes <= 2:
         return rom(depth, width)[1]
-    halves = min(up(depth, 1024 << k) * up(width, w) for k, w in enumerate((18, 9, 4, 2, 1)))
-    wholes = min(up(depth, 1024 << k) * up(width, w) for k, w in enumerate((36, 18, 9, 4, 2, 1)))
+    halves = min(ceil_div(depth, 1024 << k) * ceil_div(width, w) for k, w in enumerate((18, 9, 4, 2, 1)))
+    wholes = min(ceil_div(depth, 1024 << k) * ceil_div(width, w) for k, w in enumerate((36, 18, 9, 4, 2, 1)))
     cost, count = min((halves * HALF, halves), (wholes * WHOLE, 2 * wholes))
-    pairs = up(lanes, 2)
+    pairs = ceil_div(lanes, 2)
     return count * pairs if depth * width * ROM_BIT > cost * pairs else 0
 
 
@@ -77,7 +77,7 @@ def async_ram(depth: int, width: int) -> tuple[float, float]:
 
 def ram(depth: int, width: int, registered: bool = True) -> tuple[float, int]:
     """(tables, blocks) of a memory with one write and one read port; `registered`: its output is registered."""
-    groups = min(up(depth, 32) * up(width, 6), up(depth, 64) * up(width, 3))
+    groups = min(ceil_div(depth, 32) * ceil_div(width, 6), ceil_div(depth, 64) * ceil_div(width, 3))
     cost, count = block_ram(depth, width)
     return (0.0, count) if registered and groups * GROUP + 4 > cost else (4.0 * groups, 0)
 
@@ -85,11 +85,11 @@ def ram(depth: int, width: int, registered: bool = True) -> tuple[float, int]:
 def rounding(p: P, wide: int, frac: int) -> float:
     """Tables to round and saturate one value of `wide` bits with `frac` fraction bits."""
     drop = frac - p["Y_F"]
-    left = max(wide - drop + 1, 2) if drop > 0 else wide - drop
-    sticky = up(drop, 5) if drop > 1 and p["MODE"] else 0
-    adds = left if drop > 0 and p["MODE"] else 0
-    tested = left - p["Y_W"] + 1  # bits that decide saturation: the output's tables take a few directly
-    saturates = p["Y_W"] + (1 if tested < 6 else 5 + up(tested, 6)) if tested > 1 else 0
+    remaining = max(wide - drop + 1, 2) if drop > 0 else wide - drop
+    sticky = ceil_div(drop, 5) if drop > 1 and p["MODE"] else 0
+    adds = remaining if drop > 0 and p["MODE"] else 0
+    tested = remaining - p["Y_W"] + 1  # bits that decide saturation: the output's tables take a few directly
+    saturates = p["Y_W"] + (1 if tested < 6 else 5 + ceil_div(tested, 6)) if tested > 1 else 0
     return CARRIED * adds + sticky + saturates
 
 
@@ -156,8 +156,8 @@ def matmul(p: P) -> Parts:
 def _lanes(p: P, lut: Counted, ff: Counted, dsp: int = 0, bram: int = 0) -> Parts:
     """Add the handshake and result registers of a lane-wise module."""
     lanes = p.get("LANES", p.get("PAR", 1))
-    every = lanes * float(p.get("Y_W", p.get("W", 0)))
-    return Parts({**lut, "control": 5.0}, {**ff, "result": every, "control": 4.0}, dsp, bram)
+    result_bits = lanes * float(p.get("Y_W", p.get("W", 0)))
+    return Parts({**lut, "control": 5.0}, {**ff, "result": result_bits, "control": 4.0}, dsp, bram)
 
 
 def depthwise(p: P) -> Parts:
@@ -165,10 +165,10 @@ def depthwise(p: P) -> Parts:
     a, w, lanes, acc = p["X_W"] + 1 - p["X_S"], p["W_W"], p["LANES"], p["ACC_W"]
     weights, biases = rom(p["TAPS"] * p["BLOCKS"], lanes * w), rom(p["BLOCKS"], lanes * acc)
     count = float(bits(p["TAPS"] * p["BLOCKS"]) + bits(p["TAPS"]) + bits(p["BLOCKS"]))
-    many, several = p["TAPS"] * p["BLOCKS"] > FEW, p["BLOCKS"] > 1
-    lut = {"soft": lanes * _soft(a, w), "weights": weights[0] if many else 0.0, "biases": biases[0] if several else 0.0,
+    is_memory, has_blocks = p["TAPS"] * p["BLOCKS"] > FEW, p["BLOCKS"] > 1
+    lut = {"soft": lanes * _soft(a, w), "weights": weights[0] * is_memory, "biases": biases[0] * has_blocks,
            "round": lanes * rounding(p, acc, p["ACC_F"]), "count": 1.5 * count}  # fmt: skip
-    ff = {"count": count + 4, "weights": lanes * float(w if many else 0), "words": lanes * float(acc if several else 0),
+    ff = {"count": count + 4, "weights": lanes * float(w * is_memory), "words": lanes * float(acc * has_blocks),
           "accumulate": lanes * float(acc)}  # fmt: skip
     return _lanes(p, lut, ff, lanes * blocks(a, w), weights[1] + biases[1])
 
@@ -193,8 +193,9 @@ def norm(p: P) -> Parts:
     gamma, beta = rom(p["SIZE"] // par, par * p["G_W"]), rom(p["SIZE"] // par, par * p["ACC_W"])
     square = p["CENTER"] * blocks(s1, s1)
     lane = blocks(x, x) + blocks(d, root) + blocks(p["T_W"], p["G_W"])
-    lut = {"memory": rows[0] + table[0] + gamma[0] + beta[0], "places": 4.0 * (up(s1, 6) * 2 + up(s2, 6) + 4),
-           "sums": par * float(s1 + s2), "root": 8.0 * v, "shift": 3.0 * par * p["T_W"],
+    lut = {"memory": rows[0] + table[0] + gamma[0] + beta[0],
+           "places": 4.0 * (ceil_div(s1, 6) * 2 + ceil_div(s2, 6) + 4), "sums": par * float(s1 + s2),
+           "root": 8.0 * v, "shift": 3.0 * par * p["T_W"],
            "lane": par * (d + p["ACC_W"] + rounding(p, p["ACC_W"], p["ACC_F"])), "control": 90.0}  # fmt: skip
     ff = {"sums": 2.0 * (s1 + s2), "root": 4.0 * v, "lane": par * float(p["ACC_W"] + p["T_W"] + p["Y_W"]),
           "constants": par * 2.0 * p["ACC_W"], "control": 100.0}  # fmt: skip
@@ -208,13 +209,13 @@ def softmax(p: P) -> Parts:
     scores, powers, table = ram(rows, par * (p["X_W"] + 1)), ram(rows, par * e), rom(1 << p["T_BITS"], e)
     lane = blocks(x + 1, p["LOG2E"].bit_length() + 1) + blocks(e + 1, r + 1)
     lut = {"memory": scores[0] + powers[0], "table": par * table[0],
-           "places": 4.0 * (up(x, 6) + up(total, 6) + up(r, 6)),
+           "places": 4.0 * (ceil_div(x, 6) + ceil_div(total, 6) + ceil_div(r, 6)),
            "maximum": par * 2.0 * x, "shift": 3.0 * par * e, "sum": par * float(total),
            "divide": 2.0 * p["BITS"] * total + r, "round": par * rounding(p, e + r + 1, e + r - 2),
            "control": 100.0}  # fmt: skip
     ff = {"lane": par * float(2 * e + 2 * x + p["Y_W"]), "divide": float(2 * total + r), "sum": 2.0 * total,
           "control": 80.0}  # fmt: skip
-    return Parts(lut, ff, par * lane, scores[1] + powers[1] + up(par, 2) * table[1])
+    return Parts(lut, ff, par * lane, scores[1] + powers[1] + ceil_div(par, 2) * table[1])
 
 
 def fold_max(p: P) -> Parts:
@@ -271,11 +272,11 @@ def scale_shift(p: P) -> Parts:
     """A multiplier and an adder per lane."""
     lanes, x = p["LANES"], p["X_W"] + 1 - p["X_S"]
     m, b, count = rom(p["PERIOD"], lanes * p["M_W"]), rom(p["PERIOD"], lanes * p["S_W"]), float(bits(p["PERIOD"]))
-    many, dsp, sums = p["PERIOD"] > FEW, blocks(x, p["M_W"]), lanes * float(p["S_W"])
-    lut = {"scale": m[0] if many else 0.0, "shift": b[0] if many else 0.0, "count": count,
+    is_memory, dsp, sums = p["PERIOD"] > FEW, blocks(x, p["M_W"]), lanes * float(p["S_W"])
+    lut = {"scale": m[0] if is_memory else 0.0, "shift": b[0] if is_memory else 0.0, "count": count,
            "add": 0.0 if dsp else sums, "round": lanes * rounding(p, p["S_W"], p["S_F"])}  # fmt: skip
-    ff = {"scale": lanes * float(p["M_W"]) if many else 0.0, "shift": sums if many else 0.0, "count": count,
-          "sum": 0.0 if dsp else sums, "few": 0.0 if many else 5.0 * lanes}  # fmt: skip
+    ff = {"scale": lanes * float(p["M_W"]) if is_memory else 0.0, "shift": sums if is_memory else 0.0, "count": count,
+          "sum": 0.0 if dsp else sums, "few": 0.0 if is_memory else 5.0 * lanes}  # fmt: skip
     return _lanes(p, lut, ff, lanes * dsp, m[1] + b[1])
 
 
@@ -287,7 +288,7 @@ def lut(p: P) -> Parts:
     return Parts(tables, {"result": float(lanes * p["KEPT"]), "control": 1.0}, 0, count)
 
 
-def pieces(p: P) -> Parts:
+def line_segments(p: P) -> Parts:
     """A table of line segments, a multiplier and an adder per lane."""
     lanes, count = p["LANES"], multiport_rom(p["LANES"], 1 << (p["X_W"] - p["LOW"]), p["BITS"])
     melted, dsp = 0.0 if count else float(lanes), blocks(p["M_W"], p["LOW"] + 1)
@@ -316,7 +317,7 @@ def fifo(p: P) -> Parts:
     """FIFO in distributed RAM."""
     count = float(bits(p["DEPTH"]))
     tables, blocked = ram(p["DEPTH"], p["W"])
-    chosen = float(p["W"] if blocked else p["W"] * (up(p["DEPTH"], 64) - 1))
+    chosen = float(p["W"] if blocked else p["W"] * (ceil_div(p["DEPTH"], 64) - 1))
     ff = {"count": 3 * count, "first": float(p["W"] if blocked else 0), "control": 1.0}
     return Parts({"memory": tables, "choose": chosen, "count": 4 * count, "control": 3.0}, ff, 0, blocked)
 
@@ -340,7 +341,7 @@ def resize(p: P) -> Parts:
 
     group = lcm(p["PAR_IN"], p["PAR_OUT"])
     fills, drains = group // p["PAR_IN"], group // p["PAR_OUT"]
-    chosen = p["PAR_OUT"] * p["W"] * float(up(drains, 4)) if drains > 1 else 0.0
+    chosen = p["PAR_OUT"] * p["W"] * float(ceil_div(drains, 4)) if drains > 1 else 0.0
     ff = {"held": 2.0 * group * p["W"], "count": float(bits(fills) + bits(drains)), "control": 2.0}
     return Parts({"choose": chosen, "control": 8.0}, ff)
 
@@ -398,7 +399,7 @@ def replay(p: P) -> Parts:
 PARTS: dict[str, Callable[[P], Parts]] = {
     "linear": linear, "matmul": matmul, "depthwise": depthwise, "window": window, "norm": norm, "softmax": softmax,
     "softmax_rows": softmax, "fold_max": fold_max, "fold_sum": fold_sum, "pair": pair, "scale_shift": scale_shift,
-    "lut": lut, "pieces": pieces, "cast_stream": cast, "relu": relu, "fifo": fifo, "fifo_ram": fifo_ram,
+    "lut": lut, "pieces": line_segments, "cast_stream": cast, "relu": relu, "fifo": fifo, "fifo_ram": fifo_ram,
     "fork_stream": fork, "resize": resize, "reorder": reorder, "gather": gather, "divide": divide, "pick": pick,
     "chain": chain, "replay": replay, "choose": choose, "source": source,
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log2
 
-from espalier.verilog.area.parts import PARTS, Counted, P, Parts, bits, blocks, ram, rom, rounding, up, varying
+from espalier.verilog.area.parts import PARTS, Counted, P, Parts, bits, blocks, ceil_div, ram, rom, rounding, varying
 
 
 def linear_signs(p: P) -> Parts:
@@ -36,39 +36,39 @@ def threshold(p: P) -> Parts:
     return Parts({"compare": wide, "control": 2.0}, {"result": float(p["LANES"]), "control": 1.0})
 
 
-def _turns(p: P) -> float:
+def _repeats(p: P) -> float:
     return float(bits(p["STEPS"]) + bits(p["BEATS"]))
 
 
 def block_exponent(p: P) -> Parts:
     """Magnitudes, the OR of their bits, and its highest set bit."""
-    lut = {"size": float(p["PAR"] * p["X_W"]) if p["X_S"] else 0.0, "or": float(p["X_W"] * up(p["PAR"], 5)),
-           "place": 2.0 * p["X_W"], "count": 2 * _turns(p) + 6}  # fmt: skip
-    return Parts(lut, {"seen": float(p["X_W"]), "result": 8.0, "count": _turns(p) + 2})
+    lut = {"size": float(p["PAR"] * p["X_W"]) if p["X_S"] else 0.0, "or": float(p["X_W"] * ceil_div(p["PAR"], 5)),
+           "place": 2.0 * p["X_W"], "count": 2 * _repeats(p) + 6}  # fmt: skip
+    return Parts(lut, {"seen": float(p["X_W"]), "result": 8.0, "count": _repeats(p) + 2})
 
 
 def block_mantissa(p: P) -> Parts:
     """A shifter, rounding and clipping per lane."""
     deep = log2(p["X_W"] + 1) / 2
     lut = {"shift": p["PAR"] * (p["X_W"] + p["Y_W"]) * deep, "round": p["PAR"] * 3.0 * p["Y_W"],
-           "count": 2 * _turns(p) + 16}  # fmt: skip
+           "count": 2 * _repeats(p) + 16}  # fmt: skip
     if p.get("BACK"):
         lut["back"] = 2 * p["PAR"] * p["X_W"] * deep
     ff = {"operand": float(p["PAR"] * p["X_W"]), "result": float(p["PAR"] * p.get("O_W", p["Y_W"])),
-          "exponent": 8.0 + bits(p["X_W"] + 1), "count": _turns(p) + 2}  # fmt: skip
+          "exponent": 8.0 + bits(p["X_W"] + 1), "count": _repeats(p) + 2}  # fmt: skip
     return Parts(lut, ff)
 
 
 def linear_blocks(p: P) -> Parts:
     """Block products whose sums are shifted by their exponents before accumulation."""
     inner, outer, results, acc = p["IN_SIZE"] // p["PAR_IN"], p["OUT_SIZE"] // p["PAR_OUT"], p["PAR_OUT"], p["ACC_W"]
-    a, products, most = p["X_W"] + 1 - p["X_S"], results * p["PAR_IN"], p.get("X_MOST", 0) + p["W_MOST"]
+    a, products, product_shift = p["X_W"] + 1 - p["X_S"], results * p["PAR_IN"], p.get("X_MOST", 0) + p["W_MOST"]
     per, sums, exponent = blocks(a, p["W_W"]), a + p["W_W"] + (p["PAR_IN"] - 1).bit_length(), bits(p["W_MOST"] + 2)
     w = rom(inner * outer, results * p["PAR_IN"] * p["W_W"])
-    e = rom(up(inner, p["W_STEPS"]) * outer, results * exponent)
+    e = rom(ceil_div(inner, p["W_STEPS"]) * outer, results * exponent)
     b = rom(outer, results * acc)
     beat, count = float(p["PAR_IN"] * p["X_W"]), float(bits(inner * outer) + bits(inner) + bits(outer))
-    shift = log2(most + p["P_SHIFT"] + 2) / 2
+    shift = log2(product_shift + p["P_SHIFT"] + 2) / 2
     lut: Counted = {
         "soft product": products * (0.0 if per else float(a * p["W_W"])), "tree": (products - results) * float(sums),
         "shift": results * (acc + p.get("DROP", 0)) * shift, "accumulate": results * float(acc),

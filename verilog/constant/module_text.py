@@ -35,16 +35,16 @@ class ModuleSpec:
     about: tuple[str, ...]
 
 
-def module_text(what: ModuleSpec) -> str:
+def module_text(spec: ModuleSpec) -> str:
     """The SystemVerilog file."""
-    lines = [*(f"// {line}" for line in what.about), f"module {what.module} ("]
-    x, y = len(what.network.inputs) * what.x_width, len(what.network.outputs) * what.y_width
+    lines = [*(f"// {line}" for line in spec.about), f"module {spec.module} ("]
+    x, y = len(spec.network.inputs) * spec.x_width, len(spec.network.outputs) * spec.y_width
     ports = [("input  logic", "", "clk"), ("input  logic", "", "rst"), ("input  logic", f"[{x - 1}:0] ", "x_data"),
              ("input  logic", "", "x_valid"), ("output logic", "", "x_ready"),
              ("output logic", f"[{y - 1}:0] ", "y_data"), ("output logic", "", "y_valid"),
              ("input  logic", "", "y_ready")]  # fmt: skip
     lines += [",\n".join(f"    {kind} {wide}{name}" for kind, wide, name in ports), ");"]
-    lines += [*_control(what.pipeline.stages), *_body(what), "endmodule", ""]
+    lines += [*_control(spec.pipeline.stages), *_body(spec), "endmodule", ""]
     return "\n".join(lines)
 
 
@@ -63,33 +63,33 @@ def _control(stages: int) -> list[str]:
     ]
 
 
-def _body(what: ModuleSpec) -> Iterator[str]:
-    net, ranges = what.network, what.network.ranges()
+def _body(spec: ModuleSpec) -> Iterator[str]:
+    net, ranges = spec.network, spec.network.ranges()
     used = {v for a in net.adders for v in (a.a, a.b)}
-    used |= {o.value for o, s in zip(net.outputs, what.rounding, strict=True) if s.constant is None}
-    spare: list[str] = []
+    used |= {o.value for o, s in zip(net.outputs, spec.rounding, strict=True) if s.constant is None}
+    unused: list[str] = []
     yield ""
     for k, span in enumerate(net.inputs):
         bits = form_of(span).width
-        low = k * what.x_width
+        low = k * spec.x_width
         if k in used:
             yield f"  logic [{bits - 1}:0] v{k};"
             yield f"  assign v{k} = x_data[{low}+:{bits}];"
-            yield from _registers(what, k, bits)
-            low, bits = low + bits, what.x_width - bits
+            yield from _registers(spec, k, bits)
+            low, bits = low + bits, spec.x_width - bits
         else:
-            bits = what.x_width
+            bits = spec.x_width
         if bits:
-            spare.append(f"x_data[{low}+:{bits}]")
-    if spare:
+            unused.append(f"x_data[{low}+:{bits}]")
+    if unused:
         yield "  logic unused;"
-        yield f"  assign unused = &{{1'b0, {', '.join(spare)}}};"
-    yield from _adders(what, ranges)
-    yield from _results(what, ranges)
+        yield f"  assign unused = &{{1'b0, {', '.join(unused)}}};"
+    yield from _adders(spec, ranges)
+    yield from _results(spec, ranges)
 
 
-def _adders(what: ModuleSpec, ranges: list[Range]) -> Iterator[str]:
-    net, stages = what.network, what.pipeline.stage
+def _adders(spec: ModuleSpec, ranges: list[Range]) -> Iterator[str]:
+    net, stages = spec.network, spec.pipeline.stage
     for k, adder in enumerate(net.adders):
         value = net.first + k
         here, bits = stages[value], form_of(ranges[value]).width
@@ -100,48 +100,48 @@ def _adders(what: ModuleSpec, ranges: list[Range]) -> Iterator[str]:
         yield (
             f"  adder #(.A_W({a.width}), .A_S({int(a.signed)}), .B_W({b.width}), .B_S({int(b.signed)}), "
             f".SHIFT({adder.shift}), .FORM({FORMS.index(adder.form)}), .Y_W({bits})) u_v{value} (\n"
-            f"      .a({_name(what, ranges, adder.a, here)}), .b({_name(what, ranges, adder.b, here)}), .y(v{value})\n"
+            f"      .a({_name(spec, ranges, adder.a, here)}), .b({_name(spec, ranges, adder.b, here)}), .y(v{value})\n"
             "  );"
         )
-        yield from _registers(what, value, bits)
+        yield from _registers(spec, value, bits)
 
 
-def _registers(what: ModuleSpec, value: int, bits: int) -> Iterator[str]:
+def _registers(spec: ModuleSpec, value: int, bits: int) -> Iterator[str]:
     """Delay registers of a value up to the last stage that reads it."""
-    begin, end = what.pipeline.stage[value], what.pipeline.last[value]
-    if end > begin:
-        names = [f"v{value}_{k}" for k in range(begin + 1, end + 1)]
+    first, end = spec.pipeline.stage[value], spec.pipeline.last[value]
+    if end > first:
+        names = [f"v{value}_{k}" for k in range(first + 1, end + 1)]
         yield f"  logic [{bits - 1}:0] {', '.join(names)};"
         yield _shift_register([f"v{value}", *names])
 
 
-def _name(what: ModuleSpec, ranges: list[Range], value: int, stage: int) -> str:
+def _name(spec: ModuleSpec, ranges: list[Range], value: int, stage: int) -> str:
     """Signal name of a value in a stage."""
-    if len(what.network.inputs) <= value < what.network.first:
-        number, form = what.network.constants[value - len(what.network.inputs)], form_of(ranges[value])
+    if len(spec.network.inputs) <= value < spec.network.first:
+        number, form = spec.network.constants[value - len(spec.network.inputs)], form_of(ranges[value])
         return f"{form.width}'d{number % (1 << form.width)}"
-    begin = what.pipeline.stage[value]
-    return f"v{value}_{stage}" if stage > begin else f"v{value}"
+    first = spec.pipeline.stage[value]
+    return f"v{value}_{stage}" if stage > first else f"v{value}"
 
 
-def _results(what: ModuleSpec, ranges: list[Range]) -> Iterator[str]:
+def _results(spec: ModuleSpec, ranges: list[Range]) -> Iterator[str]:
     """Round and saturate each result after its sum, then delay it to the last stage."""
-    wide = what.y_width
+    wide = spec.y_width
     ends: list[str] = []
     yield "\n  // ---- results"
-    for k, (out, how) in enumerate(zip(what.network.outputs, what.rounding, strict=True)):
-        if how.constant is not None:
-            ends.append(f"{wide}'d{how.constant % (1 << wide)}")
+    for k, (out, rounding) in enumerate(zip(spec.network.outputs, spec.rounding, strict=True)):
+        if rounding.constant is not None:
+            ends.append(f"{wide}'d{rounding.constant % (1 << wide)}")
             continue
-        form, done = form_of(ranges[out.value]), what.pipeline.done[k]
-        names = [f"y{k}", *(f"y{k}_{n}" for n in range(done + 1, what.pipeline.stages + 1))]
+        form, done = form_of(ranges[out.value]), spec.pipeline.done[k]
+        names = [f"y{k}", *(f"y{k}_{n}" for n in range(done + 1, spec.pipeline.stages + 1))]
         ends.append(names[-1])
         yield f"  logic [{wide - 1}:0] {', '.join(names)};"
         yield (
-            f"  settle #(.IN_W({form.width}), .IN_S({int(form.signed)}), .DROP({max(how.drop, 0)}), "
-            f".UP({max(-how.drop, 0)}), .EVEN({int(how.even)}), .OUT_W({wide}), .OUT_S({int(what.y_signed)}), "
-            f".RELU({int(what.relu)})) u_y{k} (\n"
-            f"      .x({_name(what, ranges, out.value, done)}), .y(y{k})\n"
+            f"  settle #(.IN_W({form.width}), .IN_S({int(form.signed)}), .DROP({max(rounding.drop, 0)}), "
+            f".UP({max(-rounding.drop, 0)}), .EVEN({int(rounding.even)}), .OUT_W({wide}), "
+            f".OUT_S({int(spec.y_signed)}), .RELU({int(spec.relu)})) u_y{k} (\n"
+            f"      .x({_name(spec, ranges, out.value, done)}), .y(y{k})\n"
             "  );"
         )
         yield _shift_register(names)
@@ -150,6 +150,6 @@ def _results(what: ModuleSpec, ranges: list[Range]) -> Iterator[str]:
 
 def _shift_register(names: list[str]) -> str:
     """Shift register: each name takes the value of the one before it."""
-    before, after = names[:-1], names[1:]
-    both = (f"{{{', '.join(v)}}}" if len(v) > 1 else v[0] for v in (after, before))
-    return f"  always_ff @(posedge clk) if (ce) {' <= '.join(both)};"
+    sources, delayed = names[:-1], names[1:]
+    sides = (f"{{{', '.join(v)}}}" if len(v) > 1 else v[0] for v in (delayed, sources))
+    return f"  always_ff @(posedge clk) if (ce) {' <= '.join(sides)};"

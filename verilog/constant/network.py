@@ -103,8 +103,8 @@ class Network:
         for adder in self.adders:
             a, b = values[adder.a], values[adder.b] << np.int64(adder.shift)
             values.append(a + b if adder.form == "a+b" else a - b if adder.form == "a-b" else b - a)
-        none = np.zeros(len(x), np.int64)
-        return np.stack([none if o.value < 0 else values[o.value] << np.int64(o.shift) for o in self.outputs], axis=1)
+        zeros = np.zeros(len(x), np.int64)
+        return np.stack([zeros if o.value < 0 else values[o.value] << np.int64(o.shift) for o in self.outputs], axis=1)
 
 
 def form_of(span: Range) -> Fixed:

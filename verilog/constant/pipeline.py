@@ -35,10 +35,10 @@ def pipelined(network: Network, every: int) -> Pipeline:
             last[value] = max(last[value], stage[network.first + k])
     done = []
     for out in network.outputs:
-        when = depths[out.value] // every if out.value >= 0 else 0
-        done.append(when)
+        stage_of_output = depths[out.value] // every if out.value >= 0 else 0
+        done.append(stage_of_output)
         if out.value >= 0:
-            last[out.value] = max(last[out.value], when)
+            last[out.value] = max(last[out.value], stage_of_output)
     for k in range(len(network.inputs), network.first):
         last[k] = stage[k]  # constants need no registers
     return Pipeline(max(done, default=0) + 1, tuple(stage), tuple(last), tuple(done))

@@ -23,10 +23,10 @@ def _bits(low: int, high: int) -> int:
     """Width of the narrowest format of a range."""
     if low == 0 and high == 0:
         return 0
-    most = max(high, -low - 1)
+    largest = max(high, -low - 1)
     count = 1 if low < 0 else 0
-    while most > 0:
-        most >>= 1
+    while largest > 0:
+        largest >>= 1
         count += 1
     return count
 
@@ -55,12 +55,12 @@ def _overlap(spans: Any, i: int, j: int, d: int) -> int:
 
 
 @njit(cache=True)
-def _key(one: Any, other: Any) -> int:
+def _key(first: Any, second: Any) -> int:
     """Key of two terms (value, place, sign), ordered by place, then by value number."""
-    v, p, w, q = one[0], one[1], other[0], other[1]
+    v, p, w, q = first[0], first[1], second[0], second[1]
     if p > q or (p == q and v > w):
         v, p, w, q = w, q, v, p
-    return (((v << NUMBER) | w) << (FAR + 1)) | ((q - p) << 1) | (1 if one[2] == other[2] else 0)
+    return (((v << NUMBER) | w) << (FAR + 1)) | ((q - p) << 1) | (1 if first[2] == second[2] else 0)
 
 
 @njit(cache=True)
@@ -98,13 +98,13 @@ def _count(table: Any, key: int, by: int) -> None:
 
 
 @njit(cache=True)
-def _with_capacity(table: Any, more: int) -> Any:
-    """The table with capacity for `more` keys; growing it drops pairs with a count of 0."""
+def _with_capacity(table: Any, extra: int) -> Any:
+    """The table with capacity for `extra` more keys; growing it drops pairs with a count of 0."""
     keys, counts, sizes = table[0], table[1], table[4]
-    if 2 * (sizes[0] + more) <= len(keys):
+    if 2 * (sizes[0] + extra) <= len(keys):
         return table
     size = FIRST
-    while size < 4 * ((counts > 0).sum() + more):
+    while size < 4 * ((counts > 0).sum() + extra):
         size *= 2
     grown = (np.full(size, NONE, np.int64), np.zeros(size, np.int32), np.zeros(size, np.float64),
              np.zeros(size, np.int64), np.zeros(2, np.int64))  # fmt: skip
@@ -115,19 +115,19 @@ def _with_capacity(table: Any, more: int) -> Any:
 
 
 @njit(cache=True)
-def _worth(spans: Any, depths: Any, key: int, turn: int) -> float:
+def _saving(spans: Any, depths: Any, key: int, seed: int) -> float:
     """Bits saved by an occurrence of a pair: the overlap of its operands. Ties: the smaller depth, or a random
     preference in later turns."""
     i, j, d, _ = _split(key)
-    chance = (((key ^ (turn * 0x5851F42D4C957F)) * 0x1E3779B97F4A7C15) >> 40) & 0xFFFF
-    return _overlap(spans, i, j, d) + 0.01 + (1e-6 * chance if turn else -1e-5 * max(depths[i], depths[j]))
+    chance = (((key ^ (seed * 0x5851F42D4C957F)) * 0x1E3779B97F4A7C15) >> 40) & 0xFFFF
+    return _overlap(spans, i, j, d) + 0.01 + (1e-6 * chance if seed else -1e-5 * max(depths[i], depths[j]))
 
 
 @njit(cache=True)
-def _best(table: Any, spans: Any, depths: Any, turn: int) -> int:
+def _best(table: Any, spans: Any, depths: Any, seed: int) -> int:
     """The key with the largest saving; NONE if no pair occurs twice."""
     keys, counts, worths, often, sizes = table
-    best, most, n = NONE, 0.0, 0
+    best, largest, n = NONE, 0.0, 0
     while n < sizes[1]:
         at = often[n]
         if counts[at] < 2:
@@ -136,37 +136,37 @@ def _best(table: Any, spans: Any, depths: Any, turn: int) -> int:
             often[n] = often[sizes[1]]
             continue
         if worths[at] < 0:
-            worths[at] = _worth(spans, depths, keys[at], turn)
+            worths[at] = _saving(spans, depths, keys[at], seed)
         saved = (counts[at] - 1) * worths[at]
-        if saved > most:
-            best, most = keys[at], saved
+        if saved > largest:
+            best, largest = keys[at], saved
         n += 1
     return best
 
 
 @njit(cache=True)
-def _hits(terms: Any, sizes: Any, loads: Any, room: float, key: int, depths: Any, hits: Any) -> int:
+def _hits(terms: Any, sizes: Any, loads: Any, limit: float, key: int, depths: Any, hits: Any) -> int:
     """Find disjoint occurrences of a pair as (row, term, term), except where a row would exceed the depth limit.
 
     A row left with only negative terms needs room for the 0 that they are subtracted from.
     """
     i, j, d, s = _split(key)
-    more = 2.0 ** (max(depths[i], depths[j]) + 1) - 2.0 ** depths[i] - 2.0 ** depths[j]
+    increase = 2.0 ** (max(depths[i], depths[j]) + 1) - 2.0 ** depths[i] - 2.0 ** depths[j]
     count = 0
     for r in range(len(sizes)):
         load, first, plus = loads[r], count, _positive(terms, sizes[r], r)
         for a in range(sizes[r]):
-            if terms[r, a, 0] != i or load + more > room or _taken(hits, first, count, a):
+            if terms[r, a, 0] != i or load + increase > limit or _is_used(hits, first, count, a):
                 continue
             for b in range(sizes[r]):
-                fits = terms[r, b, 0] == j and terms[r, b, 1] - terms[r, a, 1] == d and a != b
-                rest = plus - (terms[r, b, 2] > 0)
-                fits = fits and (rest > 0 or load + more + 1.0 <= room)
-                if fits and terms[r, a, 2] * terms[r, b, 2] == s and not _taken(hits, first, count, b):
+                matches = terms[r, b, 0] == j and terms[r, b, 1] - terms[r, a, 1] == d and a != b
+                remaining = plus - (terms[r, b, 2] > 0)
+                matches = matches and (remaining > 0 or load + increase + 1.0 <= limit)
+                if matches and terms[r, a, 2] * terms[r, b, 2] == s and not _is_used(hits, first, count, b):
                     hits[count, 0], hits[count, 1], hits[count, 2] = r, a, b
                     count += 1
-                    load += more
-                    plus = rest
+                    load += increase
+                    plus = remaining
                     break
     return count
 
@@ -181,7 +181,7 @@ def _positive(terms: Any, size: int, r: int) -> int:
 
 
 @njit(cache=True)
-def _taken(hits: Any, first: int, count: int, term: int) -> bool:
+def _is_used(hits: Any, first: int, count: int, term: int) -> bool:
     """Whether a hit of this row already uses the term."""
     for n in range(first, count):  # noqa: SIM110 - numba compiles no generators
         if hits[n, 1] == term or hits[n, 2] == term:
@@ -232,11 +232,13 @@ def _add_value(value: int, pair: Any, spans: Any, depths: Any, adders: Any) -> N
 
 
 @njit(cache=True)
-def share(terms: Any, sizes: Any, spans: Any, depths: Any, adders: Any, count: int, limit: int, turn: int) -> int:
+def replace_pairs(
+    terms: Any, sizes: Any, spans: Any, depths: Any, adders: Any, count: int, limit: int, seed: int
+) -> int:
     """Replace pairs in place until none occurs twice; returns the new number of values.
 
-    `terms` [rows, most, 3]: value, place, sign of the first `sizes` terms of each row; `spans`, `depths`, `adders`
-    (i, j, d, s) by value, the first `count` filled. `limit`: depth in adders. `turn`: seed that breaks ties.
+    `terms` [rows, capacity, 3]: value, place, sign of the first `sizes` terms of each row; `spans`, `depths`, `adders`
+    (i, j, d, s) by value, the first `count` filled. `limit`: depth in adders. `seed`: breaks ties.
     """
     table = (np.full(FIRST, NONE, np.int64), np.zeros(FIRST, np.int32), np.zeros(FIRST, np.float64),
              np.zeros(FIRST, np.int64), np.zeros(2, np.int64))  # fmt: skip
@@ -244,13 +246,13 @@ def share(terms: Any, sizes: Any, spans: Any, depths: Any, adders: Any, count: i
         for a in range(sizes[r]):
             table = _with_capacity(table, terms.shape[1])
             _count_pairs(table, terms, r, a, a, 1)
-    room, hits = 2.0**limit, np.zeros((int(sizes.sum()) + 1, 3), np.int64)
+    load_limit, hits = 2.0**limit, np.zeros((int(sizes.sum()) + 1, 3), np.int64)
     loads = _loads(terms, sizes, depths)
     while True:
-        key = _best(table, spans, depths, turn)
+        key = _best(table, spans, depths, seed)
         if key == NONE:
             return count
-        hit_count = _hits(terms, sizes, loads, room, key, depths, hits)
+        hit_count = _hits(terms, sizes, loads, load_limit, key, depths, hits)
         if hit_count < 2:  # occurrences overlap or would be too deep: ignore the pair from now on
             table[1][_slot(table[0], key)] = 0
             continue
@@ -279,12 +281,12 @@ def add_up(terms: Any, sizes: Any, spans: Any, depths: Any, adders: Any, count: 
 
     `zero`: the value 0, from which rows of several only negative terms are subtracted. A single term stays as it is.
     """
-    room = 2.0**limit
+    load_limit = 2.0**limit
     for r in range(len(sizes)):
         if sizes[r] > 1 and _positive(terms, sizes[r], r) == 0:
             _from_zero(terms, sizes, r, depths, zero)
         while sizes[r] > 1:
-            a, b = _cheapest(terms, sizes[r], r, spans, depths, room)
+            a, b = _cheapest(terms, sizes[r], r, spans, depths, load_limit)
             i, j, d, s = _split(_key(terms[r, a], terms[r, b]))
             low = a if terms[r, a, 0] == i and terms[r, a, 1] <= terms[r, b, 1] else b
             high = b if low == a else a
@@ -312,18 +314,18 @@ def _from_zero(terms: Any, sizes: Any, r: int, depths: Any, zero: int) -> None:
 
 
 @njit(cache=True)
-def _cheapest(terms: Any, size: int, r: int, spans: Any, depths: Any, room: float) -> Any:
+def _cheapest(terms: Any, size: int, r: int, spans: Any, depths: Any, limit: float) -> Any:
     """The two terms of a row whose sum costs least, preferring pairs that keep the row within the depth limit."""
     load = 0.0
     for a in range(size):
         load += 2.0 ** depths[terms[r, a, 0]]
-    best, least = (0, 1), 1e300
+    best, lowest_cost = (0, 1), 1e300
     for a in range(size):
         for b in range(a):
             i, j, d, s = _split(_key(terms[r, a], terms[r, b]))
             deep = 2.0 ** (max(depths[i], depths[j]) + 1)
-            over = load + deep - 2.0 ** depths[i] - 2.0 ** depths[j] > room
+            over = load + deep - 2.0 ** depths[i] - 2.0 ** depths[j] > limit
             cost = _cost(spans, i, j, d, s) + 1e-3 * deep + (1e9 * deep if over else 0.0)
-            if cost < least:
-                best, least = (a, b), cost
+            if cost < lowest_cost:
+                best, lowest_cost = (a, b), cost
     return best

@@ -9,7 +9,7 @@ from itertools import product as every
 import numpy as np
 
 from espalier.verilog.constant.network import SAVED, Adder, Form, Network, Output, Range, composed, width
-from espalier.verilog.constant.shared_sums import REVERSED, add_up, share
+from espalier.verilog.constant.shared_sums import REVERSED, add_up, replace_pairs
 from espalier.verilog.numbers.fixed import Codes
 
 TURNS = 4  # attempts for small matrices, with ties broken differently in each
@@ -20,13 +20,13 @@ FORMS: dict[int, Form] = {1: "a+b", -1: "a-b", REVERSED: "b-a"}
 
 def digits(matrix: Codes) -> Codes:
     """Canonical signed digits [..., places], lowest first: no two adjacent digits are non-zero."""
-    places, rest = [], matrix.copy()
-    while rest.any():
-        odd = rest & 1
-        digit = odd * (2 - (rest & 3))
-        places.append(digit)
-        rest = (rest - digit) >> 1
-    return np.stack(places, axis=-1) if places else np.zeros((*matrix.shape, 1), np.int64)
+    columns, remaining = [], matrix.copy()
+    while remaining.any():
+        odd = remaining & 1
+        digit = odd * (2 - (remaining & 3))
+        columns.append(digit)
+        remaining = (remaining - digit) >> 1
+    return np.stack(columns, axis=-1) if columns else np.zeros((*matrix.shape, 1), np.int64)
 
 
 def count_of(matrix: Codes) -> Codes:
@@ -40,8 +40,8 @@ def minimum_depth(matrix: Codes, added: Codes) -> int:
 
     A row of only negative digits has one more term: it is subtracted from 0.
     """
-    place = digits(matrix)
-    negated = (place < 0).any(axis=(1, 2)) & ~(place > 0).any(axis=(1, 2)) & (added == 0)
+    signed_digits = digits(matrix)
+    negated = (signed_digits < 0).any(axis=(1, 2)) & ~(signed_digits > 0).any(axis=(1, 2)) & (added == 0)
     terms = count_of(matrix).sum(axis=1) + (added != 0) + negated
     return max(((int(n) - 1).bit_length() for n in terms if n), default=0)
 
@@ -53,25 +53,25 @@ def expected_bits(matrix: Codes, span: Range) -> int:
 
 
 def shared_network(
-    matrix: Codes, spans: Sequence[Range], depths: Sequence[int], constants: Codes, limit: int, turn: int
+    matrix: Codes, spans: Sequence[Range], depths: Sequence[int], constants: Codes, limit: int, seed: int
 ) -> Network:
-    """The network of a matrix [outputs, inputs] and the constant added to each output; `turn`: tie-breaking seed."""
-    place = digits(matrix)
+    """The network of a matrix [outputs, inputs] and the constant added to each output; `seed`: breaks ties."""
+    signed_digits = digits(matrix)
     odd, low = _odd(constants)
     distinct = [*sorted(set(odd.tolist()) - {0}), 0]
-    rows = [_terms(place[r], len(spans), distinct, int(odd[r]), int(low[r])) for r in range(len(matrix))]
+    rows = [_terms(signed_digits[r], len(spans), distinct, int(odd[r]), int(low[r])) for r in range(len(matrix))]
     sizes = np.array([len(r) for r in rows], np.int64)
     terms = np.zeros((len(rows), int(sizes.max(initial=1)) + 1, 3), np.int64)
     for r, row in enumerate(rows):
         terms[r, : len(row)] = np.array(row, np.int64).reshape(-1, 3)
-    first, most = len(spans) + len(distinct), len(spans) + len(distinct) + int((sizes + 1).sum())
-    ranges = np.zeros((most, 2), np.int64)
+    first, capacity = len(spans) + len(distinct), len(spans) + len(distinct) + int((sizes + 1).sum())
+    ranges = np.zeros((capacity, 2), np.int64)
     ranges[:first] = [*spans, *((c, c) for c in distinct)]
-    deep, adders = np.zeros(most, np.int64), np.zeros((most, 4), np.int64)
+    deep, adders = np.zeros(capacity, np.int64), np.zeros((capacity, 4), np.int64)
     deep[: len(spans)] = depths
     limit = max(limit, depth_bound(terms, sizes, deep))
     with np.errstate(over="ignore"):  # hashes wrap around; NumPy warns when uncompiled
-        count = share(terms, sizes, ranges, deep, adders, first, limit, turn)
+        count = replace_pairs(terms, sizes, ranges, deep, adders, first, limit, seed)
         count = add_up(terms, sizes, ranges, deep, adders, count, limit, first - 1)
     return _network(terms, sizes, adders[first:count], tuple(spans), distinct)
 
@@ -82,8 +82,8 @@ def _odd(constants: Codes) -> tuple[Codes, Codes]:
     return constants >> low, low
 
 
-def _terms(place: Codes, inputs: int, constants: list[int], odd: int, low: int) -> list[tuple[int, int, int]]:
-    terms = [(int(i), int(p), int(place[i, p])) for i, p in zip(*np.nonzero(place), strict=True)]
+def _terms(signed_digits: Codes, inputs: int, constants: list[int], odd: int, low: int) -> list[tuple[int, int, int]]:
+    terms = [(int(i), int(p), int(signed_digits[i, p])) for i, p in zip(*np.nonzero(signed_digits), strict=True)]
     return [*terms, (inputs + constants.index(odd), low, 1)] if odd else terms
 
 
@@ -101,9 +101,9 @@ def _network(terms: Codes, sizes: Codes, pairs: Codes, spans: tuple[Range, ...],
     ends = [(int(t[0, 0]), int(t[0, 1]), int(t[0, 2])) if n else (-1, 0, 1) for t, n in zip(terms, sizes, strict=True)]
     first = len(spans) + len(constants)
     negative = {v for v, _, sign in ends if sign < 0}
-    other = {v: first + len(adders) + k for k, v in enumerate(sorted(negative))}
+    negated = {v: first + len(adders) + k for k, v in enumerate(sorted(negative))}
     adders += [_negated(v, first, adders) for v in sorted(negative)]
-    outputs = tuple(Output(other[v] if s < 0 else v, p) for v, p, s in ends)
+    outputs = tuple(Output(negated[v] if s < 0 else v, p) for v, p, s in ends)
     return without_unused(Network(spans, tuple(constants), tuple(adders), outputs))
 
 
@@ -117,15 +117,15 @@ def _negated(value: int, first: int, adders: list[Adder]) -> Adder:
 
 def without_unused(network: Network) -> Network:
     """Remove the constants and adders that no output depends on."""
-    wanted = {*range(-1, len(network.inputs)), *(o.value for o in network.outputs)}
+    needed = {*range(-1, len(network.inputs)), *(o.value for o in network.outputs)}
     for k in range(len(network.adders) - 1, -1, -1):
-        if network.first + k in wanted:
-            wanted |= {network.adders[k].a, network.adders[k].b}
-    number = {v: n - 1 for n, v in enumerate(sorted(wanted))}
-    constants = tuple(c for v, c in enumerate(network.constants, len(network.inputs)) if v in wanted)
+        if network.first + k in needed:
+            needed |= {network.adders[k].a, network.adders[k].b}
+    number = {v: n - 1 for n, v in enumerate(sorted(needed))}
+    constants = tuple(c for v, c in enumerate(network.constants, len(network.inputs)) if v in needed)
     adders = tuple(
         Adder(number[adder.a], number[adder.b], adder.shift, adder.form)
-        for v, adder in enumerate(network.adders, network.first) if v in wanted
+        for v, adder in enumerate(network.adders, network.first) if v in needed
     )  # fmt: skip
     return Network(network.inputs, constants, adders, tuple(Output(number[o.value], o.shift) for o in network.outputs))
 
@@ -136,23 +136,28 @@ def decomposed(matrix: Codes, deep: int) -> tuple[Codes, Codes]:
     A spanning tree of the rows, grown by the nearest row (Prim); `deep`: its largest depth in edges.
     """
     rows = len(matrix)
-    own = count_of(matrix).sum(axis=1)
+    digit_counts = count_of(matrix).sum(axis=1)
     minus, plus = (count_of(matrix[:, None] + s * matrix[None]).sum(axis=2) + 1 for s in (-1, 1))
-    near, parent, sign = own.copy(), np.full(rows, -1), np.ones(rows, np.int64)
-    level, open_ = np.ones(rows, np.int64), np.ones(rows, bool)
+    distance, parent, sign = digit_counts.copy(), np.full(rows, -1), np.ones(rows, np.int64)
+    level, pending = np.ones(rows, np.int64), np.ones(rows, bool)
     first, second = np.zeros_like(matrix), np.zeros((rows, rows), np.int64)
     for _ in range(rows):
-        row = int(np.argmin(np.where(open_, near, np.iinfo(np.int64).max)))
-        open_[row] = False
+        row = int(np.argmin(np.where(pending, distance, np.iinfo(np.int64).max)))
+        pending[row] = False
         up = int(parent[row])
         first[row] = matrix[row] - sign[row] * matrix[up] if up >= 0 else matrix[row]
         second[row, row] = first[row].any()  # 0 for a row equal to its parent, whose difference has no value
         if up >= 0:
             second[row] += sign[row] * second[up]
         if level[row] < deep:
-            for s, far in ((1, minus[row]), (-1, plus[row])):
-                better = open_ & (far < near)
-                near[better], parent[better], sign[better], level[better] = far[better], row, s, level[row] + 1
+            for s, differences in ((1, minus[row]), (-1, plus[row])):
+                better = pending & (differences < distance)
+                distance[better], parent[better], sign[better], level[better] = (
+                    differences[better],
+                    row,
+                    s,
+                    level[row] + 1,
+                )
     return first, second
 
 
@@ -175,22 +180,22 @@ def solve(matrix: Codes, spans: Sequence[Range], constants: Codes | None = None,
     added = np.zeros(len(matrix), np.int64) if constants is None else constants
     terms = count_of(matrix).sum() + (added != 0).sum()
     limit = minimum_depth(matrix, added) + slack if slack >= 0 else UNLIMITED
-    turns = range(TURNS if terms < LARGE else 1)
-    networks = [shared_network(matrix, spans, [0] * len(spans), added, limit, turn) for turn in turns]
+    seeds = range(TURNS if terms < LARGE else 1)
+    networks = [shared_network(matrix, spans, [0] * len(spans), added, limit, seed) for seed in seeds]
     if terms < HUGE:
-        networks += [_by_differences(matrix, spans, added, limit, *p) for p in every(_tree_depths(len(matrix)), turns)]
+        networks += [_by_differences(matrix, spans, added, limit, *p) for p in every(_tree_depths(len(matrix)), seeds)]
     return min((n for n in networks if n.depth <= limit), key=lambda n: (n.bits, n.depth))
 
 
-def _by_differences(matrix: Codes, spans: Sequence[Range], added: Codes, limit: int, deep: int, turn: int) -> Network:
+def _by_differences(matrix: Codes, spans: Sequence[Range], added: Codes, limit: int, deep: int, seed: int) -> Network:
     """Two networks in series: the differences of rows, then the rows."""
     first, second = decomposed(matrix, deep)
-    none, early = np.zeros_like(added), max(limit - (deep - 1).bit_length(), 0)
-    differences = shared_network(first, spans, [0] * len(spans), none, early, turn)
+    zeros, early = np.zeros_like(added), max(limit - (deep - 1).bit_length(), 0)
+    differences = shared_network(first, spans, [0] * len(spans), zeros, early, seed)
     ranges, depths = differences.ranges(), differences.depths()
     ends = [_shifted(ranges[o.value], o.shift) if o.value >= 0 else (0, 0) for o in differences.outputs]
-    after = [depths[o.value] if o.value >= 0 else 0 for o in differences.outputs]
-    return composed(differences, shared_network(second, ends, after, added, limit, turn))
+    output_depths = [depths[o.value] if o.value >= 0 else 0 for o in differences.outputs]
+    return composed(differences, shared_network(second, ends, output_depths, added, limit, seed))
 
 
 def _shifted(span: Range, shift: int) -> Range:

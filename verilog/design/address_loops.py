@@ -37,13 +37,13 @@ class AddressLoops:
 def as_loops(addresses: np.ndarray) -> AddressLoops | None:
     """At most six nested loops that give these addresses; None if there are none."""
     loops: list[tuple[int, int]] = []
-    rest = addresses
-    while len(rest) > 1:
-        count = _run(rest)
+    remaining = addresses
+    while len(remaining) > 1:
+        count = _run(remaining)
         if count < 2 or len(loops) == LEVELS:
             return None
-        loops.append((count, int(rest[1] - rest[0])))
-        rest = rest[::count]
+        loops.append((count, int(remaining[1] - remaining[0])))
+        remaining = remaining[::count]
     return AddressLoops(int(addresses[0]), tuple(loops))
 
 

@@ -78,9 +78,9 @@ def ancestor_graph(graph: Graph, outputs: Iterable[Ref]) -> Graph:
         for k, m in looked.items()
         if k not in needed and graph.nodes[k].call != "placeholder"
     }
-    kept = {n.id: n for n in graph if n.call == "placeholder" or n.id in needed}
+    ancestors = {n.id: n for n in graph if n.call == "placeholder" or n.id in needed}
     out = Node(HOST, "output", "output", "output", refs)
-    return replace(graph, nodes={**shapes, **kept, HOST: out}, structure="tuple", output_names=())
+    return replace(graph, nodes={**shapes, **ancestors, HOST: out}, structure="tuple", output_names=())
 
 
 def zero_inputs(graph: Graph, names: Iterable[str], symbols: Mapping[str, int]) -> dict[str, Tensor]:

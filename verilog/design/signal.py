@@ -34,18 +34,18 @@ class Signal:
         """The tensor whose elements are `picked[…]` of this one; every element must be picked at least once."""
         if self.repeated is not None or picked.size > self.index.size:
             return replace(self, shape=picked.shape, repeated=self.places[picked.reshape(-1)])
-        place = np.empty(picked.size, np.int64)
-        place[picked.reshape(-1)] = np.arange(picked.size)
-        return replace(self, shape=picked.shape, index=place[self.index])
+        position = np.empty(picked.size, np.int64)
+        position[picked.reshape(-1)] = np.arange(picked.size)
+        return replace(self, shape=picked.shape, index=position[self.index])
 
     @property
     def places(self) -> np.ndarray:
         """The position in the stream of each element of the flattened tensor."""
         if self.repeated is not None:
             return self.repeated
-        places = np.empty(self.index.size, np.int64)
-        places[self.index] = np.arange(self.index.size)
-        return places
+        positions = np.empty(self.index.size, np.int64)
+        positions[self.index] = np.arange(self.index.size)
+        return positions
 
     @property
     def in_order(self) -> bool:

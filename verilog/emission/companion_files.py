@@ -128,9 +128,9 @@ def _readme(design: Design, planned: Schedule) -> str:
 
 def _area(area: Area) -> str:
     """The total, or the modules without an estimate and the total of the others."""
-    rest = f"{area.lut:.0f} LUT, {area.ff:.0f} FF, {area.dsp} DSP, {area.bram} block RAMs of 18 kbit"
+    known = f"{area.lut:.0f} LUT, {area.ff:.0f} FF, {area.dsp} DSP, {area.bram} block RAMs of 18 kbit"
     names = ", ".join(f"`{m}`" for m in area.unknown)
-    return f"unknown (no estimate for {names}); the rest takes {rest}" if names else rest
+    return f"unknown (no estimate for {names}); the rest takes {known}" if names else known
 
 
 def _edited(design: Design) -> list[str]:

@@ -36,8 +36,8 @@ class Host(nn.Module):
         """Codes [frames, rows, size] of each input of the design."""
         frames = len(next(iter(inputs.values())))
         padded = self.padded(inputs)
-        rest = [n.target for n in self.part.placeholders if n.target not in self.shapes]
-        values = self.module(**padded, **zero_inputs(self.part, rest, {**self.design.symbols, "batch": frames}))
+        others = [n.target for n in self.part.placeholders if n.target not in self.shapes]
+        values = self.module(**padded, **zero_inputs(self.part, others, {**self.design.symbols, "batch": frames}))
         results = list(values) if isinstance(values, tuple | list) else [values]
         return tuple(_codes(b, v, frames) for b, v in zip(self.design.inputs, results, strict=True))
 
@@ -67,10 +67,10 @@ def _codes(boundary: Boundary, values: Tensor, frames: int) -> Codes:
     if boundary.axis and flat.ndim > boundary.axis and flat.shape[boundary.axis] == frames:
         flat = np.moveaxis(flat, boundary.axis, 0)
     shape = boundary.shape
-    alone = flat.shape[:1] != (frames,) or flat.shape == shape  # no batch axis
+    unbatched = flat.shape[:1] != (frames,) or flat.shape == shape  # no batch axis
     full = (
         np.broadcast_to(flat, (frames, *(shape if flat.size == int(np.prod(shape)) else flat.shape[1:])))
-        if alone
+        if unbatched
         else flat
     )
     if full[0].size != int(np.prod(shape)):
@@ -126,6 +126,6 @@ class IntegerModel(nn.Module):
 def structured(graph: Graph, results: list[Tensor]) -> Any:
     """The results in the graph's output structure: a tensor, a tuple or a dict."""
     if graph.structure == "dict":
-        named: Mapping[str, Tensor] = dict(zip(graph.output_names, results, strict=False))
-        return dict(named)
+        by_name: Mapping[str, Tensor] = dict(zip(graph.output_names, results, strict=False))
+        return dict(by_name)
     return results[0] if graph.structure == "tensor" else tuple(results)

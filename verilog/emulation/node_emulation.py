@@ -62,10 +62,10 @@ class Regions:
         if steps is not None:
             constant = (steps.gamma,) if isinstance(steps, RmsNorm) and steps.gamma else ()
             return Region(steps.nodes, steps.first, tuple(r for r in (steps.source,) if r not in constant))
-        before = self.graph.nodes[node.inputs[0].node] if node.inputs else None
+        producer = self.graph.nodes[node.inputs[0].node] if node.inputs else None
         nodes = (node.id,)
-        if before is not None and before.op in PRODUCTS and scaled_by(self._low, before)[0] is node:
-            nodes = (before.id, node.id)
+        if producer is not None and producer.op in PRODUCTS and scaled_by(self._low, producer)[0] is node:
+            nodes = (producer.id, node.id)
         refs = (r for n in nodes for r in self.graph.nodes[n].inputs)
         return Region(nodes, nodes[0], tuple(dict.fromkeys(
             r for r in refs if r.node not in nodes and r.node not in self.constants
@@ -155,15 +155,15 @@ class Emulated:
         if node.op != "softmax" or chosen is None or not isinstance(chosen.format, Integer):
             return None
         fixed = fixed_of(chosen.format)
-        reach = float(np.ldexp(max(fixed.high, -fixed.low), -fixed.frac))  # scores may be added to a mask of −10 000
-        masked = inputs[self.sources[0]] <= min(MASKED + reach, MASKED / 2)
+        bound = float(np.ldexp(max(fixed.high, -fixed.low), -fixed.frac))  # scores may be added to a mask of −10 000
+        masked = inputs[self.sources[0]] <= min(MASKED + bound, MASKED / 2)
         return masked if masked.any() else None
 
     def _keys(self) -> tuple[str, ...]:
         """Content hashes of the current weights."""
-        now = tuple(self._live.values())
-        if self._stamp is None or not all(torch.equal(a, b) for a, b in zip(now, self._stamp[0], strict=True)):
-            copies = tuple(t.detach().clone() for t in now)
+        tensors = tuple(self._live.values())
+        if self._stamp is None or not all(torch.equal(a, b) for a, b in zip(tensors, self._stamp[0], strict=True)):
+            copies = tuple(t.detach().clone() for t in tensors)
             self._stamp = copies, tuple(to_numpy(t).key() for t in copies)
         return self._stamp[1]
 
@@ -215,21 +215,21 @@ class _LiveStore(WeightStore):
 
 def _part(graph: Graph, region: Region, constant_nodes: frozenset[str]) -> Graph:
     """The region as a graph with its sources as inputs; constants are included."""
-    wanted, todo = set(region.nodes), [r for n in region.nodes for r in graph.nodes[n].inputs]
+    included, todo = set(region.nodes), [r for n in region.nodes for r in graph.nodes[n].inputs]
     inputs = dict.fromkeys(region.sources)
     while todo:
         ref = todo.pop()
-        if ref in inputs or ref.node in wanted:
+        if ref in inputs or ref.node in included:
             continue
         if ref.node not in constant_nodes:  # only its size is read
             inputs[ref] = None
             continue
-        wanted.add(ref.node)
+        included.add(ref.node)
         todo += graph.nodes[ref.node].inputs
     names = {ref: _name(ref) for ref in inputs}
     nodes = {names[ref]: _input(names[ref], graph.nodes[ref.node].ports[out_port(ref.output)]) for ref in inputs}
     for node in graph:
-        if node.id in wanted:
+        if node.id in included:
             nodes[node.id] = map_refs(replace(node, arithmetic="float"), lambda r: Ref(names[r]) if r in names else r)
     end = Node("result", "output", "output", "output", (Ref(region.nodes[-1]),))
     used = {name for n in nodes.values() for name in n.tensors}
@@ -257,9 +257,9 @@ def _with_mask(part: Graph, softmax: str) -> Graph:
     assert chosen is not None
     filled = Node(FILLED, "masked_fill", "call_function", "aten.masked_fill.Scalar", fill, ports=ports,
                   precision={"data_in": chosen})  # fmt: skip
-    after = map_refs(node, lambda r: Ref(FILLED) if r == scores else r)
-    rest = {k: n for k, n in part.nodes.items() if k != softmax and n.call != "output"}
-    return replace(part, nodes={MASK: mask, **rest, FILLED: filled, softmax: after, part.output.id: part.output})
+    rewired = map_refs(node, lambda r: Ref(FILLED) if r == scores else r)
+    others = {k: n for k, n in part.nodes.items() if k != softmax and n.call != "output"}
+    return replace(part, nodes={MASK: mask, **others, FILLED: filled, softmax: rewired, part.output.id: part.output})
 
 
 def _in_format(part: Graph, region: Region, input_format: Precision) -> Graph:
@@ -269,17 +269,17 @@ def _in_format(part: Graph, region: Region, input_format: Precision) -> Graph:
     ports = {"data_in": source.ports["data_out"], "data_out": source.ports["data_out"]}
     converted = Node(CONVERTED, "clone", "call_function", "aten.clone.default", (Ref(name),), ports=ports,
                      precision={"data_in": input_format})  # fmt: skip
-    rest = {
+    others = {
         k: map_refs(n, lambda r: Ref(CONVERTED) if r == Ref(name) else r) for k, n in part.nodes.items() if k != name
     }
-    return replace(part, nodes={name: source, CONVERTED: converted, **rest})
+    return replace(part, nodes={name: source, CONVERTED: converted, **others})
 
 
 def _codes(boundary: Boundary, values: np.ndarray, frames: int) -> Codes:
     """Codes [frames, rows, size]; a tensor without a batch axis is broadcast over the frames."""
     moved = np.moveaxis(values, boundary.axis, 0) if boundary.axis else values
     flat = moved.reshape(-1, max(int(np.prod(boundary.shape)), 1))
-    plain = flat.shape[1] == boundary.index.size and bool((boundary.index == np.arange(boundary.index.size)).all())
-    codes = boundary.stream.fixed.encode(flat if plain else flat[:, boundary.index], boundary.rounding)
-    whole: Any = codes if len(codes) == frames else np.broadcast_to(codes, (frames, codes.shape[1]))
-    return whole.reshape(frames, boundary.stream.rows, boundary.stream.size)
+    in_order = flat.shape[1] == boundary.index.size and bool((boundary.index == np.arange(boundary.index.size)).all())
+    codes = boundary.stream.fixed.encode(flat if in_order else flat[:, boundary.index], boundary.rounding)
+    batched: Any = codes if len(codes) == frames else np.broadcast_to(codes, (frames, codes.shape[1]))
+    return batched.reshape(frames, boundary.stream.rows, boundary.stream.size)

@@ -39,8 +39,8 @@ class Builder:
 
     def free(self, base: str) -> str:
         """An unused instance name."""
-        taken = {i.name for i in self.instances}
-        return next(n for k in range(len(taken) + 1) if (n := f"{base}_{k}" if k else base) not in taken)
+        names = {i.name for i in self.instances}
+        return next(n for k in range(len(names) + 1) if (n := f"{base}_{k}" if k else base) not in names)
 
     def resize(self, node: Node, signal: Signal, par: int, tokens: int = 1) -> Signal:
         """The same stream with another number of elements or rows per beat."""
@@ -60,35 +60,37 @@ class Builder:
 def reordered(builder: Builder, node: Node, signal: Signal, index: np.ndarray, size: int) -> Signal:
     """The signal with its elements in the order `index`, in rows of `size`; without hardware if they already are."""
     if (signal.index == index).all():
-        return cut(builder, node, signal, size)
-    return gathered(builder, node, signal, signal.places[index], signal.shape, index, size)
+        return resize_rows(builder, node, signal, size)
+    return gather_positions(builder, node, signal, signal.places[index], signal.shape, index, size)
 
 
-def gathered(builder: Builder, node: Node, signal: Signal, places: np.ndarray, shape: tuple[int, ...],
+def gather_positions(builder: Builder, node: Node, signal: Signal, positions: np.ndarray, shape: tuple[int, ...],
              index: np.ndarray, size: int, pad: int = 0) -> Signal:  # fmt: skip
-    """A tensor of `shape` whose stream, in rows of `size`, holds the elements at `places`; −1: the code `pad`.
+    """A tensor of `shape` whose stream, in rows of `size`, holds the elements at `positions`; −1: the code `pad`.
 
     A beat has as many elements as stay together. Addresses come from nested loops if possible, else from a table.
     """
-    now = signal.stream
-    fits = (p for p in range(now.par, 0, -1) if now.par % p == 0 and size % p == 0 and _together(places, p))
-    par = next(fits)
+    stream = signal.stream
+    widths = (
+        p for p in range(stream.par, 0, -1) if stream.par % p == 0 and size % p == 0 and _beats_contiguous(positions, p)
+    )
+    par = next(widths)
     signal = builder.resize(node, signal, par, 1)
-    beats = np.where(places[::par] < 0, -1, places[::par] // par)
-    out = replace(signal.stream, rows=places.size // size, size=size)
+    beats = np.where(positions[::par] < 0, -1, positions[::par] // par)
+    out = replace(signal.stream, rows=positions.size // size, size=size)
     loops = (beats >= 0).all() and as_loops(beats) is not None
     name = builder.free(f"{node.id}_{'reorder' if loops else 'gather'}")
-    rest: dict[str, Any] = {"name": name, "node": node.id, "inputs": (signal.stream,), "outputs": (out,),
+    common: dict[str, Any] = {"name": name, "node": node.id, "inputs": (signal.stream,), "outputs": (out,),
                             "beats": beats, "shape": shape}  # fmt: skip
-    instance = Reorder(**rest, part=signal.stream.beats) if loops else Gather(**rest, pad=pad)
+    instance = Reorder(**common, part=signal.stream.beats) if loops else Gather(**common, pad=pad)
     return Signal(builder.add(instance, (signal.wire,)), out, shape, index)
 
 
-def _together(places: np.ndarray, par: int) -> bool:
+def _beats_contiguous(positions: np.ndarray, par: int) -> bool:
     """Whether beats of `par` elements stay together."""
-    groups = places.reshape(-1, par)
-    whole = (groups[:, :1] % par == 0) & (groups == groups[:, :1] + np.arange(par))
-    return bool((whole | (groups < 0)).all() and ((groups < 0).all(1) | (groups >= 0).all(1)).all())
+    groups = positions.reshape(-1, par)
+    contiguous = (groups[:, :1] % par == 0) & (groups == groups[:, :1] + np.arange(par))
+    return bool((contiguous | (groups < 0)).all() and ((groups < 0).all(1) | (groups >= 0).all(1)).all())
 
 
 def expanded(builder: Builder, node: Node, signal: Signal) -> Signal:
@@ -96,14 +98,14 @@ def expanded(builder: Builder, node: Node, signal: Signal) -> Signal:
     if signal.repeated is None:
         return signal
     size = rows_and_size(signal.shape)[1]
-    return gathered(builder, node, signal, signal.places, signal.shape, np.arange(signal.places.size), size)
+    return gather_positions(builder, node, signal, signal.places, signal.shape, np.arange(signal.places.size), size)
 
 
-def cut(builder: Builder, node: Node, signal: Signal, size: int) -> Signal:
+def resize_rows(builder: Builder, node: Node, signal: Signal, size: int) -> Signal:
     """The same elements as rows of `size`, one row per beat."""
-    now = signal.stream
-    if now.size == size and now.tokens == 1:
+    stream = signal.stream
+    if stream.size == size and stream.tokens == 1:
         return signal
-    par = now.par if size % now.par == 0 else int(np.gcd(now.par, size))
+    par = stream.par if size % stream.par == 0 else int(np.gcd(stream.par, size))
     signal = builder.resize(node, signal, par, 1)
-    return replace(signal, stream=replace(signal.stream, rows=now.elements // size, size=size))
+    return replace(signal, stream=replace(signal.stream, rows=stream.elements // size, size=size))

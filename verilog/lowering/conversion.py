@@ -30,8 +30,8 @@ def conversion(name: str, node: str, x: Stream, to: Fixed, rounding: Rounding, s
         table = to.encode(x.fixed.values(all_codes(x.fixed)), rounding)
         return Lut(name=name, node=node, inputs=(x,), outputs=(y,), shape=shape, table=table)
     if isinstance(to, Signs):
-        least = zero_of(x.fixed) + (not to.bipolar)
-        return Threshold(name=name, node=node, inputs=(x,), outputs=(y,), shape=shape, least=least)
+        threshold = zero_of(x.fixed) + (not to.bipolar)
+        return Threshold(name=name, node=node, inputs=(x,), outputs=(y,), shape=shape, least=threshold)
     scale = np.full((x.rows, x.size), scale_of(x.fixed))
     return scaling(name, node, x, y, scale, -zero_of(x.fixed) * scale, rounding, shape)
 
@@ -58,8 +58,8 @@ def multipliers(
 ) -> tuple[Codes, Fixed, Codes, int]:
     """Scales and shifts in steps of `to` as integers: (multipliers, their format, shifts, fraction bits of the sum)."""
     real = scale / scale_of(to)
-    most = float(np.abs(real).max(initial=0.0))
-    exponent = max(math.frexp(most)[1], LEAST) if most else 0
+    largest = float(np.abs(real).max(initial=0.0))
+    exponent = max(math.frexp(largest)[1], LEAST) if largest else 0
     form = Fixed(MULTIPLIER, MULTIPLIER - 1 - exponent)
     if np.abs(np.rint(np.ldexp(real, form.frac))).max(initial=0) > form.high:
         form = Fixed(MULTIPLIER, form.frac - 1)

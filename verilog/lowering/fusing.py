@@ -54,16 +54,16 @@ def fused(graph: Graph, builtin: Container[str], constants: frozenset[str]) -> d
             if node.op not in SHAPE_ONLY:
                 users.setdefault(ref.node, []).append(node.id)
     groups: dict[str, Fused] = {}
-    taken: set[str] = set()
+    grouped: set[str] = set()
     regions = _regions(graph, frozenset(f for f in FUNCTIONS if f in builtin), constants)
     for node in reversed(list(graph)):
         group = _norm(graph, node, constants) or regions.get(node.id)
-        if group is None or taken & set(group.nodes):
+        if group is None or grouped & set(group.nodes):
             continue
         inside = set(group.nodes)
         if all(set(users.get(n, ())) <= inside for n in group.nodes if n != node.id):
             groups[node.id] = group
-            taken |= inside
+            grouped |= inside
     return groups
 
 
@@ -79,13 +79,13 @@ def _regions(graph: Graph, functions: frozenset[str], constants: frozenset[str])
             region = _region(graph, node, regions)
             if region is not None:
                 regions[node.id] = region
-    several = (k for k, f in regions.items() if len([n for n in f.nodes if graph.nodes[n].op not in PASSES]) > 1)
-    return {k: regions[k] for k in several if any(graph.nodes[n].op in functions for n in regions[k].nodes)}
+    fusible = (k for k, f in regions.items() if len([n for n in f.nodes if graph.nodes[n].op not in PASSES]) > 1)
+    return {k: regions[k] for k in fusible if any(graph.nodes[n].op in functions for n in regions[k].nodes)}
 
 
 def _combines(node: Node) -> bool:
-    plain = all(isinstance(a, Ref | int | float) for a in node.args) and not node.kwargs
-    return node.op in COMBINE and len(node.args) == 2 and plain
+    has_only_tensors_and_numbers = all(isinstance(a, Ref | int | float) for a in node.args) and not node.kwargs
+    return node.op in COMBINE and len(node.args) == 2 and has_only_tensors_and_numbers
 
 
 def _region(graph: Graph, node: Node, regions: dict[str, Function]) -> Function | None:

@@ -201,11 +201,11 @@ class Lowering(Builder):
         if exact.width > WIDEST:
             text = f"The exact result of {node.id} needs {exact.width} bits; {WIDEST} are supported."
             raise EmitError(text, "Choose narrower formats for its operands or the data_out before them.", node.id)
-        own = self.chosen(node, "data_out")
-        if own is not None:
-            return (own, self.rounding(node, "data_out")) if gives(node.op, own) else (exact, "nearest_even")
-        wanted = set(self._readers(Ref(node.id)))
-        if len(wanted) == 1 and (only := next(iter(wanted))) is not None and gives(node.op, only[0]):
+        chosen = self.chosen(node, "data_out")
+        if chosen is not None:
+            return (chosen, self.rounding(node, "data_out")) if gives(node.op, chosen) else (exact, "nearest_even")
+        formats = set(self._readers(Ref(node.id)))
+        if len(formats) == 1 and (only := next(iter(formats))) is not None and gives(node.op, only[0]):
             return only
         return exact, "nearest_even"
 
@@ -222,8 +222,8 @@ class Lowering(Builder):
                 elif (spec(node.op).moves or node.op in MONOTONE) and not node.precision:
                     outs = range(node.outputs or 1)
                     through = [r for k in outs for r in self._readers(Ref(node.id, k))]
-                    same = all(r is None or spec(node.op).moves or reads(node.op, r[0]) for r in through)
-                    formats += through if same else [None]
+                    unchanged = all(r is None or spec(node.op).moves or reads(node.op, r[0]) for r in through)
+                    formats += through if unchanged else [None]
                 else:
                     formats.append(None)
         return formats
@@ -235,22 +235,22 @@ class Lowering(Builder):
 
     def publish(self, node: Node, signal: Signal) -> None:
         """Publish a node's result, cast to the format of its data_out if it has one."""
-        own = self.chosen(node, "data_out")
-        if own is not None and own != signal.fixed:
-            signal = self.cast(node, signal, own, self.rounding(node, "data_out"))
+        chosen = self.chosen(node, "data_out")
+        if chosen is not None and chosen != signal.fixed:
+            signal = self.cast(node, signal, chosen, self.rounding(node, "data_out"))
         self.signals[Ref(node.id)] = signal
 
     def parallel(self, node: Node, inputs: int, outputs: int, rows: int = 1) -> tuple[int, int, int]:
         """Parallelism (inputs, outputs, tokens) of a node; raises EmitError unless each divides its size."""
         self.sizes[node.id] = inputs, outputs, rows
         chosen = node.parallel or Parallel()
-        wanted = chosen.inputs, chosen.outputs, chosen.tokens
-        for title, size, want in zip(("inputs", "outputs", "rows"), self.sizes[node.id], wanted, strict=True):
+        requested = chosen.inputs, chosen.outputs, chosen.tokens
+        for title, size, want in zip(("inputs", "outputs", "rows"), self.sizes[node.id], requested, strict=True):
             if size % want:
-                fits = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
+                allowed = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
                 text = f"{node.id} has {size} {title}, which the parallelism {want} does not divide."
-                raise EmitError(text, f"Choose one of {fits} (pass parallelize).", node.id)
-        return wanted
+                raise EmitError(text, f"Choose one of {allowed} (pass parallelize).", node.id)
+        return requested
 
     # ---- conversions, host inputs and constants
 
@@ -269,10 +269,10 @@ class Lowering(Builder):
         shape = self.shape(self.graph.nodes[ref.node], out_port(ref.output))
         rows, size = rows_and_size(shape) if index is None else (index.shape[0], index.shape[1])
         order = np.arange(rows * size) if index is None else index.reshape(-1)
-        mine = ref.node, ref.output, fixed, rounding
+        key = ref.node, ref.output, fixed, rounding
         for k, boundary in enumerate(self.inputs):
-            same = (boundary.node, boundary.output, boundary.stream.fixed, boundary.rounding) == mine
-            if same and (index is None or np.array_equal(boundary.index, order)):
+            is_same = (boundary.node, boundary.output, boundary.stream.fixed, boundary.rounding) == key
+            if is_same and (index is None or np.array_equal(boundary.index, order)):
                 return Signal(Wire("", k), boundary.stream, shape, boundary.index)
         added = Boundary(port("x", len(self.inputs)), Stream(rows, size, fixed, par, tokens), ref.node, shape, order,
                          ref.output, rounding, batch_axis(self.graph, ref))  # fmt: skip
@@ -301,8 +301,8 @@ class Lowering(Builder):
 
 def similar_ops(op: str, supported: Iterable[str]) -> str:
     """Hint: the supported ops with similar names, and that a plug-in may add one."""
-    near = get_close_matches(op, sorted(k for k in supported if k[0] != "_"), 3, 0.75)
-    have = f"{', '.join(near)} {'has' if len(near) == 1 else 'have'} one. " if near else ""
+    similar = get_close_matches(op, sorted(k for k in supported if k[0] != "_"), 3, 0.75)
+    have = f"{', '.join(similar)} {'has' if len(similar) == 1 else 'have'} one. " if similar else ""
     return f"{have}The guide lists all under Hardware operations, and shows how a plug-in adds one."
 
 
@@ -343,9 +343,9 @@ def fixed_batches(graph: Graph) -> tuple[str, ...]:
     shapes = {n.id: n.out.shape for n in graph.placeholders if n.out is not None and len(n.out.shape) > 1}
     if any("batch" in str(dim) for shape in shapes.values() for dim in shape):
         return ()
-    many = [f"{name} has {shape[0]}" for name, shape in shapes.items() if isinstance(shape[0], int) and shape[0] > 1]
+    batches = [f"{name} has {shape[0]}" for name, shape in shapes.items() if isinstance(shape[0], int) and shape[0] > 1]
     text = "The batch size was fixed when the model was traced, so the whole batch is one sample here"
-    return (f"{text}: {', '.join(many)}. Trace it with a dynamic batch, or a batch of 1.",) if many else ()
+    return (f"{text}: {', '.join(batches)}. Trace it with a dynamic batch, or a batch of 1.",) if batches else ()
 
 
 def host_layers(low: Lowering) -> tuple[str, ...]:
@@ -355,9 +355,9 @@ def host_layers(low: Lowering) -> tuple[str, ...]:
     by_host = [n for n in layers if n.id in low.host and n.id not in low.constants]
     if not by_host:
         return ()
-    named = ", ".join(f"{n.id} ({n.op})" for n in by_host[:NAMED])
-    more = f" and {len(by_host) - NAMED} more" if len(by_host) > NAMED else ""
-    text = f"The design is not the whole model: the host computes {named}{more}"
+    names = ", ".join(f"{n.id} ({n.op})" for n in by_host[:NAMED])
+    rest_text = f" and {len(by_host) - NAMED} more" if len(by_host) > NAMED else ""
+    text = f"The design is not the whole model: the host computes {names}{rest_text}"
     return (f"{text}, {len(by_host)} of {len(layers)} layers with weights.",)
 
 
@@ -366,9 +366,9 @@ def clipping(clipped: Mapping[str, float]) -> tuple[str, ...]:
     worst = sorted((n for n, share in clipped.items() if share >= OUTLIERS), key=lambda name: -clipped[name])
     if not worst:
         return ()
-    named = ", ".join(f"{100 * clipped[name]:.0f} % of {name}" for name in worst[:NAMED])
-    more = f" and of {len(worst) - NAMED} more" if len(worst) > NAMED else ""
-    return (f"Their formats clip {named}{more}: calibrate them, or leave more integer bits.",)
+    names = ", ".join(f"{100 * clipped[name]:.0f} % of {name}" for name in worst[:NAMED])
+    rest_text = f" and of {len(worst) - NAMED} more" if len(worst) > NAMED else ""
+    return (f"Their formats clip {names}{rest_text}: calibrate them, or leave more integer bits.",)
 
 
 def batch_axis(graph: Graph, ref: Ref) -> int:
@@ -402,8 +402,8 @@ def with_forks(design: Design) -> Design:
         stream = design.stream(wire)
         node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node
         fork = Fork(name=f"{design.label(wire)}_fork", node=node, inputs=(stream,), outputs=(stream,) * len(those))
-        place = next((n for n, i in enumerate(order) if i.name == wire.source), -1) + 1
-        order.insert(place, fork)
+        position = next((n for n, i in enumerate(order) if i.name == wire.source), -1) + 1
+        order.insert(position, fork)
         wires[fork.name] = [wire]
         for k, (name, slot) in enumerate(those):
             if name:

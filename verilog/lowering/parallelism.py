@@ -77,9 +77,9 @@ def balanced(design: Design, sizes: Sizes, budget: int, target: int = 0) -> Bala
         if best.interval <= target:
             break
     assert best is not None  # the folded design comes first
-    rest = {n: 0 for n in folded if n not in best.cycles}
+    unfolded = {n: 0 for n in folded if n not in best.cycles}
     chosen = {n: p for n, p in best.chosen.items() if p != Parallel()}
-    return replace(best, chosen=chosen, cycles=best.cycles | rest)
+    return replace(best, chosen=chosen, cycles=best.cycles | unfolded)
 
 
 def _greedy_steps(folded: Mapping[str, int], sizes: Sizes) -> Iterator[Balanced]:
@@ -98,10 +98,10 @@ def _greedy_steps(folded: Mapping[str, int], sizes: Sizes) -> Iterator[Balanced]
 
 
 def balance_front(
-    graph: Graph, store: WeightStore, options: EmitOptions, most: int = 24,
+    graph: Graph, store: WeightStore, options: EmitOptions, max_points: int = 24,
     progress: Progress = lambda done, count: None,
 ) -> list[FrontPoint]:  # fmt: skip
-    """Area against interval: at most `most` balanced designs from fully folded to fully parallel.
+    """Area against interval: at most `max_points` balanced designs from fully folded to fully parallel.
 
     Each is lowered and scheduled, so that windows, casts, changes of width and FIFOs count as in the emitted design;
     designs that are no faster than a smaller one are left out.
@@ -111,7 +111,7 @@ def balance_front(
 
     folded = graph.replace(*(replace(n, parallel=None) for n in graph if n.parallel))
     design, sizes = unbuffered(folded, store, options)
-    steps = _thinned(_pareto(list(_greedy_steps(cycles_of(design), sizes))), most)
+    steps = _thinned(_pareto(list(_greedy_steps(cycles_of(design), sizes))), max_points)
     points: list[FrontPoint] = []
     for k, step in enumerate(steps):
         progress(k, len(steps))
@@ -139,14 +139,14 @@ def _pareto(steps: list[Balanced]) -> list[Balanced]:
     return front
 
 
-def _thinned(steps: list[Balanced], most: int) -> list[Balanced]:
-    """At most `most` steps with both ends, evenly spaced in the logarithm of the interval."""
-    if len(steps) <= most:
+def _thinned(steps: list[Balanced], max_points: int) -> list[Balanced]:
+    """At most `max_points` steps with both ends, evenly spaced in the logarithm of the interval."""
+    if len(steps) <= max_points:
         return steps
     low, high = math.log(max(steps[-1].interval, 1)), math.log(steps[0].interval)
-    wanted = [math.exp(high + (low - high) * k / (most - 1)) for k in range(most)]
-    picked = {min(range(len(steps)), key=lambda i: abs(math.log(max(steps[i].interval, 1) / w))) for w in wanted}
-    return [steps[i] for i in sorted(picked | {0, len(steps) - 1})][-most:]
+    targets = [math.exp(high + (low - high) * k / (max_points - 1)) for k in range(max_points)]
+    picked = {min(range(len(steps)), key=lambda i: abs(math.log(max(steps[i].interval, 1) / w))) for w in targets}
+    return [steps[i] for i in sorted(picked | {0, len(steps) - 1})][-max_points:]
 
 
 def product(parallel: Parallel) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from espalier.model.errors import EmitError
 from espalier.model.graph.graph import Node, Ref, out_port
 from espalier.verilog.design.signal import Signal
-from espalier.verilog.lowering.builder import cut, reordered
+from espalier.verilog.lowering.builder import reordered, resize_rows
 from espalier.verilog.lowering.lower import Lowering
 
 BATCH_AXIS = "an operation along the batch axis"  # for `unsupported`
@@ -52,7 +52,7 @@ def pixels(
     if channel_order is None:
         signal = reordered(low, node, signal, by_pixel(signal.shape), channels)
         channel_order = np.arange(channels)
-    signal = cut(low, node, signal, channels)
+    signal = resize_rows(low, node, signal, channels)
     return low.resize(node, signal, signal.stream.par if par is None else par), channel_order
 
 
@@ -63,7 +63,7 @@ def rows_of(low: Lowering, node: Node, ref: Ref, par: int, tokens: int = 1) -> S
     signal = low.operand(node, ref, "data_in")
     size = signal.shape[-1] if signal.shape else 1
     if signal.stream.size != size:
-        signal = cut(low, node, signal, size)
+        signal = resize_rows(low, node, signal, size)
     if signal.repeated is None and not _in_rows(signal, size):  # such as a product along tokens
         signal = reordered(low, node, signal, np.arange(signal.index.size), size)
     return low.resize(node, signal, par, tokens)

@@ -13,7 +13,7 @@ from espalier.model.formats.binary import Binary
 from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.mxint import MXInt
-from espalier.model.formats.scaled import ROW, spread
+from espalier.model.formats.scaled import ROW, broadcast_scale
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Node
@@ -92,7 +92,7 @@ def _scaled(low: Lowering, node: Node, chosen: Precision, form: Any, values: NDA
     scale = form.stored_scale(encoded)
     if isinstance(form, ScaledInteger) and not form.symmetric:
         zero = encoded.shared[1].values.astype(np.int64)
-        codes = encoded.codes - spread(zero, form.per, encoded.codes.shape)
+        codes = encoded.codes - broadcast_scale(zero, form.per, encoded.codes.shape)
         return Weights(codes, Fixed(form.width + 1, 0), _by_row(scale[0], codes))
     if isinstance(form, BinaryScaled):
         return Weights(2 * encoded.codes - 1, SIGN, _by_row(scale, encoded.codes), signs=True)

@@ -90,9 +90,9 @@ def requantise(codes: Codes, frac: int, to: Fixed, rounding: Rounding = "nearest
     drop = frac - to.frac
     if drop <= 0:
         up = min(-drop, WIDEST)
-        least, most = -((-to.low) >> up), to.high >> up  # range of codes that fit after the shift
-        inside = np.clip(codes, least, most) << np.int64(up)
-        return np.where(codes < least, to.low, np.where(codes > most, to.high, inside))
+        lowest, highest = -((-to.low) >> up), to.high >> up  # range of codes that fit after the shift
+        inside = np.clip(codes, lowest, highest) << np.int64(up)
+        return np.where(codes < lowest, to.low, np.where(codes > highest, to.high, inside))
     drop = min(drop, WIDEST)
     whole = codes >> np.int64(drop)
     if rounding == "nearest_even":

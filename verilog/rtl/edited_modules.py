@@ -61,8 +61,8 @@ def from_bytes(raw: bytes | None) -> dict[str, Edited]:
     """The inverse of `to_bytes`, by module; raises OptionsError for damaged content."""
     if raw is None:
         return {}
-    what = "The edited modules of hardware in the project"
-    with reading(what, OptionsError, "cannot be read", "They are left out; the library's modules are used."):
+    title = "The edited modules of hardware in the project"
+    with reading(title, OptionsError, "cannot be read", "They are left out; the library's modules are used."):
         data: Any = parse_json(raw)
         if data["version"] != VERSION:
             raise ValueError(f"version {data['version']}")
@@ -81,13 +81,13 @@ def _texts(name: Any, member: Any) -> tuple[str, str]:
 def check_pure(module: str, text: str) -> None:
     """Raise OptionsError for a module that could access files or programs in a simulation."""
     called = next((f"${n}" for n in _SYSTEM_CALL.findall(text) if n not in PURE), None)
-    bare = _COMMENT.sub("", text)
-    foreign = _FOREIGN.search(bare) or _PATH.search(bare)
-    other_file = next((f.group() for f in _MEMORY_FILE.finditer(bare) if not _DESIGN_FILE.fullmatch(f[1])), None)
+    code = _COMMENT.sub("", text)
+    foreign = _FOREIGN.search(code) or _PATH.search(code)
+    other_file = next((f.group() for f in _MEMORY_FILE.finditer(code) if not _DESIGN_FILE.fullmatch(f[1])), None)
     if called or foreign or other_file:
-        what = called or other_file or (foreign.group().strip() if foreign else "")
+        construct = called or other_file or (foreign.group().strip() if foreign else "")
         hint = "Remove it from the edited module, or revert the module to the library's."
-        raise OptionsError(f"The edited module {module} uses {what}, which can reach files and programs.", hint)
+        raise OptionsError(f"The edited module {module} uses {construct}, which can reach files and programs.", hint)
 
 
 def texts_in(extras: Mapping[str, bytes]) -> dict[str, str]:

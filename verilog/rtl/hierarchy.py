@@ -27,28 +27,28 @@ def instances_in(text: str, modules: Collection[str]) -> tuple[TextInstance, ...
     """The instances of these modules in a text, in order; instances of a generate loop count once."""
     if not modules:
         return ()
-    plain = _COMMENT_OR_STRING.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-    starts = [0, *(m.end() for m in re.finditer("\n", plain))]
+    code = _COMMENT_OR_STRING.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    starts = [0, *(m.end() for m in re.finditer("\n", code))]
     instances: list[TextInstance] = []
     end = 0
-    for word in re.finditer(rf"\b(?:{'|'.join(map(re.escape, modules))})\b", plain):
-        if word.start() < end:
+    for match in re.finditer(rf"\b(?:{'|'.join(map(re.escape, modules))})\b", code):
+        if match.start() < end:
             continue
-        at = word.end()
-        if parameters := _PARAMETERS.match(plain, at):
-            at = _closing(plain, parameters.end())
-        if named := _NAMED.match(plain, at):
-            end = _closing(plain, named.end())
-            first, last = (bisect_right(starts, place) for place in (word.start(), end - 1))
-            instances.append(TextInstance(named[1], word[0], first, last))
+        at = match.end()
+        if parameters := _PARAMETERS.match(code, at):
+            at = _closing(code, parameters.end())
+        if instance_name := _NAMED.match(code, at):
+            end = _closing(code, instance_name.end())
+            first, last = (bisect_right(starts, position) for position in (match.start(), end - 1))
+            instances.append(TextInstance(instance_name[1], match[0], first, last))
     return tuple(instances)
 
 
 def _closing(text: str, at: int) -> int:
     """Position after the bracket that closes the one before `at`; the end of the text if there is none."""
     depth = 1
-    for each in _BRACKET.finditer(text, at):
-        depth += 1 if each[0] == "(" else -1
+    for bracket in _BRACKET.finditer(text, at):
+        depth += 1 if bracket[0] == "(" else -1
         if not depth:
-            return each.end()
+            return bracket.end()
     return len(text)

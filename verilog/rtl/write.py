@@ -33,9 +33,9 @@ def texts(design: Design, planned: Schedule | None = None) -> dict[str, str]:
     The schedule only affects comments.
     """
     files = {f"{design.name}.sv": top(design, planned)}
-    own = _own_texts(design)
+    own_texts = _own_texts(design)
     for module in modules(design):
-        files[f"rtl/{module}.sv"] = design.edited.get(module) or own.get(module) or library_text(module)
+        files[f"rtl/{module}.sv"] = design.edited.get(module) or own_texts.get(module) or library_text(module)
     for instance in design.instances:
         for memory in instance.memories():
             files[f"mem/{memory_file(instance, memory.parameter)}"] = memory.text()
@@ -44,14 +44,14 @@ def texts(design: Design, planned: Schedule | None = None) -> dict[str, str]:
 
 def _own_texts(design: Design) -> dict[str, str]:
     """The modules from `Template.texts` of all instances; raises EmitError for a clash of names."""
-    own: dict[str, str] = {}
-    taken = reserved() | {design.name}
+    own_texts: dict[str, str] = {}
+    used = reserved() | {design.name}
     for instance in design.instances:
         for module, text in instance.texts().items():
-            if module in taken or own.setdefault(module, text) != text:
+            if module in used or own_texts.setdefault(module, text) != text:
                 text = f"{instance.node} defines a module {module}; the design has another of that name."
                 raise EmitError(text, "Give the plug-in's module another name.", instance.node)
-    return own
+    return own_texts
 
 
 def modules(design: Design) -> tuple[str, ...]:
@@ -64,13 +64,15 @@ def memory_file(instance: Template, parameter: str) -> str:
     return f"{instance.name}_{parameter.removesuffix('_FILE').lower()}.mem"
 
 
-def write(design: Design, folder: Path, more: dict[str, str] | None = None, planned: Schedule | None = None) -> Emitted:
+def write(
+    design: Design, folder: Path, extra: dict[str, str] | None = None, planned: Schedule | None = None
+) -> Emitted:
     """Write all files; an existing folder is replaced once the new one is complete, and left unchanged on errors.
 
     Raises EmitError for a folder with other files.
     """
     folder = folder.resolve()
-    files = {**texts(design, planned), **(more or {})}
+    files = {**texts(design, planned), **(extra or {})}
     _check_folder(folder)
     files[LIST] = "".join(f"{name}\n" for name in sorted((*files, LIST)))
     with explained(folder, EmitError):
@@ -108,8 +110,8 @@ def top(design: Design, planned: Schedule | None = None) -> str:
         f"module {design.name} (",
     ]
     ports = ["    input  logic clk", "    input  logic rst"]
-    for boundary, way in [*((b, "in") for b in design.inputs), *((b, "out") for b in design.outputs)]:
-        data, back = ("input ", "output") if way == "in" else ("output", "input ")
+    for boundary, direction in [*((b, "in") for b in design.inputs), *((b, "out") for b in design.outputs)]:
+        data, back = ("input ", "output") if direction == "in" else ("output", "input ")
         ports += [
             f"    {data} logic {_range(boundary.stream.width)} {boundary.name}_data",
             f"    {data} logic {boundary.name}_valid",

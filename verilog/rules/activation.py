@@ -19,7 +19,7 @@ from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.lowering.signal_order import argument, unsupported
 from espalier.verilog.numbers.fixed import Fixed, Rounding, covering
 from espalier.verilog.rules.norm import scaled
-from espalier.verilog.templates.lut import WHOLE, WIDEST, Function, Lut, Pieces, fitted, tabled
+from espalier.verilog.templates.lut import WHOLE, WIDEST, Function, Lut, Pieces, fit_segments, tabled
 from espalier.verilog.templates.relu import Relu
 
 # op → options of torch's function of that name: (name, position among a call's arguments, default).
@@ -57,7 +57,7 @@ def by_table(low: Lowering, node: Node) -> None:
         low.publish(node, scaled(low, node, x, (-ones, Fixed(2, 0)), 0 * ones, x.fixed.frac))
         return
     to, rounding = _result(low, node, x.fixed)
-    low.publish(node, through(low, node, x, function_of(node), to, rounding))
+    low.publish(node, apply_table(low, node, x, function_of(node), to, rounding))
 
 
 @lowers("prelu")
@@ -69,17 +69,17 @@ def prelu(low: Lowering, node: Node) -> None:
     slope = float(stored[1].values(stored[0]).reshape(()))
     x = low.operand(node, node.inputs[0], "data_in")
     to, rounding = _result(low, node, x.fixed)
-    low.publish(node, through(low, node, x, lambda v: np.where(v > 0, v, v * slope), to, rounding))
+    low.publish(node, apply_table(low, node, x, lambda v: np.where(v > 0, v, v * slope), to, rounding))
 
 
-def through(low: Lowering, node: Node, x: Signal, function: Function, to: Fixed, rounding: Rounding) -> Signal:
+def apply_table(low: Lowering, node: Node, x: Signal, function: Function, to: Fixed, rounding: Rounding) -> Signal:
     """A signal through a function, as a table."""
     if x.fixed.width > WIDEST:
         text = f"{node.id} ({node.op}) reads {x.fixed.width} bits; tables are made for {WIDEST}."
         raise EmitError(text, "Choose a narrower format for its data_in.", node.id)
     out = replace(x.stream, fixed=to)
-    made = _table(low.free(node.id), node.id, x, out, function, rounding)
-    return replace(x, wire=low.add(made, (x.wire,)), stream=out)
+    instance = _table(low.free(node.id), node.id, x, out, function, rounding)
+    return replace(x, wire=low.add(instance, (x.wire,)), stream=out)
 
 
 def _table(name: str, node: str, x: Signal, out: Stream, function: Function, rounding: Rounding) -> Template:
@@ -87,32 +87,32 @@ def _table(name: str, node: str, x: Signal, out: Stream, function: Function, rou
         return Lut(name=name, node=node, inputs=(x.stream,), outputs=(out,), shape=x.shape,
                    table=tabled(function, x.fixed, out.fixed, rounding))  # fmt: skip
     return Pieces(name=name, node=node, inputs=(x.stream,), outputs=(out,), shape=x.shape,
-                  lines=fitted(function, x.fixed, out.fixed), rounding=rounding)  # fmt: skip
+                  lines=fit_segments(function, x.fixed, out.fixed), rounding=rounding)  # fmt: skip
 
 
 def _result(low: Lowering, node: Node, x: Fixed) -> tuple[Fixed, Rounding]:
     """The chosen format; for ops that keep to their operand's steps one that holds all that may come."""
-    exact = _kept(x) if node.op in KEEP else None
-    found = low.result(node, exact or Fixed(1, 0))
-    if exact is None and low.chosen(node, "data_out") is None and found == (Fixed(1, 0), "nearest_even"):
+    exact = _rounded_format(x) if node.op in KEEP else None
+    result = low.result(node, exact or Fixed(1, 0))
+    if exact is None and low.chosen(node, "data_out") is None and result == (Fixed(1, 0), "nearest_even"):
         text = f"data_out of {node.id} has no format."
         raise EmitError(text, "Quantise it with `integer` (pass quantize), or give all who read it one.", node.id)
-    return found
+    return result
 
 
-def _kept(x: Fixed) -> Fixed:
+def _rounded_format(x: Fixed) -> Fixed:
     """Holds what operands become by rounding to whole numbers or by another sign, on their own steps."""
     if x.frac < 0:
         return Fixed(x.width + 1, x.frac)
-    most = math.ceil(math.ldexp(max(-x.low, x.high), -x.frac)) << x.frac
-    return covering(-most - 1, most, x.frac)
+    largest = math.ceil(math.ldexp(max(-x.low, x.high), -x.frac)) << x.frac
+    return covering(-largest - 1, largest, x.frac)
 
 
 def function_of(node: Node) -> Function:
     """Torch's function of a node, on NumPy arrays in double precision."""
     import torch
 
-    names = [(name, argument(node, name, place, default)) for name, place, default in OPTIONS.get(node.op, ())]
+    names = [(name, argument(node, name, position, default)) for name, position, default in OPTIONS.get(node.op, ())]
     if any(not isinstance(value, int | float | str | None) for _, value in names):
         raise unsupported(node, "a computed option", "Use a constant.")
     torch_function: Callable[..., Any] | None = _torch(node.op)
@@ -131,7 +131,7 @@ def _torch(op: str) -> Callable[..., Any] | None:
     import torch
     from torch.nn import functional
 
-    places: tuple[Any, ...] = (functional, torch)
+    modules: tuple[Any, ...] = (functional, torch)
     if op in MATHS or op.startswith(("clamp", "pow")):
-        places = (torch,)
-    return next((getattr(p, op) for p in places if hasattr(p, op)), None)
+        modules = (torch,)
+    return next((getattr(p, op) for p in modules if hasattr(p, op)), None)

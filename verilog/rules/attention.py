@@ -15,7 +15,7 @@ from espalier.verilog.design.netlist import Boundary, Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
 from espalier.verilog.design.template import port
-from espalier.verilog.lowering.builder import cut, reordered
+from espalier.verilog.lowering.builder import reordered, resize_rows
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports, source
 from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, unsupported
 from espalier.verilog.numbers.fixed import WIDEST, Fixed, Rounding, covering
@@ -41,26 +41,26 @@ def matmul(low: Lowering, node: Node) -> None:
     if x.repeated is not None or len(x.shape) < 2 or len(b.shape) < 2 or x.shape[:-2] != low.shape(node)[:-2]:
         raise unsupported(node, "a first operand with fewer axes than its result", "Expand it first.")
     par_in, par_out, tokens = low.parallel(node, x.shape[-1], b.shape[-1], x.shape[-2])
-    x, met = _rows(low, node, x, b)
-    if met.repeat % tokens:  # rows of a beat must share their matrix: order them by head
-        x, met = _rows(low, node, reordered(low, node, x, np.arange(x.index.size), x.shape[-1]), b)
+    x, pairing = _rows(low, node, x, b)
+    if pairing.repeat % tokens:  # rows of a beat must share their matrix: order them by head
+        x, pairing = _rows(low, node, reordered(low, node, x, np.arange(x.index.size), x.shape[-1]), b)
     x = low.resize(node, x, par_in, tokens)
-    b, spots, along = _spots(low, node, b, met, columns(x, node), (par_in, par_out))
+    b, spots, along = _operand_addresses(low, node, b, pairing, columns(x, node), (par_in, par_out))
     accumulator = _accumulator(node, x, b)
-    follower, multiplier, places = scaled_by(low, node)
-    exact = Fixed(accumulator.width + multiplier.bit_length(), accumulator.frac + places)
+    follower, multiplier, scale_frac = scaled_by(low, node)
+    exact = Fixed(accumulator.width + multiplier.bit_length(), accumulator.frac + scale_frac)
     to, rounding = low.result(follower, exact)
     out = Stream(x.stream.rows, b.shape[-1], to, par_out, tokens)
     instance = MatMul(
         name=node.id, node=node.id, inputs=(x.stream, b.stream), outputs=(out,), shape=low.shape(node),
-        batch=len(met.first), repeat=met.repeat // tokens, columns=b.shape[-1], spots=spots, along=along,
-        accumulator=accumulator, multiplier=multiplier, scale_frac=places, rounding=rounding,
+        batch=len(pairing.first), repeat=pairing.repeat // tokens, columns=b.shape[-1], spots=spots, along=along,
+        accumulator=accumulator, multiplier=multiplier, scale_frac=scale_frac, rounding=rounding,
     )  # fmt: skip
     instance.parameters()  # raises EmitError for an order that nested loops cannot address
-    index = met.rows[:, None] * out.size + np.arange(out.size)
+    index = pairing.rows[:, None] * out.size + np.arange(out.size)
     wire = low.add(instance, (x.wire, b.wire))
-    for each in {node.id: node, follower.id: follower}.values():
-        low.give(each, wire, out, index.reshape(-1))
+    for member in {node.id: node, follower.id: follower}.values():
+        low.give(member, wire, out, index.reshape(-1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,27 +77,30 @@ def _rows(low: Lowering, node: Node, x: Signal, b: Signal) -> tuple[Signal, _Pai
     """x as rows that use the matrices cyclically, reordered if necessary, and their pairing."""
     size, count = x.shape[-1], x.shape[-2]
     matrices = np.broadcast_to(b.places.reshape(b.shape), (*x.shape[:-2], *b.shape[-2:]))
-    begins = matrices[..., 0, 0].reshape(-1)
-    for turn in (x, reordered(low, node, x, np.arange(x.index.size), size) if not _ready(x, begins, count) else x):
-        if _ready(turn, begins, count):
-            turn = cut(low, node, turn, size)
-            rows = turn.index.reshape(-1, size)[:, 0] // size
-            meets = begins[rows // count]
+    starts = matrices[..., 0, 0].reshape(-1)
+    for candidate in (
+        x,
+        reordered(low, node, x, np.arange(x.index.size), size) if not _usable_order(x, starts, count) else x,
+    ):
+        if _usable_order(candidate, starts, count):
+            candidate = resize_rows(low, node, candidate, size)
+            rows = candidate.index.reshape(-1, size)[:, 0] // size
+            meets = starts[rows // count]
             first = tuple(dict.fromkeys(meets.tolist()))
-            return turn, _Pairing(rows, first, _repeat(meets))
+            return candidate, _Pairing(rows, first, _repeat(meets))
     raise unsupported(node, "heads that share keys in an irregular order", "Group them evenly.")
 
 
-def _ready(x: Signal, begins: np.ndarray, count: int) -> bool:
+def _usable_order(x: Signal, starts: np.ndarray, count: int) -> bool:
     """Whether rows are contiguous, in the same element order, and use their matrices cyclically."""
     size = x.shape[-1]
-    places = x.index.reshape(-1, size)
-    if (places // size != places[:, :1] // size).any() or (places % size != places[0] % size).any():
+    positions = x.index.reshape(-1, size)
+    if (positions // size != positions[:, :1] // size).any() or (positions % size != positions[0] % size).any():
         return False
-    meets = begins[places[:, 0] // size // count]
+    meets = starts[positions[:, 0] // size // count]
     first = np.array(list(dict.fromkeys(meets.tolist())))
-    turns = first[np.arange(len(meets)) // _repeat(meets) % len(first)]
-    return bool((turns == meets).all())
+    expected = first[np.arange(len(meets)) // _repeat(meets) % len(first)]
+    return bool((expected == meets).all())
 
 
 def _repeat(meets: np.ndarray) -> int:
@@ -105,36 +108,38 @@ def _repeat(meets: np.ndarray) -> int:
     return int(changes[0]) + 1 if len(changes) else len(meets)
 
 
-def _spots(
-    low: Lowering, node: Node, b: Signal, met: _Pairing, order: np.ndarray, par: tuple[int, int]
+def _operand_addresses(
+    low: Lowering, node: Node, b: Signal, pairing: _Pairing, order: np.ndarray, par: tuple[int, int]
 ) -> tuple[Signal, np.ndarray, Any]:
     """The second operand in beats along one of its axes, the address of each of its elements, and that axis."""
-    for turn in range(2):
+    for attempt in range(2):
         depth, wide = b.shape[-2:]
         stored = {int(m[0, 0]): m for m in b.places.reshape(-1, depth, wide)}
         spots = np.full(b.index.size, -1)
-        for number, begin in enumerate(met.first):
-            spots[stored[begin][order]] = (number * depth + np.arange(depth))[:, None] * wide + np.arange(wide)
+        for number, start in enumerate(pairing.first):
+            spots[stored[start][order]] = (number * depth + np.arange(depth))[:, None] * wide + np.arange(wide)
         if (spots < 0).any():
             raise unsupported(node, "unused matrices in its second operand", "Slice them away.")
-        for along, lanes, step, place in (("depth", par[0], wide, spots // wide), ("columns", par[1], 1, spots)):
+        for along, lanes, step, position in (("depth", par[0], wide, spots // wide), ("columns", par[1], 1, spots)):
             beats = spots.reshape(-1, lanes) if spots.size % lanes == 0 and b.stream.size % lanes == 0 else None
-            if beats is not None and (np.diff(beats, axis=1) == step).all() and not (place[::lanes] % lanes).any():
+            if beats is not None and (np.diff(beats, axis=1) == step).all() and not (position[::lanes] % lanes).any():
                 return low.resize(node, b, lanes, 1), spots, along
-        if turn == 0:
-            plain = np.concatenate([stored[begin].reshape(-1) for begin in met.first])
-            b = _reordered_operand(low, node, b, plain, wide)
-            met = _Pairing(met.rows, tuple(range(0, plain.size, depth * wide)), met.repeat)
+        if attempt == 0:
+            positions = np.concatenate([stored[start].reshape(-1) for start in pairing.first])
+            b = _reordered_operand(low, node, b, positions, wide)
+            pairing = _Pairing(pairing.rows, tuple(range(0, positions.size, depth * wide)), pairing.repeat)
     raise EmitError(f"{node.id} ({node.op}) has a second operand in an unknown order.", "Please report this.", node.id)
 
 
-def _reordered_operand(low: Lowering, node: Node, b: Signal, plain: np.ndarray, wide: int) -> Signal:
-    """`b` with the elements at the positions `plain` in that order."""
-    after = reordered(low, node, Signal(b.wire, b.stream, b.shape, b.index), b.index[plain], wide)
-    back = np.empty(plain.size, np.int64)
-    back[plain] = np.arange(plain.size)
-    places = back[b.places]
-    return Signal(after.wire, after.stream, b.shape, after.index, repeated=places)
+def _reordered_operand(low: Lowering, node: Node, b: Signal, positions: np.ndarray, wide: int) -> Signal:
+    """`b` with the elements at `positions` in that order."""
+    reordered_signal = reordered(low, node, Signal(b.wire, b.stream, b.shape, b.index), b.index[positions], wide)
+    back = np.empty(positions.size, np.int64)
+    back[positions] = np.arange(positions.size)
+    new_positions = back[b.places]
+    return Signal(
+        reordered_signal.wire, reordered_signal.stream, b.shape, reordered_signal.index, repeated=new_positions
+    )
 
 
 def _accumulator(node: Node, x: Signal, b: Signal) -> Fixed:
@@ -156,18 +161,18 @@ def scaled_by(low: Lowering, node: Node) -> tuple[Node, int, int]:
     readers = [n for n in low.graph if Ref(node.id) in n.inputs]
     if len(readers) != 1 or low.chosen(node, "data_out") is not None:
         return node, 1, 0
-    after = readers[0]
-    number = after.args[1] if len(after.args) == 2 else None
-    plain = after.op in ("mul", "div") and isinstance(number, int | float) and "data_in" not in after.precision
-    if not plain or after.kwargs or not number or not math.isfinite(float(number)):  # type: ignore[arg-type]
+    reader = readers[0]
+    number = reader.args[1] if len(reader.args) == 2 else None
+    is_scaling = reader.op in ("mul", "div") and isinstance(number, int | float) and "data_in" not in reader.precision
+    if not is_scaling or reader.kwargs or not number or not math.isfinite(float(number)):  # type: ignore[arg-type]
         return node, 1, 0
-    factor = float(number) if after.op == "mul" else 1 / float(number)  # type: ignore[arg-type]
+    factor = float(number) if reader.op == "mul" else 1 / float(number)  # type: ignore[arg-type]
     if factor < 0:
         return node, 1, 0
     mantissa, exponent = math.frexp(factor)
     if mantissa == 0.5:
-        return after, 1, 1 - exponent
-    return after, round(math.ldexp(mantissa, SCALE_BITS)), SCALE_BITS - exponent
+        return reader, 1, 1 - exponent
+    return reader, round(math.ldexp(mantissa, SCALE_BITS)), SCALE_BITS - exponent
 
 
 # ---- masks
@@ -187,13 +192,15 @@ def _mask(low: Lowering, node: Node) -> tuple[Ref, Ref, int] | None:
     """(mask, scores, mask bit of unmasked scores) of a node that fills with very low values."""
     if len(node.args) != 3:
         return None
-    mask, yes, no, keep = (*node.args, 1) if node.op == "where" else (node.args[1], node.args[0], node.args[2], 1)
-    keep = 0 if node.op == "masked_fill" else keep
+    mask, yes, no, unmasked_bit = (
+        (*node.args, 1) if node.op == "where" else (node.args[1], node.args[0], node.args[2], 1)
+    )
+    unmasked_bit = 0 if node.op == "masked_fill" else unmasked_bit
     if node.op == "where" and _filled(low, yes):
-        yes, no, keep = no, yes, 0
+        yes, no, unmasked_bit = no, yes, 0
     if not isinstance(mask, Ref) or not isinstance(yes, Ref) or mask.node not in low.host or not _filled(low, no):
         return None
-    return mask, yes, keep
+    return mask, yes, unmasked_bit
 
 
 def _filled(low: Lowering, value: Any) -> bool:
@@ -214,7 +221,7 @@ def _only_softmax(low: Lowering, node: Node) -> bool:
     return bool(readers) and all(n.op == "softmax" or (n.op in SAME and _only_softmax(low, n)) for n in readers)
 
 
-def added(low: Lowering, node: Node) -> tuple[Ref, Ref] | None:
+def additive_mask(low: Lowering, node: Node) -> tuple[Ref, Ref] | None:
     """(mask, scores) of a sum of scores and an additive mask from the host, before a softmax; None for others."""
     refs = node.args
     if len(refs) != 2 or node.kwargs or not all(isinstance(r, Ref) for r in refs) or not _only_softmax(low, node):
@@ -233,7 +240,7 @@ def _mask_before(low: Lowering, ref: Ref) -> tuple[Ref, int, bool] | None:
     if node.id in low.host:
         return None
     if node.op == "add":
-        sum_of = added(low, node)
+        sum_of = additive_mask(low, node)
         return None if sum_of is None else (sum_of[0], 0, True)
     match = _mask(low, node) if node.op in ("where", "masked_fill") else None
     return None if match is None else (match[0], match[2], False)
@@ -245,14 +252,14 @@ def mask_bits(low: Lowering, node: Node, mask: Ref, scores: Signal, added: bool)
     `added`: the mask is additive, so that its bit is 1 for values of at most MASKED.
     """
     shape = low.shape(low.graph.nodes[mask.node], out_port(mask.output))
-    places = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), scores.shape).reshape(-1)[scores.index]
-    now = scores.stream
-    stream = Stream(now.rows, now.size, BIT, now.par, now.tokens)
+    elements = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), scores.shape).reshape(-1)[scores.index]
+    score_stream = scores.stream
+    stream = Stream(score_stream.rows, score_stream.size, BIT, score_stream.par, score_stream.tokens)
     values = low.value(mask)
     if values is not None:
-        bits = (values.reshape(-1)[places] <= MASKED) if added else values.reshape(-1)[places] != 0
+        bits = (values.reshape(-1)[elements] <= MASKED) if added else values.reshape(-1)[elements] != 0
         return source(low, node, bits.astype(np.int64), stream, scores.shape, scores.index)
-    low.inputs.append(Boundary(port("x", len(low.inputs)), stream, mask.node, shape, places, mask.output, mask=added))
+    low.inputs.append(Boundary(port("x", len(low.inputs)), stream, mask.node, shape, elements, mask.output, mask=added))
     return Signal(Wire("", len(low.inputs) - 1), stream, scores.shape, scores.index)
 
 
@@ -287,10 +294,10 @@ def softmax(low: Lowering, node: Node) -> None:
 def whole_rows(low: Lowering, node: Node, x: Signal) -> Signal:
     """A signal as rows of its last axis, contiguous but with elements in any order."""
     size = x.shape[-1]
-    places = x.index.reshape(-1, size) // size
-    if (places != places[:, :1]).any():
+    rows = x.index.reshape(-1, size) // size
+    if (rows != rows[:, :1]).any():
         return reordered(low, node, x, np.arange(x.index.size), size)
-    return cut(low, node, x, size)
+    return resize_rows(low, node, x, size)
 
 
 def required_format(low: Lowering, node: Node) -> tuple[Fixed, Rounding]:

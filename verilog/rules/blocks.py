@@ -15,14 +15,22 @@ from espalier.model.graph.ports import choice
 from espalier.verilog.design.netlist import Wire
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.builder import cut, reordered
+from espalier.verilog.lowering.builder import reordered, resize_rows
 from espalier.verilog.lowering.lower import Lowering
 from espalier.verilog.lowering.signal_order import pixels, rows_of, unsupported
 from espalier.verilog.lowering.sums import Sums, check_width, scaled_layer, summed
 from espalier.verilog.lowering.weights import Weights
 from espalier.verilog.numbers.fixed import WIDEST, Codes, Fixed, covering
 from espalier.verilog.numbers.scaled import plain
-from espalier.verilog.templates.blocks import EXPONENT, BlockExponent, BlockMantissa, BlockRound, Cut, back_in, base
+from espalier.verilog.templates.blocks import (
+    EXPONENT,
+    BlockDivision,
+    BlockExponent,
+    BlockMantissa,
+    BlockRound,
+    back_in,
+    base,
+)
 from espalier.verilog.templates.linear_blocks import LinearBlocks
 
 FAR = 25  # most bits of block weights as integers: the wider operand of a DSP block
@@ -59,12 +67,12 @@ def by_blocks(low: Lowering, node: Node, layer: Weights) -> tuple[Signal, Wire, 
     if not plain(x.fixed) or (x.index.reshape(-1, inputs) % inputs != np.arange(inputs)).any():
         raise unsupported(node, "an operand whose blocks are not contiguous", "Choose `integer` for its data_in.")
     out, rows = low.shape(node), x.stream.rows
-    exponents, least = lowest(layer)
-    weight = replace(layer.form, frac=layer.form.frac - least)
+    exponents, lowest = relative_exponents(layer)
+    weight = replace(layer.form, frac=layer.form.frac - lowest)
     wide = Fixed(x.fixed.width + x.fixed.signed, x.fixed.frac, x.fixed.signed)
     of_w = layer.block or inputs
     check_width(node, wide, Fixed(weight.width + int(exponents.max()), weight.frac), inputs)
-    sums = Sums(*summed(placed(layer.codes, exponents, of_w), weight, wide, low.weight(node, "bias")))
+    sums = Sums(*summed(scaled_weights(layer.codes, exponents, of_w), weight, wide, low.weight(node, "bias")))
     streams, wires = as_blocks(low, node, x, form) if form else ((x.stream,), (x.wire,))
 
     def make(**rest: object) -> LinearBlocks:
@@ -89,7 +97,7 @@ def as_blocks(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[tuple[
 
 def exponents_of(low: Lowering, node: Node, x: Signal, form: MXInt) -> tuple[Stream, Wire]:
     """Exponents of the blocks of each row."""
-    stream = Stream(x.stream.rows, Cut(x.stream.size, x.stream.par, form.block).blocks, EXPONENT)
+    stream = Stream(x.stream.rows, BlockDivision(x.stream.size, x.stream.par, form.block).blocks, EXPONENT)
     first = BlockExponent(name=low.free(f"{node.id}_exponents"), node=node.id, inputs=(x.stream,), block=form.block,
                           outputs=(stream,), shape=x.shape)  # fmt: skip
     return stream, low.add(first, (x.wire,))
@@ -106,41 +114,41 @@ def channels_of(low: Lowering, node: Node, par: int | None = None, shape: tuple[
         return x, channels
     if not plain(x.fixed):
         raise unsupported(node, f"blocks computed from {x.fixed.label}", "Choose `integer` for its data_in.")
-    lanes, many, count = x.stream.par, x.stream.size, low.shape(node, "data_in")[0]
-    channels = np.arange(many).reshape(count, -1).T.reshape(-1)  # slice by slice
-    index = np.arange(x.index.size).reshape(many, -1)[channels].T.reshape(-1)
-    x = reordered(low, node, x, index, many)
-    x = cut(low, node, low.resize(node, x, math.gcd(lanes, count, min(form.block, count))), count)
+    lanes, channel_count, count = x.stream.par, x.stream.size, low.shape(node, "data_in")[0]
+    channels = np.arange(channel_count).reshape(count, -1).T.reshape(-1)  # slice by slice
+    index = np.arange(x.index.size).reshape(channel_count, -1)[channels].T.reshape(-1)
+    x = reordered(low, node, x, index, channel_count)
+    x = resize_rows(low, node, low.resize(node, x, math.gcd(lanes, count, min(form.block, count))), count)
     exponents, wire = exponents_of(low, node, x, form)
     out = replace(x.stream, fixed=back_in(x.fixed))
     rounded = BlockRound(name=low.free(f"{node.id}_blocks"), node=node.id, inputs=(x.stream, exponents), shape=x.shape,
                          outputs=(out,), block=form.block, width=form.width)  # fmt: skip
-    x = cut(low, node, replace(x, wire=low.add(rounded, (x.wire, wire)), stream=out), many)
+    x = resize_rows(low, node, replace(x, wire=low.add(rounded, (x.wire, wire)), stream=out), channel_count)
     return low.resize(node, x, lanes), channels
 
 
-def lowest(layer: Weights) -> tuple[Codes, int]:
+def relative_exponents(layer: Weights) -> tuple[Codes, int]:
     """(exponents relative to the lowest one, the lowest one); blocks of zeros get the lowest."""
     if layer.exponents is None:
         return np.zeros((len(layer.codes), 1), np.int64), 0
     firsts = np.arange(layer.exponents.shape[1]) * layer.block
     used = np.maximum.reduceat(np.abs(layer.codes), firsts, axis=1) > 0
-    least = int(layer.exponents[used].min()) if used.any() else 0
-    return np.where(used, layer.exponents - least, 0), least
+    lowest = int(layer.exponents[used].min()) if used.any() else 0
+    return np.where(used, layer.exponents - lowest, 0), lowest
 
 
-def placed(weight: Codes, exponents: Codes, block: int) -> Codes:
+def scaled_weights(weight: Codes, exponents: Codes, block: int) -> Codes:
     """Weights times the powers of two of their blocks."""
-    each = np.repeat(exponents, block, axis=1)[:, : weight.shape[1]]
-    return weight << np.minimum(each, WIDEST)
+    per_weight = np.repeat(exponents, block, axis=1)[:, : weight.shape[1]]
+    return weight << np.minimum(per_weight, WIDEST)
 
 
 def in_fixed_point(node: Node, layer: Weights) -> Weights:
     """Block weights as integers of one step, exactly; raises EmitError if they are too wide."""
     if not layer.block:
         return layer
-    exponents, least = lowest(layer)
-    codes, frac = placed(layer.codes, exponents, layer.block), layer.form.frac - least
+    exponents, lowest = relative_exponents(layer)
+    codes, frac = scaled_weights(layer.codes, exponents, layer.block), layer.form.frac - lowest
     form = covering(min(int(codes.min()), -1), max(int(codes.max()), 0), frac)
     wide = layer.form.width + int(exponents.max())
     if wide > WIDEST or form.width > FAR:

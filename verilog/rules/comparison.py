@@ -15,7 +15,15 @@ from espalier.verilog.lowering.lower import Lowering, lowers, source
 from espalier.verilog.lowering.signal_order import unsupported
 from espalier.verilog.numbers.fixed import Fixed, Rounding, aligned, covering
 from espalier.verilog.rules.attention import BIT, mask_bits, masked
-from espalier.verilog.rules.elementwise import constant_operand, fraction, like, met, port_of, repeated, together
+from espalier.verilog.rules.elementwise import (
+    align_operands,
+    broadcast_to_signal,
+    combine_streams,
+    constant_operand,
+    exact_fraction,
+    in_order_of,
+    port_of,
+)
 from espalier.verilog.templates.choose import Choose
 from espalier.verilog.templates.threshold import Threshold
 
@@ -33,16 +41,16 @@ def compare(low: Lowering, node: Node) -> None:
     kind = node.op
     if constant_operand(low, first) is not None:
         first, second, kind = second, first, SWAPPED[kind]
-    x, other = _operand(low, node, first), constant_operand(low, second)
-    if other is not None and other.size == 1:
-        low.publish(node, _against(low, node, x, kind, float(other.reshape(-1)[0])))
+    x, number = _operand(low, node, first), constant_operand(low, second)
+    if number is not None and number.size == 1:
+        low.publish(node, _compare_with_number(low, node, x, kind, float(number.reshape(-1)[0])))
         return
-    if other is None:
+    if number is None:
         b = _operand(low, node, second)
     else:
-        b = _stream(low, node, other, x)
+        b = _stream(low, node, number, x)
     x, b, kind = (b, x, {"lt": "gt", "le": "ge"}[kind]) if kind in ("lt", "le") else (x, b, kind)
-    low.publish(node, met(low, node, kind, x, b))
+    low.publish(node, combine_streams(low, node, kind, x, b))
 
 
 def _operand(low: Lowering, node: Node, value: Any) -> Signal:
@@ -53,22 +61,22 @@ def _operand(low: Lowering, node: Node, value: Any) -> Signal:
     return low.operand(node, value, port_of(low, node, value))
 
 
-def _against(low: Lowering, node: Node, x: Signal, kind: str, value: float) -> Signal:
+def _compare_with_number(low: Lowering, node: Node, x: Signal, kind: str, value: float) -> Signal:
     """A comparison with one number, as a threshold of the codes."""
-    place = math.ldexp(value, x.fixed.frac) if math.isfinite(value) else value
-    least, most = x.fixed.low, x.fixed.high + 1
+    code = math.ldexp(value, x.fixed.frac) if math.isfinite(value) else value
+    lowest, highest = x.fixed.low, x.fixed.high + 1
 
     def first(reached: bool) -> int:
         """The lowest code ≥ the number (`reached`) or > it, clipped to one past the format's range."""
-        if not math.isfinite(place):
-            return most if place > 0 else least
-        return min(max(math.ceil(place) if reached else math.floor(place) + 1, least), most)
+        if not math.isfinite(code):
+            return highest if code > 0 else lowest
+        return min(max(math.ceil(code) if reached else math.floor(code) + 1, lowest), highest)
 
     if kind in ("eq", "ne"):
-        if place != place or place % 1 or not least <= place < most:
-            return _threshold(low, node, x, most if kind == "eq" else least, False)
-        codes = np.full((x.stream.rows, x.stream.size), int(place))
-        return met(low, node, kind, x, source(low, node, codes, x.stream, x.shape, x.index))
+        if code != code or code % 1 or not lowest <= code < highest:
+            return _threshold(low, node, x, highest if kind == "eq" else lowest, False)
+        codes = np.full((x.stream.rows, x.stream.size), int(code))
+        return combine_streams(low, node, kind, x, source(low, node, codes, x.stream, x.shape, x.index))
     return _threshold(low, node, x, first(kind in ("ge", "lt")), kind in ("lt", "le"))
 
 
@@ -76,9 +84,9 @@ def _threshold(low: Lowering, node: Node, x: Signal, least: int, below: bool) ->
     if least.bit_length() > 31:
         raise unsupported(node, f"a threshold of {least.bit_length()} bits", "Choose a narrower format.")
     out = replace(x.stream, fixed=BIT)
-    made = Threshold(name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=x.shape,
+    instance = Threshold(name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=x.shape,
                      least=least, below=below)  # fmt: skip
-    return replace(x, wire=low.add(made, (x.wire,)), stream=out)
+    return replace(x, wire=low.add(instance, (x.wire,)), stream=out)
 
 
 def _stream(low: Lowering, node: Node, values: np.ndarray, x: Signal, form: tuple[Fixed, Rounding] | None = None,
@@ -86,7 +94,7 @@ def _stream(low: Lowering, node: Node, values: np.ndarray, x: Signal, form: tupl
     """Constants in the order of x, in a given format, or in as many fraction bits as they need."""
     placed = np.broadcast_to(values if values.ndim <= len(x.shape) else values[0], x.shape).reshape(-1)[x.index]
     if form is None:
-        frac = fraction(placed, x.fixed.frac)
+        frac = exact_fraction(placed, x.fixed.frac)
         codes = np.rint(np.ldexp(placed, frac)).astype(np.int64)
         fixed = covering(int(codes.min()), int(codes.max()), frac)
     else:
@@ -101,7 +109,7 @@ def _stream(low: Lowering, node: Node, values: np.ndarray, x: Signal, form: tupl
 def logic(low: Lowering, node: Node) -> None:
     """AND as the minimum of two bits, OR as their maximum, XOR as inequality."""
     a, b = (_bits(low, node, ref) for ref in node.inputs)
-    result = met(low, node, LOGIC[node.op], a, b, exactly=True)
+    result = combine_streams(low, node, LOGIC[node.op], a, b, exactly=True)
     low.publish(node, result if result.fixed == BIT else low.cast(node, result, BIT, "floor"))
 
 
@@ -138,9 +146,9 @@ def choose(low: Lowering, node: Node) -> None:
     assert isinstance(mask, Ref)
     values = [constant_operand(low, v) for v in (yes, no)]
     sides = [_side(low, node, v) if k is None else None for v, k in zip((yes, no), values, strict=True)]
-    full = _fullest(low, node, [s for s in sides if s is not None], mask)
+    full = _result_shaped(low, node, [s for s in sides if s is not None], mask)
     bits = _bits(low, node, mask, full)
-    bits = like(low, node, repeated(low, node, bits, full), full)
+    bits = in_order_of(low, node, broadcast_to_signal(low, node, bits, full), full)
     a, b = (_stream(low, node, k, full) if s is None and k is not None else _aligned(low, node, s, full)
             for s, k in zip(sides, values, strict=True))  # fmt: skip
     low.publish(node, _selected(low, node, bits, a, b))
@@ -150,10 +158,10 @@ def _side(low: Lowering, node: Node, value: Any) -> Signal:
     return low.operand(node, value, port_of(low, node, value))
 
 
-def _fullest(low: Lowering, node: Node, sides: list[Signal], mask: Any) -> Signal:
+def _result_shaped(low: Lowering, node: Node, sides: list[Signal], mask: Any) -> Signal:
     """The operand with the shape of the result, to which the others are broadcast."""
-    own = [low.signals[mask]] if mask.node not in low.host else []
-    for signal in (*sides, *own):
+    mask_signals = [low.signals[mask]] if mask.node not in low.host else []
+    for signal in (*sides, *mask_signals):
         if signal.shape == low.shape(node):
             return signal
     raise unsupported(node, "no operand of its result's shape", "Expand one of them first.")
@@ -161,7 +169,7 @@ def _fullest(low: Lowering, node: Node, sides: list[Signal], mask: Any) -> Signa
 
 def _aligned(low: Lowering, node: Node, side: Signal | None, full: Signal) -> Signal:
     assert side is not None
-    return together(low, node, full, side)[1]
+    return align_operands(low, node, full, side)[1]
 
 
 def _selected(low: Lowering, node: Node, bits: Signal, a: Signal, b: Signal) -> Signal:

@@ -22,7 +22,7 @@ from espalier.verilog.rules.blocks import channels_of, in_fixed_point
 from espalier.verilog.templates.depthwise import Depthwise
 from espalier.verilog.templates.linear import Linear
 from espalier.verilog.templates.linear_signs import LinearSigns
-from espalier.verilog.templates.lines import fits
+from espalier.verilog.templates.lines import completes_in_order
 from espalier.verilog.templates.window import Pair, Walk, Window
 
 
@@ -36,7 +36,7 @@ def convolution(low: Lowering, node: Node) -> None:
     groups = int(argument(node, "groups", 6, 1))
     out, per = node.ports["weight"].sizes(low.symbols)[:2]
     walk = walk_of(low, node, node.ports["weight"].sizes(low.symbols)[2:])
-    if low.options.engine == "unrolled" and fits(walk):
+    if low.options.engine == "unrolled" and completes_in_order(walk):
         from espalier.verilog.lowering.unrolling import block_diagonal
 
         as_adders(low, node, walk, block_diagonal(groups, layer))
@@ -49,9 +49,9 @@ def convolution(low: Lowering, node: Node) -> None:
     x, channels = channels_of(low, node, math.gcd(par_in, per))
     if groups > 1 and (np.diff(channels) != 1).any():
         raise unsupported(node, "groups of reordered channels", "Keep the order of the channels.")
-    places = np.arange(per * walk.taps).reshape(per, walk.taps)[channels if groups == 1 else slice(None)]
+    positions = np.arange(per * walk.taps).reshape(per, walk.taps)[channels if groups == 1 else slice(None)]
     rows = low.resize(node, windows(low, node, x, walk, groups, border(node, x, walk)), par_in)
-    low.publish(node, product(low, node, rows, walk, groups, layer.picked(places.T.reshape(-1)), par_out))
+    low.publish(node, product(low, node, rows, walk, groups, layer.picked(positions.T.reshape(-1)), par_out))
 
 
 def as_adders(low: Lowering, node: Node, walk: Walk, layer: Weights, shape: tuple[int, ...] = ()) -> None:
@@ -127,20 +127,20 @@ def walk_of(low: Lowering, node: Node, kernel: tuple[int, ...]) -> Walk:
     step, gap = (axes(argument(node, n, k, 1), len(image)) for n, k in (("stride", 3), ("dilation", 5)))
     padding = argument(node, "padding", 4, 0)
     if isinstance(padding, str):
-        reach = [d * (k - 1) for d, k in zip(gap, kernel, strict=True)]
-        before = tuple(r // 2 if padding == "same" else 0 for r in reach)
+        extent = [d * (k - 1) for d, k in zip(gap, kernel, strict=True)]
+        leading = tuple(r // 2 if padding == "same" else 0 for r in extent)
     else:
-        before = axes(padding, len(image))
-    return Walk(pair(image), pair(out), pair(kernel), pair(step), pair(gap), pair(before, 0))
+        leading = axes(padding, len(image))
+    return Walk(pair(image), pair(out), pair(kernel), pair(step), pair(gap), pair(leading, 0))
 
 
 def axes(value: Any, count: int) -> tuple[int, ...]:
     """An option per axis, from a number for all axes or one for each."""
-    many = tuple(int(v) for v in value) if isinstance(value, tuple | list) else (int(value),)
-    return many * count if len(many) == 1 else many
+    values = tuple(int(v) for v in value) if isinstance(value, tuple | list) else (int(value),)
+    return values * count if len(values) == 1 else values
 
 
-def pair(sizes: tuple[int, ...], other: int = 1) -> Pair:
-    """Two axes of an image; `other` is the second one of a sequence."""
-    first, second = (*sizes, other)[:2]
+def pair(sizes: tuple[int, ...], default: int = 1) -> Pair:
+    """Two axes of an image; `default` is the second one of a sequence."""
+    first, second = (*sizes, default)[:2]
     return first, second

@@ -10,11 +10,11 @@ import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
 from espalier.verilog.design.signal import Signal, rows_and_size
-from espalier.verilog.lowering.builder import cut, gathered, reordered
+from espalier.verilog.lowering.builder import gather_positions, reordered, resize_rows
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
 from espalier.verilog.lowering.signal_order import unsupported
 from espalier.verilog.numbers.fixed import WIDEST, Fixed
-from espalier.verilog.rules.attention import BIT, added, required_format
+from espalier.verilog.rules.attention import BIT, additive_mask, required_format
 from espalier.verilog.rules.norm import affine, multiplier_format, scaled
 from espalier.verilog.templates.chain import Replay
 from espalier.verilog.templates.divide import Divide
@@ -26,7 +26,7 @@ ONE = Fixed(2, 0)
 @lowers("add", "sub", "rsub", "mul", "div", "maximum", "minimum")
 def combine(low: Lowering, node: Node) -> None:
     """Two streams in `pair`; constants in `scale_shift`; additive masks are applied by their softmax."""
-    masking = added(low, node) if node.op == "add" else None
+    masking = additive_mask(low, node) if node.op == "add" else None
     if masking is not None:
         low.publish(node, low.operand(node, masking[1], port_of(low, node, masking[1])))
         return
@@ -79,14 +79,14 @@ def _with_constant(low: Lowering, node: Node, kind: str, values: tuple[Any, Any]
     else:
         sign = -1 if kind == "sub" and k == 1 else 1
         shift = -placed if kind == "sub" and k == 0 else placed
-        frac = max(form.frac if form else fraction(placed, x.fixed.frac), x.fixed.frac)
+        frac = max(form.frac if form else exact_fraction(placed, x.fixed.frac), x.fixed.frac)
         codes = np.rint(np.ldexp(shift, frac)).astype(np.int64)
         low.publish(node, scaled(low, node, x, (np.full(placed.shape, sign), ONE), codes, frac))
 
 
-def fraction(values: np.ndarray, least: int) -> int:
-    """Fraction bits in which all values are exact, at most 16 beyond `least`."""
-    return next((f for f in range(least, least + 16) if (np.ldexp(values, f) % 1 == 0).all()), least + 16)
+def exact_fraction(values: np.ndarray, lowest: int) -> int:
+    """Fraction bits in which all values are exact, at most 16 beyond `lowest`."""
+    return next((f for f in range(lowest, lowest + 16) if (np.ldexp(values, f) % 1 == 0).all()), lowest + 16)
 
 
 def port_of(low: Lowering, node: Node, ref: Ref) -> str:
@@ -99,21 +99,21 @@ def _streams(low: Lowering, node: Node, kind: Any, refs: tuple[Ref, Ref], alpha:
     ports = ports[::-1] if node.op == "rsub" else ports
     a, b = (low.operand(node, ref, port) for ref, port in zip(refs, ports, strict=True))
     if alpha != 1:
-        b = times(low, node, b, alpha)
-    low.publish(node, met(low, node, kind, a, b))
+        b = multiply_constant(low, node, b, alpha)
+    low.publish(node, combine_streams(low, node, kind, a, b))
 
 
-def times(low: Lowering, node: Node, x: Signal, factor: float) -> Signal:
+def multiply_constant(low: Lowering, node: Node, x: Signal, factor: float) -> Signal:
     """A signal times a number of up to 16 bits, exactly."""
     form = multiplier_format(np.asarray(factor))
     code = int(form.encode(np.asarray(factor)))
-    places = np.full((x.stream.rows, x.stream.size), code, np.int64)
-    return scaled(low, node, x, (places, form), 0 * places, x.fixed.frac + form.frac, exactly=True)
+    codes = np.full((x.stream.rows, x.stream.size), code, np.int64)
+    return scaled(low, node, x, (codes, form), 0 * codes, x.fixed.frac + form.frac, exactly=True)
 
 
-def met(low: Lowering, node: Node, kind: Any, a: Signal, b: Signal, exactly: bool = False) -> Signal:
+def combine_streams(low: Lowering, node: Node, kind: Any, a: Signal, b: Signal, exactly: bool = False) -> Signal:
     """Combine two signals element by element, broadcasting the smaller; in the result's format, or exact."""
-    a, b = together(low, node, a, b)
+    a, b = align_operands(low, node, a, b)
     name = low.free(node.id)
     if kind == "div":
         to, rounding = required_format(low, node)
@@ -123,49 +123,49 @@ def met(low: Lowering, node: Node, kind: Any, a: Signal, b: Signal, exactly: boo
             raise unsupported(node, f"a quotient of {quotient.bits} bits", "Choose narrower formats for its operands.")
         return replace(a, wire=low.add(quotient, (a.wire, b.wire)), stream=quotient.outputs[0])
     total = exact_format(kind, a.fixed, b.fixed)
-    known = BIT if kind in COMPARE else total if exactly else None
-    to, rounding = (known, "nearest_even") if known else low.result(node, total)
+    format = BIT if kind in COMPARE else total if exactly else None
+    to, rounding = (format, "nearest_even") if format else low.result(node, total)
     out = replace(a.stream, fixed=to)
     instance = Pair(name=name, node=node.id, inputs=(a.stream, b.stream), outputs=(out,), shape=a.shape, kind=kind,
                     total=total, rounding=rounding)  # fmt: skip
     return replace(a, wire=low.add(instance, (a.wire, b.wire)), stream=out)
 
 
-def together(low: Lowering, node: Node, a: Signal, b: Signal) -> tuple[Signal, Signal]:
+def align_operands(low: Lowering, node: Node, a: Signal, b: Signal) -> tuple[Signal, Signal]:
     """Two signals in the same order and beats, the smaller broadcast."""
     if a.index.size < b.index.size:
-        return like(low, node, repeated(low, node, a, b), b), b
-    return a, like(low, node, repeated(low, node, b, a), a)
+        return in_order_of(low, node, broadcast_to_signal(low, node, a, b), b), b
+    return a, in_order_of(low, node, broadcast_to_signal(low, node, b, a), a)
 
 
-def repeated(low: Lowering, node: Node, small: Signal, big: Signal) -> Signal:
+def broadcast_to_signal(low: Lowering, node: Node, small: Signal, big: Signal) -> Signal:
     """A signal broadcast to another one's shape: replayed if its elements repeat in order, else gathered."""
     if small.shape == big.shape:
         return small
     numbers = np.arange(small.index.size).reshape(small.shape)
-    wanted = np.broadcast_to(numbers, big.shape).reshape(-1)[big.index]
-    rounds = wanted.reshape(-1, small.index.size)
-    if (rounds != rounds[0]).any() or len(np.unique(rounds[0])) < small.index.size:
-        return gathered(low, node, small, small.places[wanted], big.shape, big.index, big.stream.size)
+    required = np.broadcast_to(numbers, big.shape).reshape(-1)[big.index]
+    repeats = required.reshape(-1, small.index.size)
+    if (repeats != repeats[0]).any() or len(np.unique(repeats[0])) < small.index.size:
+        return gather_positions(low, node, small, small.places[required], big.shape, big.index, big.stream.size)
     par = math.gcd(big.stream.par, small.index.size)
-    small = low.resize(node, reordered(low, node, small, rounds[0], small.index.size), par, 1)
-    out = replace(small.stream, rows=small.stream.rows * len(rounds))
+    small = low.resize(node, reordered(low, node, small, repeats[0], small.index.size), par, 1)
+    out = replace(small.stream, rows=small.stream.rows * len(repeats))
     instance = Replay(name=low.free(f"{node.id}_replay"), node=node.id, inputs=(small.stream,), outputs=(out,),
-                      times=len(rounds), shape=big.shape)  # fmt: skip
+                      times=len(repeats), shape=big.shape)  # fmt: skip
     return Signal(low.add(instance, (small.wire,)), out, big.shape, big.index)
 
 
 def broadcast(low: Lowering, node: Node, x: Signal, shape: tuple[int, ...]) -> Signal:
     """A signal broadcast to a shape, by gathering."""
     numbers = np.broadcast_to(np.arange(math.prod(x.shape)).reshape(x.shape), shape).reshape(-1)
-    return gathered(low, node, x, x.places[numbers], shape, np.arange(numbers.size), rows_and_size(shape)[1])
+    return gather_positions(low, node, x, x.places[numbers], shape, np.arange(numbers.size), rows_and_size(shape)[1])
 
 
-def like(low: Lowering, node: Node, signal: Signal, other: Signal) -> Signal:
+def in_order_of(low: Lowering, node: Node, signal: Signal, reference: Signal) -> Signal:
     """The signal in the order and beats of another one of the same shape."""
-    want = other.stream
-    if (signal.index != other.index).any():
-        signal = reordered(low, node, signal, other.index, want.size)
+    want = reference.stream
+    if (signal.index != reference.index).any():
+        signal = reordered(low, node, signal, reference.index, want.size)
     if (signal.stream.rows, signal.stream.size) != (want.rows, want.size):
-        signal = cut(low, node, signal, want.size)
+        signal = resize_rows(low, node, signal, want.size)
     return low.resize(node, signal, want.par, want.tokens)

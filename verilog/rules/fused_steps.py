@@ -12,7 +12,7 @@ from espalier.verilog.design.signal import Signal
 from espalier.verilog.lowering.fusing import PASSES, Function, RmsNorm
 from espalier.verilog.lowering.lower import Lowering, lowers, operand_ports
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding
-from espalier.verilog.rules.activation import function_of, through
+from espalier.verilog.rules.activation import apply_table, function_of
 from espalier.verilog.rules.attention import required_format
 from espalier.verilog.rules.norm import multiplier_format
 from espalier.verilog.rules.row_norm import normalised
@@ -26,7 +26,7 @@ def steps(low: Lowering, node: Node) -> None:
         normalised(low, node, _operand(low, group), False, group.eps, _gamma(low, node, group))
         return
     to, rounding = required_format(low, node)
-    low.publish(node, through(low, node, _operand(low, group), _composed(low, group), to, rounding))
+    low.publish(node, apply_table(low, node, _operand(low, group), _composed(low, group), to, rounding))
 
 
 def _operand(low: Lowering, group: Function | RmsNorm) -> Signal:

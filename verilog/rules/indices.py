@@ -9,7 +9,7 @@ import numpy as np
 
 from espalier.model.graph.graph import Node, Ref
 from espalier.verilog.design.signal import Signal, rows_and_size
-from espalier.verilog.lowering.builder import gathered
+from espalier.verilog.lowering.builder import gather_positions
 from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.lowering.signal_order import argument, by_pixel, order, unsupported
 from espalier.verilog.templates.reorder import Pick
@@ -18,10 +18,10 @@ from espalier.verilog.templates.reorder import Pick
 @lowers("transpose", "permute", "t", "mT", "numpy_T", "movedim", "moveaxis", "swapaxes", "swapdims", "select", "slice",
         "narrow", "expand", "expand_as", "repeat_interleave", "repeat", "tile", "flip", "roll", "rot90", "diagonal",
         "index", "index_select", "unfold", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle")  # fmt: skip
-def by_place(low: Lowering, node: Node) -> None:
+def by_index(low: Lowering, node: Node) -> None:
     """Any indexing op: it is run on element indices."""
     x = low.operand(node, node.inputs[0], "data_in")
-    low.publish(node, taken(low, node, x, _picked(low, node)))
+    low.publish(node, select_elements(low, node, x, _picked(low, node)))
 
 
 @lowers("interpolate")
@@ -30,7 +30,7 @@ def resized(low: Lowering, node: Node) -> None:
     if argument(node, "mode", 99, "nearest") != "nearest" or "linear" in node.target or "cubic" in node.target:
         raise unsupported(node, "another mode than nearest", "Use mode='nearest'.")
     x = low.operand(node, node.inputs[0], "data_in")
-    low.publish(node, gathering(low, node, x, _picked(low, node)))
+    low.publish(node, gather_elements(low, node, x, _picked(low, node)))
 
 
 def padded_by_gathering(low: Lowering, node: Node) -> None:
@@ -46,10 +46,10 @@ def padded_by_gathering(low: Lowering, node: Node) -> None:
     import torch
 
     sizes = node.ports["data_in"].sizes(low.symbols)
-    places = torch.arange(int(np.prod(sizes)), dtype=torch.float64).reshape(sizes)
-    more = {"value": -1.0} if mode == "constant" else {}
-    picked = torch.nn.functional.pad(places, sides, mode=mode, **more).numpy().astype(np.int64)
-    low.publish(node, gathering(low, node, x, picked.reshape(low.shape(node)), code))
+    indices = torch.arange(int(np.prod(sizes)), dtype=torch.float64).reshape(sizes)
+    options = {"value": -1.0} if mode == "constant" else {}
+    picked = torch.nn.functional.pad(indices, sides, mode=mode, **options).numpy().astype(np.int64)
+    low.publish(node, gather_elements(low, node, x, picked.reshape(low.shape(node)), code))
 
 
 def _picked(low: Lowering, node: Node) -> np.ndarray:
@@ -57,15 +57,15 @@ def _picked(low: Lowering, node: Node) -> np.ndarray:
     import torch
 
     sizes = node.ports["data_in"].sizes(low.symbols)
-    places = torch.arange(int(np.prod(sizes)), dtype=torch.float64).reshape(sizes)
+    indices = torch.arange(int(np.prod(sizes)), dtype=torch.float64).reshape(sizes)
     if node.call == "call_module":
-        picked = _module(node)(places)
+        picked = _module(node)(indices)
     else:
         from espalier.model.torch.targets import function_of
 
-        rest = [_number(low, node, arg) for arg in node.args[1:]]
-        named = {k: _number(low, node, arg) for k, arg in node.kwargs.items()}
-        picked = function_of(node.target)(places, *rest, **named)
+        arguments = [_number(low, node, arg) for arg in node.args[1:]]
+        options = {k: _number(low, node, arg) for k, arg in node.kwargs.items()}
+        picked = function_of(node.target)(indices, *arguments, **options)
     return picked.numpy().astype(np.int64).reshape(low.shape(node))
 
 
@@ -95,39 +95,39 @@ def _number(low: Lowering, node: Node, arg: Any) -> Any:
     return integers if integers.ndim else int(integers)
 
 
-def taken(low: Lowering, node: Node, x: Signal, picked: np.ndarray) -> Signal:
+def select_elements(low: Lowering, node: Node, x: Signal, picked: np.ndarray) -> Signal:
     """The elements `picked` of a signal: a view if all are used, else by dropping beats or by gathering."""
-    wanted = np.unique(picked)
-    if wanted.size == x.index.size or x.repeated is not None:
+    used = np.unique(picked)
+    if used.size == x.index.size or x.repeated is not None:
         return x.viewed(picked)
-    if wanted.size < picked.size:
-        return gathering(low, node, x, picked)
-    mask = np.isin(x.index, wanted)
+    if used.size < picked.size:
+        return gather_elements(low, node, x, picked)
+    mask = np.isin(x.index, used)
     par = next(p for p in range(x.stream.par, 0, -1) if x.stream.par % p == 0 and _uniform(mask, p))
     beats = mask[::par]
     edges = np.flatnonzero(np.diff(np.concatenate([[0], beats.astype(np.int8), [0]])))
     starts, counts = edges[::2], edges[1::2] - edges[::2]
-    period, rest = divmod(len(beats), len(starts))
-    if rest or (starts != starts[0] + np.arange(len(starts)) * period).any() or (counts != counts[0]).any():
-        return gathering(low, node, x, picked)
+    period, remainder = divmod(len(beats), len(starts))
+    if remainder or (starts != starts[0] + np.arange(len(starts)) * period).any() or (counts != counts[0]).any():
+        return gather_elements(low, node, x, picked)
     x = low.resize(node, x, par, 1)
     out = replace(x.stream, rows=len(starts), size=int(counts[0]) * par)
     instance = Pick(name=low.free(node.id), node=node.id, inputs=(x.stream,), outputs=(out,), shape=picked.shape,
                     period=period, start=int(starts[0]), count=int(counts[0]))  # fmt: skip
-    place = np.full(x.index.size, -1)
-    place[picked.reshape(-1)] = np.arange(picked.size)
-    return Signal(low.add(instance, (x.wire,)), out, picked.shape, place[x.index[mask]])
+    positions = np.full(x.index.size, -1)
+    positions[picked.reshape(-1)] = np.arange(picked.size)
+    return Signal(low.add(instance, (x.wire,)), out, picked.shape, positions[x.index[mask]])
 
 
-def gathering(low: Lowering, node: Node, x: Signal, picked: np.ndarray, pad: int = 0) -> Signal:
+def gather_elements(low: Lowering, node: Node, x: Signal, picked: np.ndarray, pad: int = 0) -> Signal:
     """Any elements of a signal as a new stream (−1: the code `pad`), in pixel order if x is."""
     channels = x.shape[0] if len(x.shape) > 1 else 0
     by_pixels = picked.ndim > 1 and channels > 1 and x.repeated is None and order(x, channels) is not None
     index = by_pixel(picked.shape) if by_pixels else np.arange(picked.size)
     size = picked.shape[0] if by_pixels else rows_and_size(picked.shape)[1]
     flat = picked.reshape(-1)[index]
-    places = np.where(flat < 0, -1, x.places[flat])
-    return gathered(low, node, x, places, picked.shape, index, size, pad)
+    positions = np.where(flat < 0, -1, x.places[flat])
+    return gather_positions(low, node, x, positions, picked.shape, index, size, pad)
 
 
 def _uniform(mask: np.ndarray, par: int) -> bool:

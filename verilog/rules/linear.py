@@ -70,8 +70,12 @@ def published(low: Lowering, node: Node, x: Signal, wire: Wire, out: Stream) -> 
 def columns(x: Signal, node: Node) -> np.ndarray:
     """The weight column of each element of a row; raises EmitError unless all rows are contiguous in one order."""
     size = x.shape[-1] if x.shape else 1
-    places = x.index.reshape(-1, size)
-    order = places[0] % size
-    if x.stream.size != size or not (places % size == order).all() or not (np.diff(places // size, axis=1) == 0).all():
+    positions = x.index.reshape(-1, size)
+    order = positions[0] % size
+    if (
+        x.stream.size != size
+        or not (positions % size == order).all()
+        or not (np.diff(positions // size, axis=1) == 0).all()
+    ):
         raise EmitError(f"{node.id} reads rows that are not contiguous.", "Please report this.", node.id)
     return order

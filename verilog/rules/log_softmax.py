@@ -13,9 +13,9 @@ from espalier.verilog.design.stream import Stream
 from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, unsupported
 from espalier.verilog.numbers.fixed import Fixed, covering
-from espalier.verilog.rules.activation import through
+from espalier.verilog.rules.activation import apply_table
 from espalier.verilog.rules.attention import required_format, whole_rows
-from espalier.verilog.rules.elementwise import met
+from espalier.verilog.rules.elementwise import combine_streams
 from espalier.verilog.templates.fold import Fold, FoldMax, FoldSum
 from espalier.verilog.templates.lut import WIDEST
 
@@ -34,15 +34,17 @@ def log_softmax(low: Lowering, node: Node) -> None:
     x = x.viewed(moved)
     x = low.resize(node, whole_rows(low, node, x), 1, 1)
     to, _ = required_format(low, node)
-    now, count = x.stream, x.shape[-1]
-    rows = Signal(x.wire, now, (now.rows, count), np.arange(now.elements))  # the order within a row does not matter
-    low_by = met(low, node, "sub", rows, _folded(low, node, rows, FoldMax, now.fixed), exactly=True)
-    powers = through(low, node, low_by, np.exp, POWERS, "nearest_even")
-    whole = count.bit_length()
-    total = _folded(low, node, powers, FoldSum, Fixed(WIDEST, min(POWERS.frac, WIDEST - whole), False))
+    stream, count = x.stream, x.shape[-1]
+    rows = Signal(
+        x.wire, stream, (stream.rows, count), np.arange(stream.elements)
+    )  # the order within a row does not matter
+    low_by = combine_streams(low, node, "sub", rows, _folded(low, node, rows, FoldMax, stream.fixed), exactly=True)
+    powers = apply_table(low, node, low_by, np.exp, POWERS, "nearest_even")
+    integer_bits = count.bit_length()
+    total = _folded(low, node, powers, FoldSum, Fixed(WIDEST, min(POWERS.frac, WIDEST - integer_bits), False))
     frac = to.frac + GUARD
     logs = covering(0, int(np.ceil(np.ldexp(np.log(count), frac))) + 1, frac)
-    result = met(low, node, "sub", low_by, through(low, node, total, _log, logs, "nearest_even"))
+    result = combine_streams(low, node, "sub", low_by, apply_table(low, node, total, _log, logs, "nearest_even"))
     back = np.argsort(moved.reshape(-1)).reshape(low.shape(node))
     low.publish(node, replace(x, wire=result.wire, stream=result.stream).viewed(back))
 

@@ -56,11 +56,11 @@ def scaled(low: Lowering, node: Node, x: Signal, scale: tuple[Codes, Fixed], shi
 
 def multiplier_format(values: np.ndarray) -> Fixed:
     """The finest format of 16 bits that covers real numbers."""
-    most = float(np.abs(values).max(initial=0.0))
-    exponent = math.frexp(most)[1] if most else 0
-    fits = Fixed(SCALE_BITS, SCALE_BITS - 1 - exponent)
-    rounded = np.abs(np.rint(np.ldexp(values, fits.frac))).max(initial=0)
-    return fits if rounded <= fits.high else replace(fits, frac=fits.frac - 1)
+    largest = float(np.abs(values).max(initial=0.0))
+    exponent = math.frexp(largest)[1] if largest else 0
+    candidate = Fixed(SCALE_BITS, SCALE_BITS - 1 - exponent)
+    rounded = np.abs(np.rint(np.ldexp(values, candidate.frac))).max(initial=0)
+    return candidate if rounded <= candidate.high else replace(candidate, frac=candidate.frac - 1)
 
 
 def _spread(x: Signal, values: np.ndarray, node: Node) -> np.ndarray:

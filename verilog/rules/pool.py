@@ -9,7 +9,7 @@ import numpy as np
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
 from espalier.verilog.design.stream import Stream
-from espalier.verilog.lowering.builder import cut, reordered
+from espalier.verilog.lowering.builder import reordered, resize_rows
 from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.lowering.signal_order import BATCH_AXIS, argument, pixels, unsupported
 from espalier.verilog.rules.convolution import axes, pair, windows
@@ -33,15 +33,15 @@ def max_pool(low: Lowering, node: Node) -> None:
 def avg_pool(low: Lowering, node: Node) -> None:
     """Sum under the kernel, divided by the number of counted taps."""
     walk = pool_walk(low, node)
-    whole = all(
+    is_uniform = all(
         (o - 1) * s + k <= n + 2 * b
         for o, s, k, n, b in zip(walk.out, walk.step, walk.kernel, walk.image, walk.before, strict=True)
     )
     divisor, border = argument(node, "divisor_override", 6, None), bool(argument(node, "count_include_pad", 5, True))
     x, channels = pixels(low, node, node.inputs[0])
     rows = _by_group(windows(low, node, x, walk, x.stream.size // x.stream.par))
-    if divisor is None and (not whole or (walk.before != (0, 0) and not border)):
-        uneven_mean(low, node, rows, channels, walk.taps, sizes_of(walk, border, walk.before))
+    if divisor is None and (not is_uniform or (walk.before != (0, 0) and not border)):
+        grouped_mean(low, node, rows, channels, walk.taps, sizes_of(walk, border, walk.before))
     else:
         mean(low, node, rows, channels, walk.taps, int(divisor or walk.taps))
 
@@ -57,7 +57,7 @@ def adaptive_pool(low: Lowering, node: Node) -> None:
     if _uneven(image, out):
         pixels_of, counts = parts(image, out)
         rows = gathered_pixels(low, node, x, pixels_of, 0)
-        uneven_mean(low, node, rows, channels, pixels_of.shape[1], counts)
+        grouped_mean(low, node, rows, channels, pixels_of.shape[1], counts)
         return
     rows, walk = _parts(low, node, x, image, out)
     mean(low, node, rows, channels, walk.taps, walk.taps)
@@ -67,7 +67,7 @@ def _uneven(image: Pair, out: Pair) -> bool:
     return bool(image[0] % out[0] or image[1] % out[1])
 
 
-def uneven_mean(low: Lowering, node: Node, rows: Signal, channels: np.ndarray, taps: int, counts: np.ndarray) -> None:
+def grouped_mean(low: Lowering, node: Node, rows: Signal, channels: np.ndarray, taps: int, counts: np.ndarray) -> None:
     """Sums of `taps` rows each, divided by the `counts` of their positions."""
     out = replace(rows.stream, rows=rows.stream.rows // taps, fixed=summed_format(taps, 1, 0, rows.fixed))
     fold = FoldSum(name=low.free(f"{node.id}_sum"), node=node.id, inputs=(rows.stream,), outputs=(out,),
@@ -113,10 +113,10 @@ def adaptive_max(low: Lowering, node: Node) -> None:
 @lowers("mean", "sum", "amax")
 def reduction(low: Lowering, node: Node) -> None:
     """Reduction over any axes of a sample: those of an image or a sequence directly, others after reordering."""
-    given = argument(node, "dim", 1, None)
+    dim = argument(node, "dim", 1, None)
     sizes = low.shape(node, "data_in")
-    many = given if isinstance(given, tuple | list) else [given] if given is not None else ()
-    dims = {low.axis(node, int(d), "data_in") for d in many} or set(range(len(sizes)))
+    axes = dim if isinstance(dim, tuple | list) else [dim] if dim is not None else ()
+    dims = {low.axis(node, int(d), "data_in") for d in axes} or set(range(len(sizes)))
     if -1 in dims:
         raise unsupported(node, BATCH_AXIS, "Apply it over axes of the sample.")
     if len(sizes) == 2 and dims == {0}:
@@ -124,7 +124,7 @@ def reduction(low: Lowering, node: Node) -> None:
         x = (
             reordered(low, node, x, np.arange(x.index.size), sizes[1])
             if not x.in_order
-            else cut(low, node, x, sizes[1])
+            else resize_rows(low, node, x, sizes[1])
         )
         channels = np.arange(sizes[1])
     elif len(sizes) > 1 and dims == set(range(1, len(sizes))):
@@ -169,8 +169,8 @@ def mean(low: Lowering, node: Node, x: Signal, channels: np.ndarray, count: int,
 
 def _by_group(x: Signal) -> Signal:
     """The beats of windows as rows: a tap of a group of channels each."""
-    now = x.stream
-    return replace(x, stream=replace(now, rows=now.elements // now.par, size=now.par))
+    stream = x.stream
+    return replace(x, stream=replace(stream, rows=stream.elements // stream.par, size=stream.par))
 
 
 def as_image(low: Lowering, node: Node, fold: FoldMax | FoldSum, x: Signal, channels: np.ndarray) -> Signal:
@@ -189,5 +189,5 @@ def pool_walk(low: Lowering, node: Node, gap: object = 1) -> Walk:
     kernel = axes(argument(node, "kernel_size", 1), len(image))
     step = argument(node, "stride", 2, None)
     step = axes(step, len(image)) if step not in (None, (), []) else kernel
-    before = axes(argument(node, "padding", 3, 0), len(image))
-    return Walk(pair(image), pair(out), pair(kernel), pair(step), pair(axes(gap, len(image))), pair(before, 0))
+    leading = axes(argument(node, "padding", 3, 0), len(image))
+    return Walk(pair(image), pair(out), pair(kernel), pair(step), pair(axes(gap, len(image))), pair(leading, 0))

@@ -18,7 +18,7 @@ from espalier.verilog.lowering.sums import check_width, summed
 from espalier.verilog.numbers.fixed import Codes, Fixed
 from espalier.verilog.rules.convolution import axes, windows
 from espalier.verilog.rules.convolution import pair as both
-from espalier.verilog.rules.indices import taken
+from espalier.verilog.rules.indices import select_elements
 from espalier.verilog.templates.linear import Linear
 from espalier.verilog.templates.window import Walk
 
@@ -39,10 +39,10 @@ class Axis:
         return -(-self.size // self.step)
 
 
-def axis_of(size: int, kernel: int, step: int, before: int, gap: int) -> Axis:
+def axis_of(size: int, kernel: int, step: int, leading: int, gap: int) -> Axis:
     """The axis of a transposed convolution: result o uses tap k of input i if i·step = o + before − k·gap."""
-    meets = {(r, k): (r + before - k * gap) // step
-             for r in range(step) for k in range(kernel) if (r + before - k * gap) % step == 0}  # fmt: skip
+    meets = {(r, k): (r + leading - k * gap) // step
+             for r in range(step) for k in range(kernel) if (r + leading - k * gap) % step == 0}  # fmt: skip
     first, last = min(0, *meets.values()), max(0, *meets.values())
     taps = [[-1] * (last - first + 1) for _ in range(step)]
     for (r, k), at in meets.items():
@@ -59,9 +59,9 @@ def transposed(low: Lowering, node: Node) -> None:
     codes, form = stored
     groups = int(argument(node, "groups", 6, 1))
     image, result = low.shape(node, "data_in"), low.shape(node)
-    step, before, gap = (axes(argument(node, n, k, d), len(image) - 1)
+    step, leading, gap = (axes(argument(node, n, k, d), len(image) - 1)
                          for n, k, d in (("stride", 3, 1), ("padding", 4, 0), ("dilation", 7, 1)))  # fmt: skip
-    sides = [axis_of(*each) for each in zip(result[1:], codes.shape[2:], step, before, gap, strict=True)]
+    sides = [axis_of(*axis) for axis in zip(result[1:], codes.shape[2:], step, leading, gap, strict=True)]
     sides += [axis_of(1, 1, 1, 0, 1)] * (2 - len(sides))
     walk = Walk(both(image[1:]), (sides[0].places, sides[1].places), (len(sides[0].taps[0]), len(sides[1].taps[0])),
                 before=(sides[0].before, sides[1].before))  # fmt: skip
@@ -115,4 +115,4 @@ def _image(low: Lowering, node: Node, x: Signal, sides: list[Axis], groups: int)
     image = numbers.transpose(2, 5, 0, 3, 1, 4).reshape(-1, height.places * height.step, width.places * width.step)
     full = Signal(x.wire, x.stream, image.shape, np.argsort(image.reshape(-1)))
     cropped = np.arange(image.size).reshape(image.shape)[:, : height.size, : width.size]
-    return taken(low, node, full, cropped.reshape(low.shape(node)))
+    return select_elements(low, node, full, cropped.reshape(low.shape(node)))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from espalier.model.graph.graph import Node
 from espalier.verilog.design.signal import Signal
-from espalier.verilog.lowering.builder import gathered
+from espalier.verilog.lowering.builder import gather_positions
 from espalier.verilog.lowering.lower import Lowering
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.rules.norm import scaled
@@ -28,11 +28,11 @@ def sizes_of(walk: Walk, with_border: bool, border: Pair) -> Integers:
     return outer_product([counted(*axis, with_border=with_border) for axis in axes])
 
 
-def counted(size: int, out: int, kernel: int, step: int, before: int, border: int, with_border: bool) -> Integers:
+def counted(size: int, out: int, kernel: int, step: int, leading: int, border: int, with_border: bool) -> Integers:
     """Counted taps along one axis, for each position."""
-    more = border if with_border else 0
-    first = np.arange(out) * step - before
-    return np.minimum(first + kernel, size + more) - np.maximum(first, -more)
+    beyond = border if with_border else 0
+    first = np.arange(out) * step - leading
+    return np.minimum(first + kernel, size + beyond) - np.maximum(first, -beyond)
 
 
 def outer_product(axes: Sequence[Integers]) -> Integers:
@@ -54,16 +54,16 @@ def parts(image: tuple[int, ...], out: tuple[int, ...]) -> tuple[Integers, Integ
 def gathered_pixels(low: Lowering, node: Node, x: Signal, pixels: Integers, pad: int) -> Signal:
     """The pixels of each part in order, −1: the code `pad`; the signal's `index` is a placeholder."""
     size, flat = x.stream.size, pixels.reshape(-1, 1)
-    places = np.where(flat < 0, -1, flat * size + np.arange(size)).reshape(-1)
-    return gathered(low, node, x, places, (len(flat), size), np.arange(places.size), size, pad)
+    positions = np.where(flat < 0, -1, flat * size + np.arange(size)).reshape(-1)
+    return gather_positions(low, node, x, positions, (len(flat), size), np.arange(positions.size), size, pad)
 
 
 def averaged(low: Lowering, node: Node, sums: Signal, operand: Fixed, counts: Integers) -> Signal:
     """Sums divided by the count of their position, with the precision of an even mean."""
-    most = int(counts.max())
-    places = min(operand.width + most.bit_length(), WIDEST_SUM) + most.bit_length()
-    codes = np.rint(np.ldexp(1.0, places) / counts).astype(np.int64)
+    largest = int(counts.max())
+    bits = min(operand.width + largest.bit_length(), WIDEST_SUM) + largest.bit_length()
+    codes = np.rint(np.ldexp(1.0, bits) / counts).astype(np.int64)
     at = (sums.index % len(counts)).reshape(sums.stream.rows, sums.stream.size)
-    form = Fixed(int(codes.max()).bit_length() + 1, places)
-    means = scaled(low, node, sums, (codes[at], form), 0 * at, sums.fixed.frac + places)
+    form = Fixed(int(codes.max()).bit_length() + 1, bits)
+    means = scaled(low, node, sums, (codes[at], form), 0 * at, sums.fixed.frac + bits)
     return replace(means, shape=low.shape(node))

@@ -18,7 +18,7 @@ from espalier.verilog.lowering.weights import weights
 from espalier.verilog.numbers.fixed import Codes
 from espalier.verilog.rules.blocks import channels_of, in_fixed_point
 from espalier.verilog.rules.convolution import as_adders, axes, border, pair, product, windows
-from espalier.verilog.templates.lines import fits
+from espalier.verilog.templates.lines import completes_in_order
 from espalier.verilog.templates.window import Walk
 
 
@@ -35,33 +35,33 @@ def volume(low: Lowering, node: Node) -> None:
         raise unsupported(node, "padding by name or other than zeros", "Use numbers and padding_mode='zeros'.")
     (channels, deep, *image), (outputs, slices, *out) = low.shape(node, "data_in"), low.shape(node)
     kernel = node.ports["weight"].sizes(low.symbols)[2:]
-    step, before, gap = (axes(argument(node, n, k, d), 3)
+    step, leading, gap = (axes(argument(node, n, k, d), 3)
                          for n, k, d in (("stride", 3, 1), ("padding", 4, 0), ("dilation", 5, 1)))  # fmt: skip
     walk = Walk(pair(tuple(image)), pair(tuple(out)), pair(kernel[1:]), pair(step[1:]), pair(gap[1:]),
-                pair(before[1:], 0))  # fmt: skip
+                pair(leading[1:], 0))  # fmt: skip
     taps = layer.codes.reshape(outputs, channels, kernel[0], walk.taps)
-    wide = band(taps, deep, slices, (step[0], before[0], gap[0]))
+    wide = band(taps, deep, slices, (step[0], leading[0], gap[0]))
     scale = None if layer.scale is None else np.repeat(layer.scale, slices)
     layer = replace(layer, codes=wide, scale=scale, times=slices)
     shape = channels * deep, *image
-    if low.options.engine == "unrolled" and fits(walk):
+    if low.options.engine == "unrolled" and completes_in_order(walk):
         as_adders(low, node, walk, layer, shape)
         return
     par_in, par_out, _ = low.parallel(node, wide.shape[1], len(wide))
     x, order = channels_of(low, node, gcd(par_in, shape[0]), shape)
-    places = np.arange(wide.shape[1]).reshape(shape[0], walk.taps)[order]
+    positions = np.arange(wide.shape[1]).reshape(shape[0], walk.taps)[order]
     rows = low.resize(node, windows(low, node, x, walk, 1, border(node, x, walk)), par_in)
-    low.publish(node, product(low, node, rows, walk, 1, layer.picked(places.T.reshape(-1)), par_out))
+    low.publish(node, product(low, node, rows, walk, 1, layer.picked(positions.T.reshape(-1)), par_out))
 
 
 def band(taps: Codes, deep: int, slices: int, walk: tuple[int, int, int]) -> Codes:
     """Weights [outputs, channels, taps, …] along an axis of `deep` slices → weights of all slices for each result."""
-    step, before, gap = walk
-    outputs, channels, count, rest = taps.shape
-    wide = np.zeros((outputs, slices, channels, deep, rest), np.int64)
+    step, leading, gap = walk
+    outputs, channels, count, others = taps.shape
+    wide = np.zeros((outputs, slices, channels, deep, others), np.int64)
     for result in range(slices):
         for tap in range(count):
-            at = result * step + tap * gap - before
+            at = result * step + tap * gap - leading
             if 0 <= at < deep:
                 wide[:, result, :, at] = taps[:, :, tap]
     return wide.reshape(outputs * slices, -1)

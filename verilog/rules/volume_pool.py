@@ -11,7 +11,7 @@ from espalier.model.graph.graph import Node
 from espalier.verilog.lowering.lower import Lowering, lowers
 from espalier.verilog.lowering.signal_order import argument, pixels, unsupported
 from espalier.verilog.rules.convolution import axes
-from espalier.verilog.rules.pool import as_image, largest, mean, uneven_mean
+from espalier.verilog.rules.pool import as_image, grouped_mean, largest, mean
 from espalier.verilog.rules.uneven_pool import Integers, counted, gathered_pixels, outer_product, parts
 
 Sizes = tuple[int, ...]
@@ -21,9 +21,9 @@ Sizes = tuple[int, ...]
 def max_pool(low: Lowering, node: Node) -> None:
     """Maximum under the kernel; padding is the smallest code."""
     _check(node)
-    size, out, kernel, step, before = _walk(low, node)
+    size, out, kernel, step, leading = _walk(low, node)
     gap = axes(argument(node, "dilation", 4, 1), 3)
-    _largest(low, node, _under(size, [_along(*a) for a in zip(out, kernel, step, gap, before, strict=True)]))
+    _largest(low, node, _under(size, [_along(*a) for a in zip(out, kernel, step, gap, leading, strict=True)]))
 
 
 @lowers("adaptive_max_pool3d")
@@ -36,11 +36,11 @@ def adaptive_max(low: Lowering, node: Node) -> None:
 @lowers("avg_pool3d")
 def avg_pool(low: Lowering, node: Node) -> None:
     """Sum under the kernel, divided by the number of counted taps."""
-    size, out, kernel, step, before = _walk(low, node)
-    under = _under(size, [_along(o, k, s, 1, b) for o, k, s, b in zip(out, kernel, step, before, strict=True)])
+    size, out, kernel, step, leading = _walk(low, node)
+    under = _under(size, [_along(o, k, s, 1, b) for o, k, s, b in zip(out, kernel, step, leading, strict=True)])
     divisor, border = argument(node, "divisor_override", 6, None), bool(argument(node, "count_include_pad", 5, True))
-    each = zip(size, out, kernel, step, before, before, strict=True)
-    counts = outer_product([counted(*axis, with_border=border) for axis in each])
+    axis_sizes = zip(size, out, kernel, step, leading, leading, strict=True)
+    counts = outer_product([counted(*axis, with_border=border) for axis in axis_sizes])
     _mean(low, node, under, np.full(len(counts), int(divisor)) if divisor else counts)
 
 
@@ -59,13 +59,13 @@ def _walk(low: Lowering, node: Node) -> tuple[Sizes, Sizes, Sizes, Sizes, Sizes]
     """(volume, result, kernel, stride, padding) sizes along each axis."""
     kernel, step = axes(argument(node, "kernel_size", 1), 3), argument(node, "stride", 2, None)
     step = axes(step, 3) if step not in (None, (), []) else kernel
-    before = axes(argument(node, "padding", 3, 0), 3)
-    return low.shape(node, "data_in")[1:], low.shape(node)[1:], kernel, step, before
+    leading = axes(argument(node, "padding", 3, 0), 3)
+    return low.shape(node, "data_in")[1:], low.shape(node)[1:], kernel, step, leading
 
 
-def _along(out: int, kernel: int, step: int, gap: int, before: int) -> Integers:
+def _along(out: int, kernel: int, step: int, gap: int, leading: int) -> Integers:
     """Positions along one axis [out, kernel], which may lie outside the volume."""
-    return np.arange(out)[:, None] * step - before + np.arange(kernel) * gap
+    return np.arange(out)[:, None] * step - leading + np.arange(kernel) * gap
 
 
 def _under(size: Sizes, along: list[Integers]) -> Integers:
@@ -91,4 +91,4 @@ def _mean(low: Lowering, node: Node, under: Integers, counts: Integers) -> None:
     if (counts == counts[0]).all():
         mean(low, node, rows, channels, taps, int(counts[0]))
     else:
-        uneven_mean(low, node, rows, channels, taps, counts)
+        grouped_mean(low, node, rows, channels, taps, counts)

@@ -70,7 +70,7 @@ def synthesize(design: Design, target: str, progress: Progress = lambda text: No
     """
     if target not in COMMANDS:
         raise SimulateError(f"There is no synthesis for {target}.", f"Choose one of {', '.join(TARGETS)}.")
-    tool, begin = yosys(), time.perf_counter()
+    tool, started = yosys(), time.perf_counter()
     with scratch() as name:
         folder = Path(name)
         _files(design, folder)
@@ -79,11 +79,13 @@ def synthesize(design: Design, target: str, progress: Progress = lambda text: No
         statistics = json.loads(_STRAY.sub("", (folder / "stat.json").read_text()))["modules"]
         tops = json.loads((folder / "top.json").read_text())["modules"]
         fmax, notes = _clock(design, target, tool, folder, progress) if route else (None, ())
-    counts = _Counts({_plain(n): m["num_cells_by_type"] for n, m in statistics.items()})
-    cells = next(m for n, m in tops.items() if _plain(n) == design.name)["cells"]
-    areas = {n.removeprefix("u_"): area(counts.cells(_plain(c["type"]))) for n, c in cells.items() if n[:2] == "u_"}
-    every = counts.cells(design.name)
-    return Synthesis(target, tool.command[0], area(every), areas, fmax, notes, time.perf_counter() - begin, every)
+    counts = _Counts({_unescaped(n): m["num_cells_by_type"] for n, m in statistics.items()})
+    cells = next(m for n, m in tops.items() if _unescaped(n) == design.name)["cells"]
+    areas = {n.removeprefix("u_"): area(counts.cells(_unescaped(c["type"]))) for n, c in cells.items() if n[:2] == "u_"}
+    all_cells = counts.cells(design.name)
+    return Synthesis(
+        target, tool.command[0], area(all_cells), areas, fmax, notes, time.perf_counter() - started, all_cells
+    )
 
 
 def script(design: Design, target: str) -> str:
@@ -122,9 +124,9 @@ def _files(design: Design, folder: Path) -> None:
         path.write_text(_MODULE.sub(r"(* keep_hierarchy *) \g<0>", text, count=1) if name in marked else text)
 
 
-def _run_tool(tool: Tool, more: list[str], folder: Path, progress: Progress, name: str) -> str:
+def _run_tool(tool: Tool, arguments: list[str], folder: Path, progress: Progress, name: str) -> str:
     """Run a tool with progress messages; returns its output. An exception of `progress` kills it."""
-    command = [*tool.command, *more]
+    command = [*tool.command, *arguments]
     code, output = run_polled(
         command, folder, tool.environment, SECONDS, lambda log: progress(_current_pass(log, name))
     )
@@ -157,7 +159,7 @@ def _clock(
     return fmax, () if fmax else ("No clock frequency: there is no path between registers.",)
 
 
-def _plain(name: str) -> str:
+def _unescaped(name: str) -> str:
     return name.removeprefix("\\")
 
 
@@ -171,7 +173,7 @@ class _Counts:
         """Primitive cells of a module and its submodules."""
         total: dict[str, int] = {}
         for kind, count in self.modules[name].items():
-            within = self.cells(_plain(kind)) if _plain(kind) in self.modules else {_plain(kind): 1}
+            within = self.cells(_unescaped(kind)) if _unescaped(kind) in self.modules else {_unescaped(kind): 1}
             for cell, n in within.items():
                 total[cell] = total.get(cell, 0) + n * int(count)
         return total

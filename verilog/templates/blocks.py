@@ -18,7 +18,7 @@ BIAS = 127  # of E8M0
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class BlockDivision:
     """Division of rows of `size` elements, `par` per beat, into blocks of `block`; the last one may be shorter."""
 
     size: int
@@ -48,9 +48,9 @@ class Cut:
         """[rows · beats]: the last beats of blocks."""
         return np.roll(self.starts(rows), -1)
 
-    def spread(self, each: Codes) -> Codes:
+    def spread(self, per_block: Codes) -> Codes:
         """Values per block […, blocks] → per element […, size]."""
-        return np.repeat(each, min(self.block, self.size), axis=-1)[..., : self.size]
+        return np.repeat(per_block, min(self.block, self.size), axis=-1)[..., : self.size]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,9 +65,9 @@ class BlockExponent(Template):
         return "block_exponent"
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> BlockDivision:
         """Division of the rows into blocks."""
-        return Cut(self.inputs[0].size, self.inputs[0].par, self.block)
+        return BlockDivision(self.inputs[0].size, self.inputs[0].par, self.block)
 
     def parameters(self) -> dict[str, int]:
         """Sizes and format."""
@@ -79,11 +79,11 @@ class BlockExponent(Template):
         """Position of the highest set bit in each block."""
         cut, sizes = self.cut, np.abs(codes[0])
         firsts = np.arange(cut.blocks) * cut.block
-        most = np.maximum.reduceat(sizes, firsts, axis=-1)
-        place = np.full_like(most, base(self.inputs[0]))
+        largest = np.maximum.reduceat(sizes, firsts, axis=-1)
+        exponents = np.full_like(largest, base(self.inputs[0]))
         for k in range(1, self.inputs[0].fixed.width + 1):
-            place += (most >> k) > 0
-        return (place,)
+            exponents += (largest >> k) > 0
+        return (exponents,)
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat per cycle."""
@@ -103,9 +103,9 @@ class BlockMantissa(Template):
         return "block_mantissa"
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> BlockDivision:
         """Division of the rows into blocks."""
-        return Cut(self.inputs[0].size, self.inputs[0].par, self.block)
+        return BlockDivision(self.inputs[0].size, self.inputs[0].par, self.block)
 
     def parameters(self) -> dict[str, int]:
         """Sizes and formats."""
@@ -119,21 +119,21 @@ class BlockMantissa(Template):
 
     def elements(self, codes: tuple[Codes, ...], width: int) -> Codes:
         """Elements of `width` bits."""
-        places = width - 2
-        drop = self.cut.spread(codes[1]) - base(self.inputs[0]) - places
+        fraction = width - 2
+        drop = self.cut.spread(codes[1]) - base(self.inputs[0]) - fraction
         down, up = np.maximum(drop, 0), np.maximum(-drop, 0)
-        whole = (codes[0] << up) >> down
-        rest = codes[0] & ((np.int64(1) << down) - 1)
-        twice, full = 2 * rest, np.int64(1) << down
-        more = (down > 0) & ((twice > full) | ((twice == full) & (whole & 1 == 1)))
-        top = (1 << (places + 1)) - 1
-        return np.clip(whole + more, -top, top)
+        truncated = (codes[0] << up) >> down
+        remainder = codes[0] & ((np.int64(1) << down) - 1)
+        twice, full = 2 * remainder, np.int64(1) << down
+        rounds_up = (down > 0) & ((twice > full) | ((twice == full) & (truncated & 1 == 1)))
+        top = (1 << (fraction + 1)) - 1
+        return np.clip(truncated + rounds_up, -top, top)
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat per cycle; the first of a block needs its exponent."""
         starts = self.cut.starts(self.inputs[0].rows)
-        every = np.ones(len(starts), bool)
-        return (Engine({"x": every, "x1": starts}, {"y": every}, 2),)
+        always = np.ones(len(starts), bool)
+        return (Engine({"x": always, "x1": starts}, {"y": always}, 2),)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,9 +149,9 @@ class BlockRound(BlockMantissa):
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """Elements shifted back by the exponent of their block."""
-        places = self.width - 2
+        fraction = self.width - 2
         drop = self.cut.spread(codes[1]) - base(self.inputs[0])
-        return ((self.elements(codes, self.width) << drop) >> places,)
+        return ((self.elements(codes, self.width) << drop) >> fraction,)
 
 
 def back_in(source: Fixed) -> Fixed:

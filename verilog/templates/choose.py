@@ -47,5 +47,5 @@ class Choose(Template):
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat of each input per cycle."""
-        every = np.ones(self.inputs[0].beats, bool)
-        return (Engine({"x": every, "x1": every, "x2": every}, {"y": every}, 2),)
+        always = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": always, "x1": always, "x2": always}, {"y": always}, 2),)

@@ -54,13 +54,13 @@ class Divide(Template):
         y, minus = self.outputs[0].fixed, (x < 0) ^ (divisor < 0)
         top, bottom = np.abs(x) << max(self._places, 0), np.abs(divisor) << max(-self._places, 0)
         safe = np.maximum(bottom, 1)
-        whole, rest = np.divmod(top, safe)
+        integer, remainder = np.divmod(top, safe)
         if self.rounding == "nearest_even":
-            whole = whole + ((2 * rest > safe) | ((2 * rest == safe) & (whole & 1 == 1)))
+            integer = integer + ((2 * remainder > safe) | ((2 * remainder == safe) & (integer & 1 == 1)))
         else:
-            whole = whole + (minus & (rest > 0))
+            integer = integer + (minus & (remainder > 0))
         ends = np.where(minus, y.low, y.high)
-        quotient = np.clip(np.where(minus, -whole, whole), y.low, y.high)
+        quotient = np.clip(np.where(minus, -integer, integer), y.low, y.high)
         return (np.where(x == 0, 0, np.where(bottom == 0, ends, quotient)),)
 
     def engines(self) -> tuple[Engine, ...]:

@@ -34,5 +34,5 @@ class Fork(Template):
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat per cycle, without latency."""
-        every = np.ones(self._stream.beats, bool)
-        return (Engine({"x": every}, {port("y", k): every for k in range(len(self.outputs))}, 0),)
+        always = np.ones(self._stream.beats, bool)
+        return (Engine({"x": always}, {port("y", k): always for k in range(len(self.outputs))}, 0),)

@@ -9,7 +9,7 @@ import numpy as np
 from espalier.verilog.area.memory_contents import table_counts
 from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes
-from espalier.verilog.templates.reorder import banked
+from espalier.verilog.templates.reorder import bank_engines
 
 DEPTH = 2  # cycles from the table to the output
 
@@ -53,7 +53,7 @@ class Gather(Template):
 
     def engines(self) -> tuple[Engine, ...]:
         """A bank is written, then read, while the other one is."""
-        return banked(self.inputs[0].beats, self.inputs[0].beats, len(self.beats), DEPTH)
+        return bank_engines(self.inputs[0].beats, self.inputs[0].beats, len(self.beats), DEPTH)
 
     def buffers(self) -> dict[str, int]:
         """Both banks."""

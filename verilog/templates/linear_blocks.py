@@ -8,7 +8,7 @@ import numpy as np
 
 from espalier.verilog.design.template import Engine, Memory, Template
 from espalier.verilog.numbers.fixed import Codes, Fixed, Rounding, requantise
-from espalier.verilog.templates.blocks import Cut
+from espalier.verilog.templates.blocks import BlockDivision
 
 DEPTH = 6  # cycles from reading the last operands to the result
 
@@ -57,10 +57,10 @@ class LinearBlocks(Template):
         return self.accumulator.frac - frac - self.weight_format.frac
 
     @property
-    def cuts(self) -> tuple[Cut, Cut]:
+    def cuts(self) -> tuple[BlockDivision, BlockDivision]:
         """Division of the rows of x and of the weights into blocks."""
         x = self.inputs[0]
-        return Cut(x.size, x.par, self.block or x.size), Cut(x.size, x.par, self.weight_block)
+        return BlockDivision(x.size, x.par, self.block or x.size), BlockDivision(x.size, x.par, self.weight_block)
 
     def parameters(self) -> dict[str, int]:
         """Sizes, parallelism, blocks, formats."""
@@ -81,10 +81,10 @@ class LinearBlocks(Template):
         """Weights by (out block, in block), exponents by (out block, block of weights), biases by out block."""
         x, y = self.inputs[0], self.outputs[0]
         blocks = self.weight.reshape(y.size // y.par, y.par, x.size // x.par, x.par).transpose(0, 2, 1, 3)
-        each = self.exponents.reshape(y.size // y.par, y.par, -1).transpose(0, 2, 1)
+        by_output = self.exponents.reshape(y.size // y.par, y.par, -1).transpose(0, 2, 1)
         return (
             Memory("W_FILE", blocks.reshape(-1, y.par * x.par), self.weight_format.width),
-            Memory("E_FILE", each.reshape(-1, y.par), int(self.exponents.max() + 1).bit_length()),
+            Memory("E_FILE", by_output.reshape(-1, y.par), int(self.exponents.max() + 1).bit_length()),
             Memory("B_FILE", self.bias.reshape(-1, y.par), self.accumulator.width),
         )
 
@@ -94,12 +94,12 @@ class LinearBlocks(Template):
         (of_x, of_w), beats = self.cuts, x.size // x.par
         rows = codes[0].reshape(-1, beats, x.par)
         parts = np.einsum("nbp,obp->nob", rows, self.weight.reshape(y.size, beats, x.par))
-        places = of_w.spread(self.exponents)[:, :: x.par] + self._shift
+        weight_shifts = of_w.spread(self.exponents)[:, :: x.par] + self._shift
         if self._mantissas:
-            own = of_x.spread(codes[1].reshape(len(rows), -1))[:, :: x.par] - self.base
-            parts = (parts << (places + own[:, None])) >> self._drop
+            input_shifts = of_x.spread(codes[1].reshape(len(rows), -1))[:, :: x.par] - self.base
+            parts = (parts << (weight_shifts + input_shifts[:, None])) >> self._drop
         else:
-            parts = parts << places
+            parts = parts << weight_shifts
         sums = (parts.sum(-1) + self.bias).reshape(-1, y.rows, y.size)
         return (requantise(sums, self.accumulator.frac, y.fixed, self.rounding),)
 

@@ -37,8 +37,8 @@ class LinearSigns(Linear):
         x, y = self.inputs[0], self.outputs[0]
         bits = self.weight == 1 if self._bits == 1 else (self.weight != 0) | ((self.weight < 0) << 1)
         blocks = bits.astype(np.int64).reshape(self.groups * y.size // y.par, y.par, x.size // x.par, x.par)
-        missing = 1 if x.fixed.signed else 1 - (1 << x.fixed.width)
-        biases = self.bias + (((self.weight < 0).sum(1) * missing) << self._shift)
+        complement = 1 if x.fixed.signed else 1 - (1 << x.fixed.width)
+        biases = self.bias + (((self.weight < 0).sum(1) * complement) << self._shift)
         return (
             Memory("W_FILE", blocks.transpose(0, 2, 1, 3).reshape(-1, y.par * x.par), self._bits),
             Memory("B_FILE", biases.reshape(-1, y.par), self.accumulator.width),

@@ -80,7 +80,7 @@ def last_steps(walk: Walk) -> Codes:
     return (rows[:, None] * walk.image[1] + columns).reshape(-1)
 
 
-def fits(walk: Walk) -> bool:
+def completes_in_order(walk: Walk) -> bool:
     """Whether each window is complete in a later step than the one before it."""
     flat = as_row(walk)
     ends = last_steps(flat)

@@ -65,8 +65,8 @@ class Lut(Template):
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat per cycle."""
-        every = np.ones(self.inputs[0].beats, bool)
-        return (Engine({"x": every}, {"y": every}, 1),)
+        always = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": always}, {"y": always}, 1),)
 
 
 def tabled(function: Function, x: Fixed, to: Fixed, rounding: Rounding) -> Codes:
@@ -125,8 +125,8 @@ class Pieces(Template):
     def _sums(self, codes: Codes) -> Codes:
         lines = self.lines
         unsigned = codes & ((1 << self.inputs[0].fixed.width) - 1)
-        piece, along = unsigned >> lines.low, unsigned & ((1 << lines.low) - 1)
-        return shifted(lines.base[piece], lines.more) + lines.slope[piece] * along
+        segment, along = unsigned >> lines.low, unsigned & ((1 << lines.low) - 1)
+        return shifted(lines.base[segment], lines.more) + lines.slope[segment] * along
 
     @property
     def _fraction(self) -> int:
@@ -166,22 +166,22 @@ class Pieces(Template):
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat per cycle."""
-        every = np.ones(self.inputs[0].beats, bool)
-        return (Engine({"x": every}, {"y": every}, 4),)
+        always = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": always}, {"y": always}, 4),)
 
 
 def _holding(codes: Codes) -> Fixed:
     return covering(min(int(codes.min()), -1), max(int(codes.max()), 0), 0)
 
 
-def fitted(function: Function, x: Fixed, to: Fixed, goal: float = 1.0) -> Lines:
+def fit_segments(function: Function, x: Fixed, to: Fixed, goal: float = 1.0) -> Lines:
     """The fewest segments, at most 2^10, with errors within `goal` steps of the result, else the most accurate."""
     with np.errstate(all="ignore"):
         exact = np.ldexp(np.nan_to_num(function(x.values(all_codes(x))), nan=0.0), to.frac)
-    wanted = np.clip(exact, to.low, to.high)
+    target = np.clip(exact, to.low, to.high)
     best: Lines | None = None
     for upper in range(2, min(MOST, x.width - 1) + 1):
-        lines = _fit(wanted, x.width - upper)
+        lines = _fit(target, x.width - upper)
         if best is None or lines.worst < best.worst:
             best = lines
         if lines.worst <= goal:
@@ -190,12 +190,12 @@ def fitted(function: Function, x: Fixed, to: Fixed, goal: float = 1.0) -> Lines:
     return best
 
 
-def _fit(wanted: NDArray[np.float64], low: int) -> Lines:
+def _fit(target: NDArray[np.float64], low: int) -> Lines:
     """Fit each segment through its end points, then centre its errors."""
-    parts = wanted.reshape(-1, 1 << low)
-    more, along = low, np.arange(1 << low)
-    slope = np.rint(np.ldexp((parts[:, -1] - parts[:, 0]) / max(along[-1], 1), FINER + more)).astype(np.int64)
-    off = parts - np.ldexp(slope[:, None] * along, -FINER - more)
+    parts = target.reshape(-1, 1 << low)
+    extra_bits, along = low, np.arange(1 << low)
+    slope = np.rint(np.ldexp((parts[:, -1] - parts[:, 0]) / max(along[-1], 1), FINER + extra_bits)).astype(np.int64)
+    off = parts - np.ldexp(slope[:, None] * along, -FINER - extra_bits)
     base = np.rint(np.ldexp((off.min(axis=1) + off.max(axis=1)) / 2, FINER)).astype(np.int64)
-    rounded = np.rint(np.ldexp(base[:, None], -FINER) + np.ldexp(slope[:, None] * along, -FINER - more))
-    return Lines(base, slope, low, more, float(np.abs(rounded - parts).max()))
+    rounded = np.rint(np.ldexp(base[:, None], -FINER) + np.ldexp(slope[:, None] * along, -FINER - extra_bits))
+    return Lines(base, slope, low, extra_bits, float(np.abs(rounded - parts).max()))

@@ -48,8 +48,8 @@ class MatMul(Template):
     @property
     def scaled(self) -> Fixed:
         """Format of the sums after the multiplier."""
-        more = self.multiplier.bit_length() if self.multiplier != 1 else 0
-        return Fixed(self.accumulator.width + more, self.accumulator.frac + self.scale_frac)
+        extra_bits = self.multiplier.bit_length() if self.multiplier != 1 else 0
+        return Fixed(self.accumulator.width + extra_bits, self.accumulator.frac + self.scale_frac)
 
     @property
     def _blocks(self) -> int:
@@ -73,8 +73,8 @@ class MatMul(Template):
         """Word address and lane of each beat of x1; raises EmitError if nested loops cannot give them."""
         x, b, y = self.inputs[0], self.inputs[1], self.outputs[0]
         first = self.spots[:: b.par]
-        matrix, place = np.divmod(first, x.size * self.columns)
-        row, column = np.divmod(place, self.columns)
+        matrix, position = np.divmod(first, x.size * self.columns)
+        row, column = np.divmod(position, self.columns)
         deep, wide = x.size // x.par, self.columns // y.par
         words = as_loops((matrix * wide + column // y.par) * deep + row // x.par)
         lanes = as_loops(column % y.par if self.along == "depth" else row % x.par)

@@ -60,9 +60,9 @@ class Norm(Template):
     def _sum(self) -> Fixed:
         """The format in which t·gamma + beta is exact."""
         frac = max(self._places + self.gamma_format.frac, self.beta_frac)
-        most = 1 << (self._normal + self.gamma_format.width - 2 + frac - self._places - self.gamma_format.frac)
-        most += int(np.abs(self.beta).max()) << (frac - self.beta_frac)
-        return covering(-most - 1, most, frac)
+        largest = 1 << (self._normal + self.gamma_format.width - 2 + frac - self._places - self.gamma_format.frac)
+        largest += int(np.abs(self.beta).max()) << (frac - self.beta_frac)
+        return covering(-largest - 1, largest, frac)
 
     def _variance(self) -> int:
         """Bits of size²·(variance + eps)."""
@@ -131,12 +131,12 @@ class Norm(Template):
         x = self.inputs[0]
         beats = x.size // x.par
         step = np.tile(np.arange(beats), x.rows)
-        every, first, last = step >= 0, step == 0, step == beats - 1
+        always, first, last = step >= 0, step == 0, step == beats - 1
         rows = np.ones(x.rows, bool)
         return (
-            Engine({"x": every, "free": first}, {"added": last}, 4),
+            Engine({"x": always, "free": first}, {"added": last}, 4),
             Engine({"added": rows}, {"rooted": rows}, 9),
-            Engine({"rooted": first}, {"y": every, "free": last}, 7),
+            Engine({"rooted": first}, {"y": always, "free": last}, 7),
         )
 
     def buffers(self) -> dict[str, int]:

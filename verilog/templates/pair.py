@@ -52,16 +52,16 @@ class Pair(Template):
 
     def reference(self, *codes: Codes) -> tuple[Codes, ...]:
         """The exact result, one requantisation."""
-        exact = combined(self.kind, codes[0] << np.int64(self._up(0)), codes[1] << np.int64(self._up(1)))
+        exact = combine_codes(self.kind, codes[0] << np.int64(self._up(0)), codes[1] << np.int64(self._up(1)))
         return (requantise(exact, self._frac, self.outputs[0].fixed, self.rounding),)
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat of each input per cycle."""
-        every = np.ones(self.inputs[0].beats, bool)
-        return (Engine({"x": every, "x1": every}, {"y": every}, 2),)
+        always = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": always, "x1": always}, {"y": always}, 2),)
 
 
-def combined(kind: Kind, a: Codes, b: Codes) -> Codes:
+def combine_codes(kind: Kind, a: Codes, b: Codes) -> Codes:
     """The exact result for aligned codes."""
     match kind:
         case "add":
@@ -90,5 +90,5 @@ def exact_format(kind: Kind, a: Fixed, b: Fixed) -> Fixed:
     frac = a.frac + b.frac if kind == "mul" else max(a.frac, b.frac)
     up = (0, 0) if kind == "mul" else (frac - a.frac, frac - b.frac)
     p, q = (np.array([f.low << n, f.high << n, 0], object) for f, n in zip((a, b), up, strict=True))
-    ends = np.concatenate([combined(kind, p[:, None], q[None, :]).reshape(-1), p, q])
+    ends = np.concatenate([combine_codes(kind, p[:, None], q[None, :]).reshape(-1), p, q])
     return covering(min(-1, int(ends.min())), max(0, int(ends.max())), frac)

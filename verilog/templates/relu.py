@@ -29,5 +29,5 @@ class Relu(Template):
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat per cycle."""
-        every = np.ones(self.inputs[0].beats, bool)
-        return (Engine({"x": every}, {"y": every}, 1),)
+        always = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": always}, {"y": always}, 1),)

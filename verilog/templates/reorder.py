@@ -54,7 +54,7 @@ class Reorder(Template):
 
     def engines(self) -> tuple[Engine, ...]:
         """A bank is written, then read, while the other one is."""
-        return banked(self.inputs[0].beats, self._part, len(self.beats), 1)
+        return bank_engines(self.inputs[0].beats, self._part, len(self.beats), 1)
 
     def buffers(self) -> dict[str, int]:
         """Both banks."""
@@ -65,7 +65,7 @@ class Reorder(Template):
         return {"free": 2}
 
 
-def banked(came: int, part: int, leave: int, depth: int) -> tuple[Engine, ...]:
+def bank_engines(came: int, part: int, leave: int, depth: int) -> tuple[Engine, ...]:
     """The engines of two banks: each `part` of the `came` input beats of a frame becomes `leave` output beats."""
     into, out = np.arange(came) % part, np.arange(came // part * leave) % leave
     return (
@@ -97,8 +97,8 @@ class Pick(Template):
         return (codes[0].reshape(-1, x.beats, x.par)[:, self._selected()].reshape(-1, y.rows, y.size),)
 
     def _selected(self) -> np.ndarray:
-        place = np.arange(self.inputs[0].beats) % self.period
-        return (place >= self.start) & (place < self.start + self.count)
+        position = np.arange(self.inputs[0].beats) % self.period
+        return (position >= self.start) & (position < self.start + self.count)
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat per cycle."""

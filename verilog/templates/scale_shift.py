@@ -52,9 +52,9 @@ class ScaleShift(Template):
         """The constants of one period of beats."""
         x = self.inputs[0]
         beats = [x.pack(c[None]) for c in (self.scale, self.shift)]
-        both = np.concatenate(beats, axis=1)
+        pairs = np.concatenate(beats, axis=1)
         divisors = (p for p in range(1, x.beats + 1) if x.beats % p == 0)
-        period = next(p for p in divisors if (both.reshape(x.beats // p, p, -1) == both[:p]).all())
+        period = next(p for p in divisors if (pairs.reshape(x.beats // p, p, -1) == pairs[:p]).all())
         return beats[0][:period], beats[1][:period]
 
     def parameters(self) -> dict[str, int]:
@@ -79,8 +79,8 @@ class ScaleShift(Template):
 
     def engines(self) -> tuple[Engine, ...]:
         """A beat per cycle."""
-        every = np.ones(self.inputs[0].beats, bool)
-        return (Engine({"x": every}, {"y": every}, DEPTH),)
+        always = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": always}, {"y": always}, DEPTH),)
 
 
 def totalled(x: Stream, scale: Codes, form: Fixed, shift: Codes, shift_frac: int) -> tuple[Fixed, Codes]:
@@ -89,6 +89,6 @@ def totalled(x: Stream, scale: Codes, form: Fixed, shift: Codes, shift_frac: int
     added = shift.astype(object) * (1 << (frac - shift_frac))
     up = 1 << (frac - x.fixed.frac - form.frac)
     ends = [scale.astype(object) * (end * up) + added for end in (x.fixed.low, x.fixed.high)]
-    every = np.stack([*ends, added])
-    total = covering(min(int(every.min()), -1), max(int(every.max()), 0), frac)
+    extremes = np.stack([*ends, added])
+    total = covering(min(int(extremes.min()), -1), max(int(extremes.max()), 0), frac)
     return total, added.astype(np.int64) if total.width <= WIDEST else np.zeros_like(shift)

@@ -56,9 +56,9 @@ class Softmax(Template):
     def _division(self) -> tuple[int, int]:
         """(quotient bits per cycle, at most 4, and cycles), to take no longer than a row if possible."""
         size = self.inputs[0].size
-        wanted = max(self.outputs[0].fixed.frac, 4) + 3 + (size - 1).bit_length()
-        bits = min(-(-wanted // (size // self.inputs[0].par)), 4)
-        return bits, -(-wanted // bits)
+        quotient_bits = max(self.outputs[0].fixed.frac, 4) + 3 + (size - 1).bit_length()
+        bits = min(-(-quotient_bits // (size // self.inputs[0].par)), 4)
+        return bits, -(-quotient_bits // bits)
 
     @property
     def _reciprocal(self) -> int:
@@ -113,15 +113,15 @@ class Softmax(Template):
         x = self.inputs[0]
         beats = x.size // x.par
         step = np.tile(np.arange(beats), x.rows)
-        every, first, last = step >= 0, step == 0, step == beats - 1
+        always, first, last = step >= 0, step == 0, step == beats - 1
         steps = self._division()[1]
         divide = np.tile(np.arange(steps), x.rows)
-        mask = {"x1": every} if len(self.inputs) > 1 else {}
+        mask = {"x1": always} if len(self.inputs) > 1 else {}
         return (
-            Engine({"x": every, **mask, "free": first}, {"peaked": last}, 2),
+            Engine({"x": always, **mask, "free": first}, {"peaked": last}, 2),
             Engine({"peaked": first}, {"summed": last}, 7),
             Engine({"summed": divide == 0}, {"divided": divide == steps - 1}, 1),
-            Engine({"divided": first}, {"y": every, "free": last}, 3),
+            Engine({"divided": first}, {"y": always, "free": last}, 3),
         )
 
     def buffers(self) -> dict[str, int]:

@@ -113,8 +113,8 @@ class Unrolled(Template):
 
     def engines(self) -> tuple[Engine, ...]:
         """A row per cycle."""
-        every = np.ones(self.inputs[0].beats, bool)
-        return (Engine({"x": every}, {"y": every}, self.pipeline.stages),)
+        always = np.ones(self.inputs[0].beats, bool)
+        return (Engine({"x": always}, {"y": always}, self.pipeline.stages),)
 
     def content_counts(self) -> dict[str, int]:
         """Bits that are added, stored in registers, rounded and saturated."""

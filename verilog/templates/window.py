@@ -57,9 +57,9 @@ class Walk:
         at = at + np.arange(self.kernel[axis]) * self.gap[axis]
         return np.where((at >= 0) & (at < self.image[axis]), at, -1)
 
-    def _last(self, axis: int, place: int) -> int:
-        reach = place * self.step[axis] - self.before[axis] + (self.kernel[axis] - 1) * self.gap[axis]
-        return min(reach, self.image[axis] - 1)
+    def _last(self, axis: int, position: int) -> int:
+        last = position * self.step[axis] - self.before[axis] + (self.kernel[axis] - 1) * self.gap[axis]
+        return min(last, self.image[axis] - 1)
 
     def needed(self, row: int, column: int) -> int:
         """Pixels that must have arrived before the window at (row, column) is output."""
@@ -110,7 +110,7 @@ class Window(Template):
         """Beats are taken while the ring has room, and output once a window is complete; both can be in one step."""
         takes: list[np.ndarray] = []
         gives: list[np.ndarray] = []
-        total, each, come = self.walk.pixels * self._blocks, self.walk.taps * self._blocks, 0
+        total, per_window, arrived = self.walk.pixels * self._blocks, self.walk.taps * self._blocks, 0
 
         def steps(count: int, taking: int, giving: bool) -> None:
             takes.append(np.arange(count) < taking)
@@ -119,11 +119,11 @@ class Window(Template):
         for row in range(self.walk.out[0]):
             limit = self.walk.limit(row) * self._blocks
             for column in range(self.walk.out[1]):
-                missing = max(self.walk.needed(row, column) * self._blocks - come, 0)
-                steps(missing, missing, False)
-                come += missing
-                also = min(each, max(limit - come, 0))
-                steps(each, also, True)
-                come += also
-        steps(total - come, total - come, False)
+                needed = max(self.walk.needed(row, column) * self._blocks - arrived, 0)
+                steps(needed, needed, False)
+                arrived += needed
+                also = min(per_window, max(limit - arrived, 0))
+                steps(per_window, also, True)
+                arrived += also
+        steps(total - arrived, total - arrived, False)
         return (Engine({"x": np.concatenate(takes)}, {"y": np.concatenate(gives)}, DEPTH),)

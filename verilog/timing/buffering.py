@@ -33,13 +33,13 @@ def buffered(design: Design) -> Design:
     ideal = pace(design)
     frames = FRAMES if ideal < LONG else 2
     depths: dict[Wire, int] = {}
-    for spared in (("window",), ()):
+    for exempt in (("window",), ()):
         wires = [w for w in design.all_wires() if _can_wait(design, w)]
-        wires = [w for w in wires if design.instance(w.source).module not in spared]
-        room = {w: frames * design.stream(w).beats + 1 for w in wires}
-        roomy = with_fifos(design, room, registered=False)
+        wires = [w for w in wires if design.instance(w.source).module not in exempt]
+        capacity = {w: frames * design.stream(w).beats + 1 for w in wires}
+        roomy = with_fifos(design, capacity, registered=False)
         planned = schedule(roomy, frames, spacing=ideal)
-        depths = {w: planned.peaks[_name(design, w)] for w in room}
+        depths = {w: planned.peaks[_name(design, w)] for w in capacity}
         slim = with_fifos(design, {w: d for w, d in depths.items() if d > 1})
         if not never_stuck(slim, frames):
             stalled = fifo_peaks(roomy, frames, ideal)
@@ -66,8 +66,8 @@ def trimmed(design: Design, depths: dict[Wire, int], slim: Design, frames: int) 
 
     def as_fast(tried: dict[Wire, int]) -> bool:
         slimmer = with_fifos(design, {w: d for w, d in tried.items() if d > 1})
-        now = schedule(slimmer, frames)
-        fast = not now.stuck and now.interval <= target.interval and now.latency <= target.latency
+        candidate = schedule(slimmer, frames)
+        fast = not candidate.stuck and candidate.interval <= target.interval and candidate.latency <= target.latency
         return fast and never_stuck(slimmer, frames)
 
     for wire in sorted(depths, key=lambda w: -depths[w] * design.stream(w).width):

@@ -63,7 +63,7 @@ def run(work: UnitNetwork) -> CycleResult:
         elif unit["kind"] == "engine":
             units[k, [STEPS, FRAMES]] = unit["steps"], unit["frames"]
             at += unit["steps"]
-    marks, quiet = _marks([u for u in work.units if u["kind"] == "engine"], at)
+    marks, quiet = _step_masks([u for u in work.units if u["kind"] == "engine"], at)
     stamps = np.full(sum(work.beats) + 1, -1, np.int64)
     state = _run(units, channels, links, marks, quiet, stamps, np.array(work.sources, np.int64), work.spacing)
     ends = channels[:, STAMPS] + channels[:, BEATS]
@@ -81,20 +81,22 @@ def _channels(work: UnitNetwork) -> np.ndarray:
     return channels
 
 
-def _marks(engines: list[dict[str, Any]], total: int) -> tuple[np.ndarray, np.ndarray]:
+def _step_masks(engines: list[dict[str, Any]], total: int) -> tuple[np.ndarray, np.ndarray]:
     """For all steps of all engines: input and output channels as bit masks, and the steps until the next with any."""
-    marks, quiet = np.zeros((max(total, 1), 2), np.uint16), np.zeros(max(total, 1), np.int64)
+    masks, quiet = np.zeros((max(total, 1), 2), np.uint16), np.zeros(max(total, 1), np.int64)
     at = 0
     for unit in engines:
         steps = unit["steps"]
-        mine = marks[at : at + steps]
+        own_steps = masks[at : at + steps]
         for side, those in enumerate((unit["takes"], unit["gives"])):
-            for slot, mark in enumerate(those):
-                mine[:, side] |= np.asarray(mark, np.uint16) << np.uint16(slot)
-        busy = np.append(np.where(mine.any(axis=1), np.arange(steps), steps), steps)  # the end of a frame is an event
+            for slot, mask in enumerate(those):
+                own_steps[:, side] |= np.asarray(mask, np.uint16) << np.uint16(slot)
+        busy = np.append(
+            np.where(own_steps.any(axis=1), np.arange(steps), steps), steps
+        )  # the end of a frame is an event
         quiet[at : at + steps] = np.minimum.accumulate(busy[::-1])[::-1][:-1] - np.arange(steps)
         at += steps
-    return marks, quiet
+    return masks, quiet
 
 
 @njit()
@@ -115,20 +117,20 @@ def _advance(u: int, cycle: int, units: Any, pipe: Any) -> None:
 
 
 @njit()
-def _offer(u: int, units: Any, links: Any, pipe: Any, channels: Any, hot: Any) -> None:
+def _set_valid(u: int, units: Any, links: Any, pipe: Any, channels: Any, hot: Any) -> None:
     """Set valid of a unit's outputs, and ready of a FIFO's input; units affected by a change become hot."""
     for k in range(links.shape[2]):
         c = links[u, OUT, k]
         if c < 0:
             break
         if units[u, KIND] == ENGINE:
-            now = (pipe[u, k] >> (units[u, DEPTH] - 1)) & 1
+            valid = (pipe[u, k] >> (units[u, DEPTH] - 1)) & 1
         elif units[u, KIND] == FORK:
-            now = channels[links[u, IN, 0], VALID] & (1 - pipe[u, k])
+            valid = channels[links[u, IN, 0], VALID] & (1 - pipe[u, k])
         else:
-            now = 1 if units[u, LEVEL] > 0 else 0
-        if now != channels[c, VALID]:
-            channels[c, VALID] = now
+            valid = 1 if units[u, LEVEL] > 0 else 0
+        if valid != channels[c, VALID]:
+            channels[c, VALID] = valid
             if channels[c, READER] >= 0:
                 hot[channels[c, READER]] = True
     if units[u, KIND] == FIFO:
@@ -137,10 +139,10 @@ def _offer(u: int, units: Any, links: Any, pipe: Any, channels: Any, hot: Any) -
 
 
 @njit()
-def _set_ready(c: int, now: int, by: int, channels: Any, hot: Any, later: Any) -> None:
+def _set_ready(c: int, ready: int, by: int, channels: Any, hot: Any, later: Any) -> None:
     """Set ready of a channel read by unit `by`; a change wakes the writer, in the next cycle if already evaluated."""
-    if now != channels[c, READY]:
-        channels[c, READY] = now
+    if ready != channels[c, READY]:
+        channels[c, READY] = ready
         writer = channels[c, WRITER]
         if writer >= by:
             later[writer] = True
@@ -159,10 +161,10 @@ def _enabled(u: int, links: Any, channels: Any) -> bool:
 
 
 @njit()
-def _fed(u: int, takes: int, links: Any, channels: Any) -> bool:
+def _inputs_valid(u: int, input_mask: int, links: Any, channels: Any) -> bool:
     """Whether all input beats of a step are valid."""
     for k in range(links.shape[2]):
-        if links[u, IN, k] >= 0 and (takes >> k) & 1 and not channels[links[u, IN, k], VALID]:
+        if links[u, IN, k] >= 0 and (input_mask >> k) & 1 and not channels[links[u, IN, k], VALID]:
             return False
     return True
 
@@ -173,37 +175,37 @@ def _engine(
 ) -> None:
     """Evaluate one cycle of an engine, and set the alarm until which it may sleep."""
     enable, runs = _enabled(u, links, channels), units[u, FRAME] < units[u, FRAMES]
-    place = units[u, FIRST] + units[u, STEP]
-    takes = int(marks[place, IN]) if runs else 0
-    go = enable and runs and _fed(u, takes, links, channels)
+    position = units[u, FIRST] + units[u, STEP]
+    input_mask = int(marks[position, IN]) if runs else 0
+    go = enable and runs and _inputs_valid(u, input_mask, links, channels)
     for k in range(links.shape[2]):
         if links[u, IN, k] < 0:
             break
-        _set_ready(links[u, IN, k], (takes >> k) & 1 if go else 0, u, channels, hot, later)
+        _set_ready(links[u, IN, k], (input_mask >> k) & 1 if go else 0, u, channels, hot, later)
     units[u, LAST] = cycle + 1
     units[u, MODE] = DRAINS if enable else STALLS
     if not enable:
         return
-    gives, asleep = int(marks[place, OUT]) if go else 0, NEVER
+    gives, asleep = int(marks[position, OUT]) if go else 0, NEVER
     for k in range(links.shape[2]):
         if links[u, OUT, k] < 0:
             break
         pipe[u, k] = ((pipe[u, k] << 1) & ((1 << units[u, DEPTH]) - 1)) | ((gives >> k) & 1)
-        asleep = 0 if channels[links[u, OUT, k], VALID] else min(asleep, _ahead(pipe[u, k], units[u, DEPTH]))
+        asleep = 0 if channels[links[u, OUT, k], VALID] else min(asleep, _cycles_to_output(pipe[u, k], units[u, DEPTH]))
     if go:
         units[u, STEP] = (units[u, STEP] + 1) % units[u, STEPS]
         units[u, FRAME] += 1 if units[u, STEP] == 0 else 0
         if units[u, FRAME] < units[u, FRAMES]:
             units[u, MODE] = RUNS
             asleep = min(asleep, quiet[units[u, FIRST] + units[u, STEP]])
-    if asleep == 0 or (go and (takes != 0 or units[u, MODE] == DRAINS)):  # to update ready of its inputs
+    if asleep == 0 or (go and (input_mask != 0 or units[u, MODE] == DRAINS)):  # to update ready of its inputs
         later[u] = True
     elif asleep < NEVER:
         units[u, ALARM] = cycle + 1 + asleep
 
 
 @njit()
-def _ahead(pipe: int, depth: int) -> int:
+def _cycles_to_output(pipe: int, depth: int) -> int:
     """Cycles until the first beat of a pipeline reaches its output."""
     if pipe == 0:
         return NEVER
@@ -228,17 +230,17 @@ def _fork(u: int, links: Any, had: Any, channels: Any, hot: Any, later: Any) -> 
 
 
 @njit()
-def _open(cycle: int, sources: Any, spacing: int, channels: Any, hot: Any) -> None:
+def _set_input_valid(cycle: int, sources: Any, spacing: int, channels: Any, hot: Any) -> None:
     """Set valid of the design's inputs."""
     for c in sources:
         if channels[c, OPENS] > cycle:
             continue
-        now = 1 if channels[c, MOVED] < channels[c, BEATS] else 0
-        start = (channels[c, MOVED] // channels[c, PER]) * spacing if now else 0
+        valid = 1 if channels[c, MOVED] < channels[c, BEATS] else 0
+        start = (channels[c, MOVED] // channels[c, PER]) * spacing if valid else 0
         channels[c, OPENS] = start if cycle < start else NEVER
-        now = now if cycle >= start else 0
-        if now != channels[c, VALID]:
-            channels[c, VALID] = now
+        valid = valid if cycle >= start else 0
+        if valid != channels[c, VALID]:
+            channels[c, VALID] = valid
             if channels[c, READER] >= 0:
                 hot[channels[c, READER]] = True
 
@@ -299,23 +301,23 @@ def _cycle(
     evaluated: Any,
 ) -> int:  # fmt: skip
     """Evaluate one cycle of all hot units; they are listed in `evaluated`, and their number is returned."""
-    count, many = len(units), 0
+    count, hot_count = len(units), 0
     for u in range(count):  # valid, in topological order
         if hot[u]:
             _advance(u, cycle, units, pipe)
-            _offer(u, units, links, pipe, channels, hot)
+            _set_valid(u, units, links, pipe, channels, hot)
     for v in range(count):  # ready, in reverse order
         u = count - 1 - v
         if not hot[u]:
             continue
-        hot[u], units[u, ALARM], evaluated[many] = False, NEVER, u
-        many += 1
+        hot[u], units[u, ALARM], evaluated[hot_count] = False, NEVER, u
+        hot_count += 1
         if units[u, KIND] == ENGINE:
             _advance(u, cycle, units, pipe)
             _engine(u, cycle, units, links, pipe, channels, marks, quiet, hot, later)
         elif units[u, KIND] == FORK:
             _fork(u, links, pipe, channels, hot, later)
-    return many
+    return hot_count
 
 
 @njit(cache=True)
@@ -327,11 +329,11 @@ def _run(units: Any, channels: Any, links: Any, marks: Any, quiet: Any, stamps: 
     while remaining > 0:
         if soon <= cycle:
             soon = _wake(cycle, units, hot)
-        _open(cycle, sources, spacing, channels, hot)
-        many = _cycle(cycle, units, channels, links, pipe, marks, quiet, hot, later, evaluated)
+        _set_input_valid(cycle, sources, spacing, channels, hot)
+        hot_count = _cycle(cycle, units, channels, links, pipe, marks, quiet, hot, later, evaluated)
         for c in sources:
             remaining -= _transfer(c, cycle, units, channels, stamps, later)
-        for n in range(many):
+        for n in range(hot_count):
             soon = min(soon, units[evaluated[n], ALARM])
             for k in range(2 * links.shape[2]):
                 c = links[evaluated[n], k & 1, k >> 1]

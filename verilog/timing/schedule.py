@@ -66,13 +66,15 @@ def _scheduled(design: Design, frames: int, spacing: int) -> Schedule:
     result = run(plan.network(spacing))
     stamps = {wire: result.stamps[c] for wire, c in plan.channels.items()}
     outs = [stamps[w] for w in design.ends]
-    begin = min((int(stamps[Wire("", k)][0]) for k in range(len(design.inputs)) if len(stamps[Wire("", k)])), default=0)
+    started = min(
+        (int(stamps[Wire("", k)][0]) for k in range(len(design.inputs)) if len(stamps[Wire("", k)])), default=0
+    )
     stuck = result.state == STUCK
     first, latency, interval = 0, 0, 0.0
     if not stuck:
         beats = [b.stream.beats for b in design.outputs]
-        first = min(int(s[0]) for s in outs) - begin
-        latency = max(int(s[n - 1]) for s, n in zip(outs, beats, strict=True)) - begin + 1
+        first = min(int(s[0]) for s in outs) - started
+        latency = max(int(s[n - 1]) for s, n in zip(outs, beats, strict=True)) - started + 1
         ends = [s.reshape(frames, n)[:, -1] for s, n in zip(outs, beats, strict=True)]
         half = frames // 2
         interval = max(float(e[-1] - e[half - 1]) / (frames - half) for e in ends) if frames > 1 else float(latency)
@@ -139,9 +141,9 @@ class _Plan:
         self.fifos[instance.name] = inner
         units: list[dict[str, Any]] = [{"kind": "fifo", "ins": [source], "outs": [inner], "depth": instance.depth}]
         if instance.registered:
-            each = [np.ones(1, bool)]
+            always = [np.ones(1, bool)]
             units.append({"kind": "engine", "depth": 1, "steps": 1, "frames": beats * self.frames, "ins": [inner],
-                          "outs": [target], "takes": each, "gives": each})  # fmt: skip
+                          "outs": [target], "takes": always, "gives": always})  # fmt: skip
         return units
 
     def _engines(self, instance: Any, ins: dict[str, int], outs: dict[str, int], kind: str) -> list[dict[str, Any]]:
@@ -153,11 +155,13 @@ class _Plan:
                 if name not in outs:
                     into = self._channel(int(gives.sum()))
                     size = buffers.get(name, 1)
-                    away = into if size == 1 else self._channel(int(gives.sum()))
-                    inner[name] = into, away
+                    output_channel = into if size == 1 else self._channel(int(gives.sum()))
+                    inner[name] = into, output_channel
                     if size > 1:
                         start = primed.get(name, 0)
-                        fifos.append({"kind": "fifo", "ins": [into], "outs": [away], "depth": size, "primed": start})
+                        fifos.append(
+                            {"kind": "fifo", "ins": [into], "outs": [output_channel], "depth": size, "primed": start}
+                        )
         units: list[dict[str, Any]] = []
         for engine in engines:
             units.append({

@@ -162,9 +162,9 @@ class FrontChart(Chart):
     def _move_budget(self) -> None:
         if self._line is None or self._dot is None:
             return
-        shown = self.budget is not None
-        self._line.setVisible(shown)
-        self._dot.setVisible(shown)
+        is_shown = self.budget is not None
+        self._line.setVisible(is_shown)
+        self._dot.setVisible(is_shown)
         if self.budget is not None:
             budget, at, kl = self.budget
             self._line.setValue(self._x(budget))
@@ -173,7 +173,7 @@ class FrontChart(Chart):
     def legend(self) -> tuple[tuple[str, str], ...]:
         """(label, colour) of each kind of mark that is drawn."""
         kinds = {m.kind for m in self.marks}
-        return tuple((word, self._colour(name)) for word, name in LEGEND if word == "front" or word in kinds)
+        return tuple((text, self._colour(name)) for text, name in LEGEND if text == "front" or text in kinds)
 
     # -- pointing
 

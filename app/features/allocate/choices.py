@@ -44,8 +44,8 @@ class AllocateChoices(QWidget):
             box.addWidget(part)
         self._none = muted("")
         self.measure = link("Measure them", self.wanted.emit)
-        for place, part in enumerate((self._none, self.measure), box.indexOf(self.cost) + 1):
-            box.insertWidget(place, part)  # at the top, where the reason for a missing front is seen
+        for position, part in enumerate((self._none, self.measure), box.indexOf(self.cost) + 1):
+            box.insertWidget(position, part)  # at the top, where the reason for a missing front is seen
         box.addStretch(1)
         self.offer_costs()
         for part in parts:
@@ -76,12 +76,12 @@ class AllocateChoices(QWidget):
 
     @staticmethod
     def _fill(chips: Chips, names: Iterable[str]) -> None:
-        wanted = tuple(dict.fromkeys(names))
+        options = tuple(dict.fromkeys(names))
         old = {v for v, b in chips.buttons.items() if not b.isChecked()}
-        for value in [v for v in chips.buttons if v not in wanted]:
+        for value in [v for v in chips.buttons if v not in options]:
             chips.buttons.pop(value).deleteLater()
-        chips.put(wanted)
-        chips.put(tuple(v for v in wanted if v not in old))
+        chips.put(options)
+        chips.put(tuple(v for v in options if v not in old))
 
     def get_ports(self) -> tuple[str, ...]:
         """The checked ports."""

@@ -231,8 +231,8 @@ class AllocatePanel(AllocateWidgets):
     def _slid(self, position: int) -> None:
         if ends := self.allocations.ends:
             low, high = ends
-            share = position / STEPS
-            self.allocations.aim(low * (high / low) ** share if low > 0 else low + (high - low) * share)
+            fraction = position / STEPS
+            self.allocations.aim(low * (high / low) ** fraction if low > 0 else low + (high - low) * fraction)
 
     def _dragged(self, figure_: float) -> None:
         with contextlib.suppress(EspalierError):  # the budget is clamped to the least

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -11,6 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 from espalier.app.features.allocate.choices import PORTS
 from espalier.app.number_text import figure
 from espalier.app.theme import ROW
+from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.passes.allocation.decisions import PortRef
 from espalier.passes.sensitivity.table import Candidate
 
@@ -44,8 +46,8 @@ class AllocateModel(QAbstractTableModel):
         changed: list[int] = []
         for row, node in enumerate(self.nodes):
             cells = [(chosen.get((node, p)), kl.get((node, p), 0.0)) for p in self.ports]
-            known = [k for _, k in cells if k is not None]
-            cell = tuple(c.label if c else "" for c, _ in cells), sum(known) if len(known) == len(cells) else None
+            keys = [k for _, k in cells if k is not None]
+            cell = tuple(c.label if c else "" for c, _ in cells), sum(keys) if len(keys) == len(cells) else None
             if self._cells.get(node) != cell:
                 self._cells[node] = cell
                 changed.append(row)
@@ -90,6 +92,7 @@ class AllocateTable(QTableView):
 
     def __init__(self) -> None:
         super().__init__()
+        offer_meaning(self.horizontalHeader(), partial(header_text, self.horizontalHeader()))
         self.rows = AllocateModel()
         self.rows.setParent(self)
         self.setModel(self.rows)

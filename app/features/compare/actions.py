@@ -1,4 +1,4 @@
-"""What the menu rows of Compare do, and how its panel is tied to the window."""
+"""Actions of the menu rows of Compare, and the connections of its panel to the window."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _PANELS: WeakKeyDictionary[Host, ref[ComparePanel]] = WeakKeyDictionary()
 
 
 def existing_panel(host: Host) -> ComparePanel | None:
-    """The panel, if it was shown before. Actions ask at every selection: a search of all widgets took 0.8 ms."""
-    panel = kept() if (kept := _PANELS.get(host)) else None
+    """The panel, if it was shown before; cached, since actions ask at every selection and a search takes 0.8 ms."""
+    panel = reference() if (reference := _PANELS.get(host)) else None
     return panel if panel is not None and isValid(panel) else None
 
 
@@ -64,7 +64,7 @@ def toggle(host: Host) -> None:
 def show(host: Host) -> None:
     """Show the panel in place of graph and docks."""
     panel = panel_of(host)
-    panel.comparing.look_on(True)
+    panel.comparing.set_visible(True)
     host.cover(panel)
     panel.table.setFocus()
 
@@ -73,14 +73,14 @@ def hide(host: Host) -> None:
     """Show the graph again."""
     panel = existing_panel(host)
     if panel is not None and panel.comparing.active:
-        panel.comparing.look_on(False)
+        panel.comparing.set_visible(False)
         host.cover(None)
         host.canvas.setFocus()
 
 
 def leave(host: Host, panel: ComparePanel) -> None:
-    """Another document is open, or none: show its graph. The panel may be in front but hidden by the welcome page."""
-    panel.comparing.look_on(False)
+    """Show the graph after a change of documents. The panel may be in front but hidden by the welcome page."""
+    panel.comparing.set_visible(False)
     host.cover(None)
 
 
@@ -105,9 +105,9 @@ def is_compared(host: Host) -> bool:
     return panel is not None and panel.comparing.active and panel.comparing.result is not None
 
 
-def ask_file(host: Host, panel: ComparePanel, place: str) -> None:
+def ask_file(host: Host, panel: ComparePanel, side: str) -> None:
     """Ask for a model or a project to compare with."""
-    host.ask_model("Compare with a model or project", lambda source: panel.choose_file(cast("Place", place), source))
+    host.ask_model("Compare with a model or project", lambda source: panel.choose_file(cast("Place", side), source))
 
 
 def save(host: Host, panel: ComparePanel) -> None:

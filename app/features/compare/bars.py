@@ -1,4 +1,4 @@
-"""The bar that chooses the two states and how they are shown, and the bar below the graphs."""
+"""The bar with the two states and the view mode, and the bar below the graphs."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class SelectorBar(QWidget):
         self._modes = QButtonGroup(self)
         self.buttons = {mode: self._mode_button(mode) for mode in MODES}
         self._lay_out()
-        for place, box in self.boxes.items():
-            box.chosen.connect(partial(comparing.choose, place))
-            box.file_wanted.connect(lambda p=place: self.file_wanted.emit(p))
+        for side, box in self.boxes.items():
+            box.chosen.connect(partial(comparing.choose, side))
+            box.file_wanted.connect(lambda p=side: self.file_wanted.emit(p))
             box.unpin_wanted.connect(self.unpin_wanted)
         self.swap.clicked.connect(comparing.swap)
 
@@ -68,12 +68,12 @@ class SelectorBar(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 0, 12, 0)
         row.setSpacing(8)
-        for place, box in self.boxes.items():
-            label = QLabel(place.upper())
+        for side, box in self.boxes.items():
+            label = QLabel(side.upper())
             label.setProperty("role", "strong")
             row.addWidget(label)
             row.addWidget(box, 3)
-            if place == "a":
+            if side == "a":
                 row.addWidget(self.swap)
         row.addSpacing(8)
         for button in self.buttons.values():
@@ -83,19 +83,19 @@ class SelectorBar(QWidget):
             row.addWidget(button)
 
     def show_mode(self, mode: str) -> None:
-        """Show which mode is chosen."""
+        """Show the mode."""
         self.mode = mode
         self.buttons[mode].setChecked(True)
 
     def refresh(self, is_open: bool) -> None:
-        """Show the chosen states, and what can be done with them."""
-        for place, box in self.boxes.items():
+        """Show the chosen states and the available actions."""
+        for name, box in self.boxes.items():
             box.setEnabled(is_open)
-            box.show_choice(self._comparing.sides[place])
+            box.show_choice(self._comparing.sides[name])
         side, document = self._comparing.sides["b"], self._session.document
-        own = document is not None and side is not None and side.recipe is not None
-        self.use.setEnabled(own and side is not None and side.recipe != self._session.recipe)
-        self.use.setToolTip("Make B's recipe the document's, as one edit that can be undone" if own else
+        has_recipe = document is not None and side is not None and side.recipe is not None
+        self.use.setEnabled(has_recipe and side is not None and side.recipe != self._session.recipe)
+        self.use.setToolTip("Make B's recipe the document's, as one edit that can be undone" if has_recipe else
                             "A model of another file has no recipe for this document")  # fmt: skip
         self.copy.setEnabled(self._comparing.result is not None)
         self.pin.setEnabled(is_open)
@@ -108,9 +108,9 @@ class SelectorBar(QWidget):
 
 
 class SliderBar(QWidget):
-    """Counts, the edge between A and B, linked cameras, and the steps from difference to difference."""
+    """Counts, the divider between A and B, linked cameras, and navigation between differences."""
 
-    edge_moved = Signal(float)  # the share that shows A
+    edge_moved = Signal(float)  # the share of the width that shows A
     linked = Signal(bool)
     stepped = Signal(int)
 
@@ -164,10 +164,10 @@ class SliderBar(QWidget):
         """Whether both cameras move together."""
         return self._link.isChecked()
 
-    def show_edge(self, shown: bool) -> None:
+    def show_edge(self, visible: bool) -> None:
         """Show the slider, which only one picture needs."""
         for widget in (*self._ends, self._edge):
-            widget.setVisible(shown)
+            widget.setVisible(visible)
 
     def show_counts(self, comparison: StateComparison) -> None:
         """`◻ 48 changed · + 0 added · − 0 removed`."""

@@ -1,4 +1,4 @@
-"""Two canvases side by side, or one over the other with a movable edge; cameras, groups and selection are linked."""
+"""Two canvases side by side, or overlaid with a movable divider; cameras, groups and selection are linked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Mode = Literal["side by side", "one picture"]
 
 
 class CanvasPair(QWidget):
-    """Shows the graphs of a comparison. `node_selected`: ids of A and of B, either empty where it has no partner."""
+    """Shows the graphs of a comparison. `node_selected`: ids of A and of B, either empty without a partner."""
 
     node_selected = Signal(tuple, tuple)
 
@@ -38,9 +38,9 @@ class CanvasPair(QWidget):
             canvas.setAccessibleName(f"Graph of {name}")
         self.mode: Mode = "side by side"
         self.linked = True
-        self.edge = 0.5  # in one picture: the share at the left that shows A
+        self.edge = 0.5  # overlaid: the share at the left that shows A
         self._comparison: StateComparison | None = None
-        self._line = QWidget(self)  # the edge between A and B in one picture
+        self._line = QWidget(self)  # the divider between A and B when overlaid
         self._line.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._following = False  # while one canvas moves the other
         self._connect()
@@ -103,13 +103,13 @@ class CanvasPair(QWidget):
     # -- linked cameras
 
     def set_linked(self, linked: bool) -> None:
-        """Whether both cameras move together."""
+        """Set whether both cameras move together."""
         self.linked = linked
         if linked:
             self._follow(0, 1)
 
     def _follow(self, here: int, there: int) -> None:
-        """Move the other camera so that the partner of the node in the middle has the same place."""
+        """Move the other camera so that the partner of the node in the centre has the same position."""
         leader, follower = self.canvases[here], self.canvases[there]
         if self._following or not self.linked or leader.scene is None or follower.scene is None:
             return
@@ -120,22 +120,22 @@ class CanvasPair(QWidget):
             follower.moved()
 
     def _shift(self, here: int) -> tuple[float, float]:
-        """How far the partner of the node nearest to the middle of the view lies from it, in canvas units."""
+        """Offset, in canvas units, of the partner of the node nearest to the view's centre."""
         leader, follower = self.canvases[here], self.canvases[1 - here]
         assert leader.scene is not None and follower.scene is not None
         layout = leader.scene.layout
         x, y = leader.camera.to_canvas(leader.width() / 2, leader.height() / 2)
         rects = layout.node_rects
         distance = (rects[:, 0] + rects[:, 2] / 2 - x) ** 2 + (rects[:, 1] + rects[:, 3] / 2 - y) ** 2
-        for place in np.argsort(distance)[:20].tolist():
-            partner = self.partners(here, (layout.tree.ids[layout.nodes[place]],))
+        for index in np.argsort(distance)[:20].tolist():
+            partner = self.partners(here, (layout.tree.ids[layout.nodes[index]],))
             number = follower.scene.layout.tree.index.get(partner[0]) if partner else None
             rect = follower.scene.rect_of(number) if number is not None else None
             if rect is not None:
-                return rect[0] - float(rects[place, 0]), rect[1] - float(rects[place, 1])
+                return rect[0] - float(rects[index, 0]), rect[1] - float(rects[index, 1])
         return 0.0, 0.0
 
-    # -- places
+    # -- layout
 
     def set_mode(self, mode: Mode) -> None:
         """Side by side, or one picture."""
@@ -143,7 +143,7 @@ class CanvasPair(QWidget):
         self._rearrange()
 
     def set_edge(self, share: float) -> None:
-        """In one picture: the share of the width, from the left, that shows A."""
+        """Set the share of the width, from the left, that shows A when overlaid."""
         self.edge = share
         self._arrange()
 
@@ -152,7 +152,7 @@ class CanvasPair(QWidget):
         self._rearrange()
 
     def _rearrange(self) -> None:
-        """Arrange the canvases for another size; what was in the middle stays there, unless nothing was moved yet."""
+        """Arrange the canvases for another size; the centre of the view is kept once the user has moved it."""
         canvas = self.canvases[0]
         centre = canvas.camera.to_canvas(canvas.width() / 2, canvas.height() / 2)
         keep = canvas.scene is not None and not canvas.is_first_look
@@ -198,7 +198,7 @@ class CanvasPair(QWidget):
 
 
 class _Following:
-    """While one canvas moves or selects in the other, which then does not answer."""
+    """Context in which one canvas changes the other, which then does not respond."""
 
     def __init__(self, pair: CanvasPair) -> None:
         self._pair, self._before = pair, False

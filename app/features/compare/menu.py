@@ -19,7 +19,7 @@ def rows(host: Host) -> list[Action]:
     return [
         Action("compare", "Compare states…", "View", partial(actions.toggle, host), "Ctrl+Shift+D", "Compare", group=5,
                checked=partial(actions.is_shown, host),
-               help="Two states, trials or files side by side, with what differs"),
+               help="Two states, trials or files side by side, with their differences"),
         Action("compare_pin", "Pin the present state…", "View", partial(actions.pin, host), group=5,
                help="Keep it under a name, to compare with it later"),
         Action("compare_next", "Next difference", "View", partial(actions.step, host, 1), "F9", needs=compared,

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from espalier.app.commands.diff_files import to_csv, to_html, to_json, to_text
+from espalier.app.commands.diff_files import to_csv, to_html, to_json, to_text, writer_for
 from espalier.app.features.compare.bars import SelectorBar, SliderBar
 from espalier.app.features.compare.canvases import CanvasPair
 from espalier.app.features.compare.state.comparing import Comparing, Place
@@ -28,7 +28,6 @@ from espalier.app.features.compare.state.pins import pin, unpin
 from espalier.app.features.compare.tables import DifferenceTable, ScoreTable
 from espalier.app.figures.difference import StateComparison, figure_text
 from espalier.app.widgets.heading import Elided, empty_state, link
-from espalier.model.errors import OptionsError
 from espalier.model.files import write_text
 from espalier.passes.comparison.groups import Group
 
@@ -41,7 +40,6 @@ EMPTY = (
 FORMS: dict[str, Callable[[StateComparison], str]] = {
     "Text": to_text, "CSV": to_csv, "HTML": to_html, "JSON": to_json,
 }  # fmt: skip
-SUFFIXES = {".csv": to_csv, ".html": to_html, ".json": to_json, ".txt": to_text}
 
 
 class ComparePanel(QWidget):
@@ -74,10 +72,10 @@ class ComparePanel(QWidget):
     # -- building
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """A workspace was chosen, or the panel closed: compute nothing until it is shown again."""
+        """Stop computing while the panel is hidden."""
         super().hideEvent(event)
         if not event.spontaneous():
-            self.comparing.look_on(False)
+            self.comparing.set_visible(False)
 
     def _build(self) -> None:
         upper = QVBoxLayout(self._upper)
@@ -134,7 +132,7 @@ class ComparePanel(QWidget):
         return menu
 
     def _canvases(self) -> CanvasPair:
-        """The canvases, made when they are first needed."""
+        """The canvases, created on first use."""
         if self.pair is None:
             self.pair = CanvasPair()
             self.pair.set_linked(self.slider.is_linked)
@@ -147,7 +145,7 @@ class ComparePanel(QWidget):
     # -- showing
 
     def set_mode(self, mode: str) -> None:
-        """Side by side, one picture, or the table alone."""
+        """Set the mode: side by side, one picture, or the table only."""
         self.selectors.show_mode(mode)
         self._upper.setVisible(mode != "table")
         self.slider.show_edge(mode == "one picture")
@@ -157,7 +155,7 @@ class ComparePanel(QWidget):
                 self._show_graphs(self._shown)
 
     def refresh(self) -> None:
-        """Show the present sides, and their comparison once it is there."""
+        """Show the present sides and their comparison, if it is computed."""
         comparing = self.comparing
         is_open = self._session.document is not None
         self.selectors.refresh(is_open)
@@ -174,7 +172,7 @@ class ComparePanel(QWidget):
         self.measure.setVisible(comparing.can_measure)
 
     def _let_go(self) -> None:
-        """Show nothing of a document that is closed, and keep none of its graphs."""
+        """Clear the panel for a closed document, releasing its graphs."""
         self._say(EMPTY)
         self.table.show_comparison(None)
         self.scores.show_comparison(None)
@@ -225,14 +223,13 @@ class ComparePanel(QWidget):
 
     def save(self, path: Path) -> None:
         """Write the differences in the format of the suffix; raises OptionsError, FileError."""
-        if path.suffix.lower() not in SUFFIXES:
-            raise OptionsError(f"{path.name} has no known ending.", f"Use {', '.join(SUFFIXES)}.")
+        write = writer_for(path)
         if self._shown is not None:
-            write_text(path, SUFFIXES[path.suffix.lower()](self._shown))
+            write_text(path, write(self._shown))
 
-    def choose_file(self, place: Place, source: str) -> None:
+    def choose_file(self, side: Place, source: str) -> None:
         """Compare with the model of another source."""
-        self.comparing.open_file(place, source)
+        self.comparing.open_file(side, source)
 
     def ask_pin(self) -> None:
         """Ask for a name, and pin the present state under it."""
@@ -252,7 +249,7 @@ class ComparePanel(QWidget):
             self._pins_changed()
 
     def unpin(self, name: str) -> None:
-        """Remove a pinned state; a side that showed it shows its first state again."""
+        """Remove a pinned state; a side that showed it is reset."""
         if (document := self._session.document) is not None:
             unpin(document, name)
             self._pins_changed()
@@ -269,13 +266,15 @@ def _facts(comparison: StateComparison) -> tuple[str, str]:
     texts: list[str] = []
     for side in ("a", "b"):
         values = {name: getattr(rows[name], side) for name in ("accuracy", "size_bytes", "weight_bits") if name in rows}
-        shown = [f"{figure_text(n, v)}{' bits' * (n == 'weight_bits')}" for n, v in values.items() if v is not None]
-        texts.append(" · ".join(shown))
+        values_shown = [
+            f"{figure_text(n, v)}{' bits' * (n == 'weight_bits')}" for n, v in values.items() if v is not None
+        ]
+        texts.append(" · ".join(values_shown))
     return texts[0], texts[1]
 
 
 def _titled(title: str, content: QWidget, text: QWidget, *right: QWidget) -> QWidget:
-    """A part of the panel with a title, a text that may be elided, and controls at the right."""
+    """A section with a title, an elided text, and controls at the right."""
     part, row = QWidget(), QHBoxLayout()
     name = QLabel(title)
     name.setProperty("role", "strong")

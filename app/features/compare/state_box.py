@@ -11,11 +11,11 @@ from espalier.app.features.compare.state.choices import StateChoice
 
 FILE = "Another file…"
 UNPIN = "Remove this pin"
-WIDTH = 220  # pixels that it asks for
+WIDTH = 220  # preferred width in pixels
 
 
 class StateBox(QComboBox):
-    """Lists the choices afresh whenever it opens.
+    """Lists the present choices whenever it opens.
 
     `chosen`: a StateChoice; `file_wanted`: another file; `unpin_wanted`: remove the pin of this name.
     """
@@ -55,15 +55,15 @@ class StateBox(QComboBox):
                 self.addItem(choice.title, choice)
         if self.count():
             self.insertSeparator(self.count())
-        shown = self._shown
-        if shown is not None and shown.kind == "file":
-            self.addItem(shown.title, shown)
-            self.setItemData(self.count() - 1, shown.name, Qt.ItemDataRole.ToolTipRole)
+        current = self._shown
+        if current is not None and current.kind == "file":
+            self.addItem(current.title, current)
+            self.setItemData(self.count() - 1, current.name, Qt.ItemDataRole.ToolTipRole)
         self.addItem(FILE)
-        if shown is not None and shown.kind == "pin":
+        if current is not None and current.kind == "pin":
             self.addItem(UNPIN)
-        places = range(self.count())
-        index = next((i for i in places if shown is not None and self._key(i) == shown.key), -1)
+        rows = range(self.count())
+        index = next((i for i in rows if current is not None and self._key(i) == current.key), -1)
         self.setCurrentIndex(index)
         self.setToolTip(self.currentText())
 

@@ -1,4 +1,4 @@
-"""The differences, a row for equal changes of twins, and the scores of both sides."""
+"""The table of differences, with a row for equal changes of similar nodes, and the scores of both sides."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from espalier.passes.comparison.groups import Group
 TONES = {"better": "good", "worse": "bad"}
 
 
-def shared_widths(wanted: Sequence[int], room: int) -> list[int]:
-    """Widths [pixels] of columns in a room: the first takes what is left over; if they need more, the widest shrink."""
-    order = sorted(wanted)
-    cap, left = max(order, default=0), room
+def shared_widths(natural: Sequence[int], room: int) -> list[int]:
+    """Column widths in pixels within a width: the first column takes the rest; if they do not fit, the widest
+    shrink."""
+    order = sorted(natural)
+    cap, remaining = max(order, default=0), room
     if sum(order) > room:
-        for place, width in enumerate(order):
-            cap = max(left // (len(order) - place), 0)
+        for index, width in enumerate(order):
+            cap = max(remaining // (len(order) - index), 0)
             if width > cap:
                 break
-            left -= width
-    widths = [min(width, cap) for width in wanted]
+            remaining -= width
+    widths = [min(width, cap) for width in natural]
     return [max(widths[0], room - sum(widths[1:])), *widths[1:]] if widths else []
 
 
@@ -42,8 +43,8 @@ class FittedTable(Table):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStretchLastSection(False)
         columns = range(len(self.rows.columns))
-        wanted = [max(self.sizeHintForColumn(c), header.sectionSizeHint(c)) for c in columns]
-        for column, width in enumerate(shared_widths(wanted, self.viewport().width())):
+        natural = [max(self.sizeHintForColumn(c), header.sectionSizeHint(c)) for c in columns]
+        for column, width in enumerate(shared_widths(natural, self.viewport().width())):
             header.resizeSection(column, width)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -83,7 +84,7 @@ class DifferenceTable(FittedTable):
         super().__init__(model=RightModel(("size",)))
         self.setAccessibleName("Differences")
         self.setTextElideMode(Qt.TextElideMode.ElideLeft)  # paths of nodes differ at their ends
-        self._groups: dict[int, Group] = {}  # by the identity of the row, which sorting keeps
+        self._groups: dict[int, Group] = {}  # by the row's identity, which is independent of sorting
         self._all: list[Row] = []
         self.selectionModel().currentRowChanged.connect(self._chosen)
 
@@ -98,8 +99,8 @@ class DifferenceTable(FittedTable):
 
     def group_at(self, row: int) -> Group | None:
         """The group of a shown row."""
-        shown = self.rows.shown
-        return self._groups.get(id(shown[row])) if 0 <= row < len(shown) else None
+        rows = self.rows.shown
+        return self._groups.get(id(rows[row])) if 0 <= row < len(rows) else None
 
     def step(self, by: int) -> None:
         """Go to the next or the previous row, around the ends."""
@@ -109,7 +110,7 @@ class DifferenceTable(FittedTable):
             self.setCurrentIndex(self.rows.index((row + by) % count if row >= 0 else (0 if by > 0 else count - 1), 0))
 
     def mark(self, nodes: frozenset[str]) -> None:
-        """Make the first row with one of these nodes current, without a signal."""
+        """Make the first row with one of these nodes current, without emitting signals."""
         row = next((i for i, r in enumerate(self.rows.shown) if nodes & set(self._groups[id(r)].nodes)), -1)
         current = self.group_at(self.currentIndex().row())
         if row < 0 or (current is not None and nodes & set(current.nodes)):
@@ -126,13 +127,13 @@ class DifferenceTable(FittedTable):
         return f"{row + 1} of {count}" if row >= 0 else plural(count, "row")
 
     def _chosen(self, current: QModelIndex) -> None:
-        if not self.selectionModel().hasSelection():  # the focus makes the first row current, unselected
+        if not self.selectionModel().hasSelection():  # focusing makes the first row current but unselected
             self.selectRow(current.row())
         if (group := self.group_at(current.row())) is not None:
             self.group_chosen.emit(group)
 
     def _choose(self, current: QModelIndex) -> None:
-        """A label is no id of a node, so that the signals of a table of nodes stay silent."""
+        """Emit the group of the current row; labels are not node ids, so that node signals are not emitted."""
 
     def want_node(self) -> None:
         """Select the nodes of the current row again."""
@@ -140,7 +141,7 @@ class DifferenceTable(FittedTable):
 
 
 class _ScoreModel(RightModel):
-    """Verdicts in the colours of good and bad, beside their words."""
+    """Verdicts with colours for better and worse."""
 
     def __init__(self, widget: QWidget) -> None:
         super().__init__(("A", "B", "B − A"))
@@ -158,7 +159,7 @@ class _ScoreModel(RightModel):
 
 
 class ScoreTable(QWidget):
-    """The figures of A and B, B − A and the verdict, and the test below."""
+    """The metrics of A and B, B − A and the verdict, with the statistical test below."""
 
     def __init__(self) -> None:
         super().__init__()

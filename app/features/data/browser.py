@@ -110,9 +110,9 @@ class DataBrowser(QWidget):
             self.begin()
 
     def _adapt(self) -> None:
-        known = self.predictions is not None and self.predictions.split == self.split.get()
-        self.wrong.setVisible(known)
-        self.predict.setVisible(not known)
+        has_predictions = self.predictions is not None and self.predictions.split == self.split.get()
+        self.wrong.setVisible(has_predictions)
+        self.predict.setVisible(not has_predictions)
 
     def _predict(self) -> None:
         self.predictions_wanted.emit(self.split.get())
@@ -159,16 +159,16 @@ class DataBrowser(QWidget):
     def show_rows(self, report: Report, pictures: Pictures, start: int) -> None:
         """Show a page of samples that has arrived."""
         rows = [self._with_prediction(dict(row)) for row in report.rows]
-        found = int(report.summary["found"])
+        matches = int(report.summary["found"])
         if start:
             self.table.samples.append(rows, pictures)
         else:
-            self.table.samples.begin(rows, found, pictures)
+            self.table.samples.begin(rows, matches, pictures)
         if rows or start:
             self._pages.setCurrentIndex(1)
         else:
             self._show_message("No sample matches. Choose all classes, or change the search text.")
-        self.counts.setText(plural(found, "sample"))
+        self.counts.setText(plural(matches, "sample"))
 
     def _with_prediction(self, row: dict[str, Any]) -> dict[str, Any]:
         predictions = self.predictions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
@@ -11,6 +12,7 @@ from PySide6.QtGui import QColor, QGuiApplication, QImage, QKeySequence, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from espalier.app.number_text import column_title, shown
+from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.table import Index, Row, alignment, columns_of, to_text
 
@@ -40,20 +42,20 @@ class SampleModel(QAbstractTableModel):
         self._pictures.clear()
         self.endResetModel()
 
-    def begin(self, rows: Sequence[Row], found: int, pictures: Pictures) -> None:
+    def begin(self, rows: Sequence[Row], matches: int, pictures: Pictures) -> None:
         """Show the first page of `found` samples."""
         self.beginResetModel()
-        self.rows, self.found, self._requested = list(rows), found, False
+        self.rows, self.found, self._requested = list(rows), matches, False
         self.columns = columns_of(self.rows)
         if pictures:
             self.columns.insert(1, "picture")
-        self._pictures = {at: picture(*given) for at, given in pictures.items()}
+        self._pictures = {at: picture(*data) for at, data in pictures.items()}
         self.endResetModel()
 
     def append(self, rows: Sequence[Row], pictures: Pictures) -> None:
         """Append another page."""
         self._requested = False
-        self._pictures |= {at: picture(*given) for at, given in pictures.items()}
+        self._pictures |= {at: picture(*data) for at, data in pictures.items()}
         self.beginInsertRows(ROOT, len(self.rows), len(self.rows) + len(rows) - 1)
         self.rows += rows
         self.endInsertRows()
@@ -114,6 +116,7 @@ class SampleTable(QTableView):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        offer_meaning(self.horizontalHeader(), partial(header_text, self.horizontalHeader()))
         self.samples = SampleModel()
         self.setModel(self.samples)
         self.setWordWrap(True)
@@ -147,12 +150,12 @@ class SampleTable(QTableView):
                 title = header.sectionSizeHint(at)
                 self.setColumnWidth(at, min(max(self.sizeHintForColumn(at) + 6, title), 130))
 
-    def _expand_row(self, now: Index, before: Index) -> None:
+    def _expand_row(self, current: Index, previous: Index) -> None:
         """Expand the current row to the height of its text."""
-        if before.isValid() and before.row() < len(self.samples.rows):
-            self.setRowHeight(before.row(), self._height)
-        if now.isValid():
-            self.setRowHeight(now.row(), max(self.sizeHintForRow(now.row()), self._height))
+        if previous.isValid() and previous.row() < len(self.samples.rows):
+            self.setRowHeight(previous.row(), self._height)
+        if current.isValid():
+            self.setRowHeight(current.row(), max(self.sizeHintForRow(current.row()), self._height))
 
     def _copy(self) -> None:
         chosen = sorted(i.row() for i in self.selectionModel().selectedRows())

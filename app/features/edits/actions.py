@@ -1,4 +1,4 @@
-"""What the canvas's keys and menus do to the selected nodes: each is one edit of the recipe, and one undo."""
+"""Actions of the canvas's keys and menus on the selected nodes; each is one edit of the recipe and one undo step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def apply(host: Host, edit: Edit, ids: Sequence[str]) -> None:
 
 
 def offered(host: Host, offer: Offer) -> None:
-    """Make an edit of the selected nodes, or say why it is not possible."""
+    """Apply an offered edit to the selected nodes, or show why it is impossible."""
     if offer.reason:
         host.banner.show_message(offer.reason)
     elif host.session.selection:
@@ -52,7 +52,7 @@ def bypass(host: Host) -> None:
 
 
 def mute(host: Host) -> None:
-    """Mute the selected nodes, or where all of them are muted, bring them back."""
+    """Mute the selected nodes, or unmute them if all are muted."""
     nodes, document = selected(host), host.session.document
     if not nodes or document is None:
         return
@@ -64,7 +64,7 @@ def mute(host: Host) -> None:
 
 
 def unmuted(host: Host, ids: Sequence[str]) -> Recipe | None:
-    """The recipe without the mutes of these nodes; None where no step names them, as where a file came with them."""
+    """The recipe without the mutes of these nodes; None if no step names them, such as mutes stored in the file."""
     document = host.session.document
     nodes = [document.graph[i] for i in ids if i in document.graph.nodes] if document else []
     paths = [n.target for n in nodes if n.call == "call_module"]
@@ -73,7 +73,7 @@ def unmuted(host: Host, ids: Sequence[str]) -> Recipe | None:
 
 
 def unmute(host: Host, ids: Sequence[str]) -> None:
-    """Take the mutes of these nodes out of the recipe."""
+    """Remove the mutes of these nodes from the recipe."""
     recipe = unmuted(host, ids)
     if recipe is None:
         host.banner.show_message(NO_MUTE)
@@ -82,7 +82,7 @@ def unmute(host: Host, ids: Sequence[str]) -> None:
 
 
 def rename(host: Host) -> None:
-    """Type another title on the card of the selected node."""
+    """Edit the title of the selected node on its card."""
     if nodes := selected(host):
         ids = [n.id for n in nodes]
         type_title(host.canvas, nodes, lambda text: apply(host, Rename(name=text), ids))
@@ -95,27 +95,27 @@ def copy(host: Host) -> None:
 
 
 def cut(host: Host) -> None:
-    """Copy the configuration of the selected node, and make the selected nodes float and whole."""
+    """Copy the configuration of the selected node, and clear that of the selected nodes."""
     copy(host)
     _configure(host, Configuration(), "Clear the configuration of")
 
 
 def paste(host: Host) -> None:
-    """Give the configuration on the clipboard to the selected nodes."""
+    """Apply the configuration on the clipboard to the selected nodes."""
     try:
-        wanted = clipboard.pasted()
+        configuration = clipboard.pasted()
     except EspalierError as error:
         host.banner.show_message(error.message, error.hint)
         return
-    _configure(host, wanted, "Configure")
+    _configure(host, configuration, "Configure")
 
 
-def _configure(host: Host, wanted: Configuration, verb: str) -> None:
+def _configure(host: Host, configuration: Configuration, verb: str) -> None:
     nodes, document = selected(host), host.session.document
     if not nodes or document is None:
         return
     try:
-        recipe = with_configuration(host.session.recipe, document.graph, [n.id for n in nodes], wanted)
+        recipe = with_configuration(host.session.recipe, document.graph, [n.id for n in nodes], configuration)
     except EspalierError as error:
         host.banner.show_message(error.message, error.hint)
         return
@@ -125,7 +125,7 @@ def _configure(host: Host, wanted: Configuration, verb: str) -> None:
 
 
 def duplicate(host: Host) -> None:
-    """Put another module of its kind behind the selected node."""
+    """Insert a module of the same kind after the selected node."""
     nodes, document = selected(host), host.session.document
     if len(nodes) == 1 and document is not None:
         offered(host, offers.duplicate(document.graph, nodes[0]))
@@ -139,7 +139,7 @@ FRAME_KEYS = {"delete": arrange.remove_frame, "rename": arrange.rename_frame}
 
 
 def press(host: Host, key: str) -> None:
-    """Do what a key of the canvas stands for; Delete and F2 are of the frame whose title was clicked, if one was."""
+    """Perform the action of a key of the canvas; Delete and F2 apply to the frame whose title was clicked, if any."""
     frame = host.canvas.chosen_frame
     if frame >= 0 and key in FRAME_KEYS:
         FRAME_KEYS[key](host, frame)
@@ -148,5 +148,5 @@ def press(host: Host, key: str) -> None:
 
 
 def connect(host: Host) -> None:
-    """Follow the keys of the canvas."""
+    """Connect the keys of the canvas."""
     host.canvas.key_pressed.connect(partial(press, host))

@@ -1,4 +1,4 @@
-"""The configuration of a node on the clipboard, as text that can be sent to a colleague."""
+"""The configuration of a node on the clipboard, as text."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.node import Node
 from espalier.passes.choices.configuration import Configuration, configuration_of
 
-KEY, LONGEST = "espalier configuration", 100_000  # characters: anything may lie on the clipboard
+KEY, LONGEST = "espalier configuration", 100_000  # largest length in characters, since the clipboard may hold any text
 
 
 def copy(node: Node) -> Configuration:
     """Put the configuration of a node on the clipboard."""
-    found = configuration_of(node)
+    configuration = configuration_of(node)
     data = QMimeData()
-    data.setText(json.dumps({KEY: encode(found)}))
+    data.setText(json.dumps({KEY: encode(configuration)}))
     QGuiApplication.clipboard().setMimeData(data)
-    return found
+    return configuration
 
 
 def pasted() -> Configuration:
-    """The configuration on the clipboard; raises OptionsError where there is none."""
+    """The configuration on the clipboard; raises OptionsError without one."""
     text = QGuiApplication.clipboard().text()
     try:
         data = json.loads(text) if len(text) <= LONGEST else None

@@ -1,4 +1,4 @@
-"""The context menu of nodes: edits of the nodes under the pointer, and to which nodes they apply."""
+"""The context menu of nodes: edits of the nodes under the pointer, and their scope."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class NodeMenu(QMenu):
-    """Edits of the selected nodes, of their twins in other blocks, or of all of the same operation."""
+    """Edits of the selected nodes, of their twins in other blocks, or of all nodes of the same operation."""
 
     def __init__(self, host: Host, graph: Graph, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -51,7 +51,7 @@ class NodeMenu(QMenu):
         self._groups: list[tuple[str, ...]] = [tuple(chosen)]
         node = graph.nodes[chosen[0]]
         title = f"{node.id} · {node.op}" if len(chosen) == 1 else plural(len(chosen), "node")
-        self.addAction(title.replace("&", "&&")).setEnabled(False)  # what it is about; a style may not show sections
+        self.addAction(title.replace("&", "&&")).setEnabled(False)  # the title; some styles do not show sections
         self.addSeparator()
         if len(chosen) == 1:
             self._add_scope(node)
@@ -64,7 +64,7 @@ class NodeMenu(QMenu):
         arrange_menu.add_rows(host, self, chosen)
 
     def _add_scope(self, node: Node) -> None:
-        """Which nodes an edit applies to: one control for all rows."""
+        """Add the scope of edits, one control for all rows."""
         same, every = twins(self._graph, node), alike(self._graph, node)
         texts = ["this node"]
         if len(same) > 1:
@@ -85,8 +85,8 @@ class NodeMenu(QMenu):
 
     def ids(self) -> tuple[str, ...]:
         """The nodes that an edit applies to."""
-        place = self.scope.currentIndex() if hasattr(self, "scope") else 0
-        return self._groups[place]
+        index = self.scope.currentIndex() if hasattr(self, "scope") else 0
+        return self._groups[index]
 
     def _nodes(self) -> list[Node]:
         return [self._graph.nodes[i] for i in self._groups[0]]
@@ -94,7 +94,7 @@ class NodeMenu(QMenu):
     # -- rows
 
     def _add_edits(self, chosen: list[str], node: Node) -> None:
-        """What changes the model; grey for a model that was recorded from a run."""
+        """Add edits of the model, disabled for a model recorded from a run."""
         first = len(self.actions())
         bypass = self._row(self, offers.bypass(self._graph, chosen))
         bypass.setText("Bypass\tDel")
@@ -118,7 +118,7 @@ class NodeMenu(QMenu):
                 action.setToolTip(offers.RECORDED)
 
     def _add_texts(self, node: Node) -> None:
-        """What is written on nodes, which changes nothing that is computed."""
+        """Add notes, titles and tags, which do not change the computation."""
         self.addAction("Rename…\tF2", self._rename)
         menu = self.addMenu("Note")
         box = QWidget()
@@ -163,7 +163,7 @@ class NodeMenu(QMenu):
         menu.addAction(action)
 
     def _add_attributes(self) -> None:
-        """A line for each constructor argument; Enter applies it."""
+        """Add a field per constructor argument; Enter applies it."""
         values = offers.attributes(self._nodes())
         menu = self.addMenu("Set")
         menu.setEnabled(bool(values))
@@ -178,7 +178,7 @@ class NodeMenu(QMenu):
             line.addWidget(field)
             self._widget(menu, row)
 
-    # -- what rows do
+    # -- actions
 
     def _set(self, name: str, text: str) -> None:
         try:
@@ -202,7 +202,7 @@ class NodeMenu(QMenu):
         actions.paste(self._host)
 
     def apply(self, edit: Edit) -> None:
-        """Add the edit of the chosen nodes to the recipe, or say what is wrong with it."""
+        """Add the edit of the chosen nodes to the recipe, or show its error."""
         try:
             actions.apply(self._host, edit, self.ids())
         except EspalierError as error:
@@ -210,7 +210,7 @@ class NodeMenu(QMenu):
 
 
 def connect(host: Host) -> None:
-    """Follow the canvas: the menu of nodes."""
+    """Connect the canvas to the menu of nodes."""
     host.canvas.menu_requested.connect(partial(show_menu, host))
 
 

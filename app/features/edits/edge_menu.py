@@ -1,4 +1,4 @@
-"""The menus of edges and groups, and what becomes of a wire that was drawn."""
+"""The menus of edges and groups, and the handling of drawn wires."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def connect(host: Host) -> None:
-    """Follow the canvas: menus of edges and groups, wires."""
+    """Connect the canvas to menus of edges and groups, and wires."""
     canvas = host.canvas
     canvas.edge_menu_requested.connect(partial(show_edge_menu, host))
     canvas.group_menu_requested.connect(partial(show_group_menu, host))
@@ -37,23 +37,23 @@ def connect(host: Host) -> None:
 
 
 def takers(host: Host, source: str) -> Collection[str]:
-    """The nodes to which a wire from `source` may be drawn; a message where there are none."""
+    """The nodes to which a wire from `source` may be drawn; shows a message if there are none."""
     document = host.session.document
     if document is None or source not in document.graph.nodes:
         return ()
     if document.graph.runs == "module":
         host.banner.show_message(offers.RECORDED)
         return ()
-    found = offers.wire_takers(document.graph, source)
-    if not found:
+    ports = offers.wire_takers(document.graph, source)
+    if not ports:
         shape = shape_text(document.graph[source].out) or "no tensor"
         host.banner.show_message(f"No other node takes what {source} gives ({shape}).",
                          "Insert a module behind it that gives the wanted shape.")  # fmt: skip
-    return found
+    return ports
 
 
 def connect_wire(host: Host, source: str, target: str, spot: QPoint) -> None:
-    """Let `target` take the result of `source`; where several of its inputs could, ask which."""
+    """Connect the result of `source` to `target`; asks for the input if several fit."""
     document = host.session.document
     ports = offers.wire_takers(document.graph, source).get(target, ()) if document else ()
     if document is None or not ports:
@@ -71,12 +71,12 @@ def connect_wire(host: Host, source: str, target: str, spot: QPoint) -> None:
 
 
 def rewire(host: Host, source: str, target: str, port: str) -> None:
-    """The edit that a wire stands for."""
+    """The edit of a drawn wire."""
     actions.apply(host, Rewire(port=port, source=source), (target,))
 
 
 def edge_menu(host: Host, graph: Graph, edge: Edge) -> QMenu:
-    """Insert a module on the edge, or go to one of its ends."""
+    """The menu of an edge: insert a module, or select one of its ends."""
     menu = QMenu(host.canvas)
     menu.setToolTipsVisible(True)
     shape = shape_text(graph[edge.source].ports.get(out_port(edge.output)))
@@ -102,23 +102,23 @@ def edge_menu(host: Host, graph: Graph, edge: Edge) -> QMenu:
 
 
 def direct_user(graph: Graph, edge: Edge) -> str:
-    """The node that uses the source itself: the user, or the hidden operation on shapes that the edge runs through.
+    """The direct user of the source: the edge's user, or a hidden shape operation on the edge's path.
 
     Empty if there is none.
     """
-    ways, seen = [edge.user], {edge.user}
+    ways, visited = [edge.user], {edge.user}
     while ways:
         node = graph[ways.pop(0)]
         if Ref(edge.source) in node.inputs:
             return node.id
-        ups = [r.node for r in node.inputs if r.node not in seen and spec(graph[r.node].op).moves]
-        seen.update(ups)
+        ups = [r.node for r in node.inputs if r.node not in visited and spec(graph[r.node].op).moves]
+        visited.update(ups)
         ways += ups
     return ""
 
 
 def edge_refusal(graph: Graph, edge: Edge) -> str:
-    """Why nothing can be inserted on an edge; empty where it can."""
+    """The reason why nothing can be inserted on an edge; empty if it is possible."""
     if graph.runs == "module":
         return offers.RECORDED
     if edge.output:
@@ -143,7 +143,7 @@ def show_edge_menu(host: Host, edge: Edge, spot: QPoint) -> None:
 
 
 def group_menu(host: Host, path: str) -> QMenu:
-    """Open and close a group, and give its nodes a configuration."""
+    """The menu of a group: expand, collapse, and paste a configuration."""
     canvas, menu = host.canvas, QMenu(host.canvas)
     title = f"{path or 'model'} · {plural(len(host.session.selection), 'node')}"
     menu.addAction(title.replace("&", "&&")).setEnabled(False)
@@ -168,13 +168,13 @@ def _add_common(host: Host, menu: QMenu) -> None:
 
 
 def fold_menu(host: Host, fold: Fold, bar: int) -> QMenu:
-    """Open one group of a fold or all, fold the chain again, and give the nodes a configuration."""
+    """The menu of a fold: expand one or all groups, fold the chain again, and paste a configuration."""
     canvas, menu = host.canvas, QMenu(host.canvas)
     chain = fold.chain
     menu.addAction(f"{fold.title} · {plural(len(host.session.selection), 'node')}".replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
-    place = fold.first + max(bar, 0)
-    menu.addAction(f"Open {chain.title} {chain.numbers[place]}\tReturn", partial(canvas.open_member, chain, place))
+    layer = fold.first + max(bar, 0)
+    menu.addAction(f"Open {chain.title} {chain.numbers[layer]}\tReturn", partial(canvas.open_member, chain, layer))
     menu.addAction(f"Open all {len(chain.members)}", partial(canvas.open_chain, chain, True))
     menu.addAction("Fold\tShift+Return", partial(canvas.open_chain, chain, False)).setEnabled(not fold.is_whole)
     _add_common(host, menu)

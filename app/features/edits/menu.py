@@ -20,7 +20,7 @@ def add(host: Host) -> None:
 
 @MENUS.register("edits")
 def rows(host: Host) -> list[Action]:
-    """What the keys of the canvas do; the other edits need a node or an edge under the pointer."""
+    """Rows of the canvas's keys; other edits need a node or an edge under the pointer."""
     return [*_edits(host), *_arranging(host)]
 
 

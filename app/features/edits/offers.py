@@ -1,4 +1,4 @@
-"""Which edits are offered for the selected nodes, and why one is not possible. No Qt, no torch."""
+"""The edits offered for the selected nodes, and the reasons why one is impossible. No Qt, no torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECORDED = "This model was recorded from a run. Its graph cannot be edited."
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One row of the menu: its title, the edit, and the reason where it is not possible."""
+    """One row of the menu: its title, the edit, and the reason if it is impossible."""
 
     title: str
     edit: Edit
@@ -36,19 +36,19 @@ class Offer:
 
 
 def bypass(graph: Graph, ids: Sequence[str]) -> Offer:
-    """Take the nodes out."""
+    """Bypass the nodes."""
     return Offer("Bypass", Bypass(), next((r for r in (_held(graph, i) for i in ids) if r), ""))
 
 
 def mute(graph: Graph, ids: Sequence[str]) -> Offer:
-    """Let identities stand for the nodes; muted ones are left as they are."""
+    """Replace the nodes by identities; muted ones are unchanged."""
     several = next((i for i in ids if out_port(1) in graph.nodes[i].ports), "")
     reason = f"{several} gives several results. Bypass it instead." if several else ""
     return Offer("Mute", Mute(), reason or next((r for r in (_held(graph, i) for i in ids) if r), ""))
 
 
 def _held(graph: Graph, name: str) -> str:
-    """Why a node cannot be bypassed; empty where it can."""
+    """The reason why a node cannot be bypassed; empty if it can."""
     node = graph.nodes[name]
     if node.call not in ("call_module", "call_function"):
         kinds = {"placeholder": "an input", "output": "the output", "get_attr": "a stored tensor"}
@@ -61,11 +61,11 @@ def _held(graph: Graph, name: str) -> str:
 
 
 def replacements(nodes: Sequence[Node]) -> list[Offer]:
-    """What can stand in the place of nodes of one category."""
+    """The possible replacements of nodes of one category."""
     kinds = {category(n) for n in nodes}
     if kinds == {"activation"}:
-        words = {w: t for w, t in ACTIVATIONS.items() if {n.op for n in nodes} != {w}}
-        return [Offer(t, Replace(op=w)) for w, t in words.items()] + [Offer("Identity", Replace(op="identity"))]
+        titles = {w: t for w, t in ACTIVATIONS.items() if {n.op for n in nodes} != {w}}
+        return [Offer(t, Replace(op=w)) for w, t in titles.items()] + [Offer("Identity", Replace(op="identity"))]
     if kinds == {"norm"}:
         return [Offer(t, Replace(op=w)) for w, t in NORMS.items() if {n.op for n in nodes} != {w}]
     if {n.op for n in nodes} == {"linear"} and all(n.call == "call_module" for n in nodes):
@@ -77,7 +77,7 @@ def replacements(nodes: Sequence[Node]) -> list[Offer]:
 
 
 def _separable(node: Node) -> bool:
-    """Whether a pair of a depthwise and a pointwise convolution can stand for it."""
+    """Whether a depthwise and a pointwise convolution can replace the node."""
     meta = node.ports.get("weight")
     large = meta is not None and len(meta.shape) == 4 and meta.shape[2:] != (1, 1)
     return large and node.op == "conv2d" and node.call == "call_module" and node.attrs.get("groups", 1) == 1
@@ -90,38 +90,38 @@ def _width(node: Node) -> int:
 
 
 def insertions(graph: Graph, nodes: Sequence[Node]) -> list[Offer]:
-    """What can be put behind the nodes."""
+    """The modules that can be inserted after the nodes."""
     metas = [n.out for n in nodes]
     if not all(m is not None and m.dtype.startswith(("float", "bfloat")) for m in metas):
         return []
-    words = {**ACTIVATIONS, **NORMS, "dropout": "Dropout", "identity": "Identity"}
-    found = [Offer(title, InsertAfter(op=word)) for word, title in words.items()]
-    return [*found, Offer("Linear (identity)", InsertAfter(op="linear", init="identity"))]
+    titles = {**ACTIVATIONS, **NORMS, "dropout": "Dropout", "identity": "Identity"}
+    offers = [Offer(title, InsertAfter(op=op)) for op, title in titles.items()]
+    return [*offers, Offer("Linear (identity)", InsertAfter(op="linear", init="identity"))]
 
 
 def output(graph: Graph, node: Node) -> Offer:
-    """Let the result leave the model."""
-    held = any(r.node == node.id for r in graph.output.inputs)
-    reason = f"The result of {node.id} is an output already." if held else ""
+    """Make the result an output of the model."""
+    is_output = any(r.node == node.id for r in graph.output.inputs)
+    reason = f"The result of {node.id} is an output already." if is_output else ""
     return Offer("Add as output", AddOutput(), reason or ("" if node.out else f"{node.id} gives no tensor."))
 
 
 def wire_takers(graph: Graph, source: str) -> dict[str, tuple[str, ...]]:
-    """Nodes that can take the result of `source` at once, with the input ports: those that take such a tensor now.
+    """Nodes that can take the result of `source`, with the input ports that take a tensor of this shape now.
 
-    A node on which `source` itself depends is none of them: that would be a cycle.
+    Nodes on which `source` depends are excluded, as they would form a cycle.
     """
-    given = graph[source].out
-    if given is None or graph.runs == "module":
+    source_type = graph[source].out
+    if source_type is None or graph.runs == "module":
         return {}
     before, ref = graph.feeding(source), Ref(source)
     takers = dict[str, tuple[str, ...]]()
     for node in graph:
         if node.id in before or node.call not in ("call_module", "call_function", "output"):
             continue
-        if not any(_meta(graph, r) == given for r in node.inputs):
+        if not any(_meta(graph, r) == source_type for r in node.inputs):
             continue
-        ports = tuple(p for p, r in input_sources(node, graph) if p and r != ref and _meta(graph, r) == given)
+        ports = tuple(p for p, r in input_sources(node, graph) if p and r != ref and _meta(graph, r) == source_type)
         if ports:
             takers[node.id] = ports
     return takers
@@ -132,12 +132,12 @@ def _meta(graph: Graph, ref: Ref) -> TensorMeta | None:
 
 
 def duplicate(graph: Graph, node: Node) -> Offer:
-    """A second module of the same class and arguments behind the node."""
+    """Insert a module of the same class and arguments after the node."""
     name = str(node.attrs.get("class", ""))
     if node.call != "call_module" or class_of_name(name) is None:
-        return Offer("Duplicate", InsertAfter(), f"{node.id} is no module that can be made again.")
-    taken = graph.nodes[node.inputs[0].node].ports.get(out_port(node.inputs[0].output)) if node.inputs else None
-    if taken != node.out:
+        return Offer("Duplicate", InsertAfter(), f"{node.id} is not a module that can be duplicated.")
+    existing = graph.nodes[node.inputs[0].node].ports.get(out_port(node.inputs[0].output)) if node.inputs else None
+    if existing != node.out:
         return Offer("Duplicate", InsertAfter(), f"{node.id} gives another shape than it takes.")
     attrs = {k: v for k, v in node.attrs.items() if k not in ("class", *SHARED)}
     return Offer("Duplicate", InsertAfter(op=name, attrs=attrs))

@@ -1,4 +1,4 @@
-"""Edits of the graph by hand as recipe steps: texts written on nodes join one step, and a mute can be taken back."""
+"""Manual edits of the graph as recipe steps: texts on nodes are merged into one step, and mutes can be removed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from espalier.passes.transform.edit_graph import EditGraphOptions
 
 
 def on_nodes(edit: Edit, ids: Sequence[str]) -> Edit:
-    """The edit on these nodes."""
+    """The edit applied to these nodes."""
     if len(ids) == 1:
         return replace(edit, node=ids[0], select=None)
     return replace(edit, node="", select=Select("name", tuple(ids)))
 
 
 def with_graph_edit(recipe: Recipe, edit: Edit, ids: Sequence[str]) -> Recipe:
-    """The recipe with one more edit of these nodes.
+    """The recipe with an added edit of these nodes.
 
-    A text joins the last step if that only writes; it replaces the text of the same kind on the same nodes.
+    A text is merged into the last step if that only has texts; it replaces one of the same kind on the same nodes.
     """
     edit = on_nodes(edit, ids)
     last = recipe.steps[-1] if recipe.steps else None
@@ -40,25 +40,25 @@ def _where(edit: Edit) -> tuple[object, ...]:
 def without_mute(recipe: Recipe, ids: Collection[str]) -> Recipe:
     """The recipe in which no active step mutes these nodes, named by ids or module paths.
 
-    A step that is left without an edit goes.
+    A step without remaining edits is removed.
     """
     for index in reversed(range(len(recipe))):
         step = recipe.steps[index]
         if not step.enabled or not isinstance(step.options, EditGraphOptions):
             continue
-        edits = tuple(e for held in step.options.edits for e in _unmuted(held, ids))
+        edits = tuple(e for edit in step.options.edits for e in _unmuted(edit, ids))
         if edits != step.options.edits:
-            kept = replace(step, options=EditGraphOptions(edits))
-            recipe = recipe.set(index, kept) if edits else recipe.remove(index)
+            updated = replace(step, options=EditGraphOptions(edits))
+            recipe = recipe.set(index, updated) if edits else recipe.remove(index)
     return recipe
 
 
 def _unmuted(edit: Edit, ids: Collection[str]) -> tuple[Edit, ...]:
-    """The edit on the nodes that stay muted; any other edit as it is. Selections that name no ids stay whole."""
+    """A mute without these nodes; other edits and selections without ids are unchanged."""
     if not isinstance(edit, Mute):
         return (edit,)
     names = edit.select.values if edit.select and edit.select.by == "name" else (edit.node,) if edit.node else None
     if names is None or not set(names) & set(ids):
         return (edit,)
-    left = tuple(n for n in names if n not in ids)
-    return (on_nodes(edit, left),) if left else ()
+    remaining = tuple(n for n in names if n not in ids)
+    return (on_nodes(edit, remaining),) if remaining else ()

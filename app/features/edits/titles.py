@@ -1,4 +1,4 @@
-"""A field on a card or a frame in which its title is typed."""
+"""The field for editing the title of a card or a frame."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST_WIDTH, HEIGHT = 160, 26  # pixels
 
 
 class TitleField(QLineEdit):
-    """Enter, or a click elsewhere, gives the title; Escape leaves all as it is.
+    """Enter or a click elsewhere sets the title; Escape cancels.
 
     `own`: what an empty title stands for; `rect`: where it is typed, in canvas units; `always`: give a title that was
     not changed, too; `several`: give one that was typed again.
@@ -45,7 +45,7 @@ class TitleField(QLineEdit):
         self.setMaxLength(LONGEST_TITLE)
         self.setAccessibleName("Title")
         self.setPlaceholderText(own)
-        self.setToolTip("Enter gives the title. Empty: its own name. Escape leaves it.")
+        self.setToolTip("Enter sets the title; empty restores its own name. Escape cancels.")
         self._place(canvas, rect)
         self.selectAll()
         self.show()
@@ -53,7 +53,7 @@ class TitleField(QLineEdit):
         self.returnPressed.connect(lambda: self._end(True))
 
     def _place(self, canvas: GraphCanvas, rect: Area | None) -> None:
-        """On the card, or in the middle of the canvas where the card is out of view."""
+        """Place the field on the card, or in the centre of the canvas if the card is not visible."""
         camera = canvas.camera
         x, y = (canvas.width() - LEAST_WIDTH) / 2, (canvas.height() - HEIGHT) / 2
         width = float(LEAST_WIDTH)
@@ -64,7 +64,7 @@ class TitleField(QLineEdit):
         x = max(0.0, min(x, canvas.width() - width))
         self.setGeometry(int(x), int(y), int(width), HEIGHT)
 
-    def _end(self, wanted: bool) -> None:
+    def _end(self, accept: bool) -> None:
         if self._over:
             return
         self._over = True
@@ -74,7 +74,7 @@ class TitleField(QLineEdit):
         parent = self.parentWidget()
         if parent is not None:
             parent.setFocus(Qt.FocusReason.OtherFocusReason)
-        if wanted and (self._always or text != self._before or (self._several and self.isModified())):
+        if accept and (self._always or text != self._before or (self._several and self.isModified())):
             self._give(text)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

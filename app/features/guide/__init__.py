@@ -1,1 +1,1 @@
-"""The guide inside the window: the pages of resources/guide, their list, a search over all of them, a reader."""
+"""The guide in the window: the pages of resources/guide, their list, a search, and a reader."""

@@ -14,23 +14,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3] / "resources" / "guide"
 FRONT = "README.md"
 LISTS = ("reference/README.md", "decisions/README.md")  # pages whose own links are further pages below them
-BEHIND: dict[str, float] = dict(
-    zip(LISTS, (0.5, 0.1), strict=True)
-)  # in a search: lists, and why it is so, follow how it is used
+BEHIND: dict[str, float] = dict(zip(LISTS, (0.5, 0.1), strict=True))  # ranked last in a search
 HEADING = re.compile(r"^(#{1,4}) +(.+?) *$")
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 FENCE = "```"
-SNIPPET, MOST = 110, 60  # characters of a result, and results
+SNIPPET, MOST = 110, 60  # largest length of a result, number of results
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page by its path below the guide; `part`: the heading of the contents under which it stands."""
+    """A page, by its path below the guide; `part`: its heading in the table of contents."""
 
     path: str
     title: str
     part: str
-    under: str = ""  # the page that lists it, where that is not the front page
+    under: str = ""  # the page that lists it, if not the front page
 
     def text(self, root: Path = ROOT) -> str:
         """The page as Markdown."""
@@ -39,7 +37,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A section that holds all words of a search; `heading` is empty for what stands above the first one."""
+    """A section with all words of a search; `heading` is empty for the text before the first one."""
 
     page: Page
     heading: str
@@ -48,19 +46,19 @@ class Hit:
 
 
 def slug(heading: str) -> str:
-    """A heading as GitHub names it in links."""
-    kept = re.sub(r"[^\w\- ]", "", plain(heading).casefold())
-    return kept.replace(" ", "-")
+    """The anchor of a heading, as on GitHub."""
+    text = re.sub(r"[^\w\- ]", "", plain(heading).casefold())
+    return text.replace(" ", "-")
 
 
 def plain(text: str) -> str:
-    """Markdown without its marks, as a line of a list shows it."""
+    """Markdown as plain text, for a list."""
     text = re.sub(rf"!?{LINK.pattern}", r"\1", text)
     return re.sub(r"\s+", " ", re.sub(r"[*`|]|^[#>\-]+ |:?-{3,}:?", "", text, flags=re.M)).strip()
 
 
 def lines_of(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it lies in a block of code."""
+    """(line, whether it is in a code block) of a text."""
     inside = False
     for line in text.splitlines():
         fence = line.lstrip().startswith(FENCE)
@@ -80,29 +78,29 @@ def links(text: str) -> list[tuple[str, str]]:
 
 @cache
 def pages(root: Path = ROOT) -> tuple[Page, ...]:
-    """All pages in the order of the contents, the front page first; those of a list follow it."""
+    """All pages in the order of the contents, the front page first; listed pages follow their list."""
     text = (root / FRONT).read_text(encoding="utf-8")
-    made, part = [Page(FRONT, headings(text)[0], "")], ""
+    contents, part = [Page(FRONT, headings(text)[0], "")], ""
     for line, code in lines_of(text):
         if code:
             continue
-        if found := HEADING.match(line):
-            part = found.group(2)
-        for words, target in LINK.findall(line) if line.startswith("- ") else ():
-            if target.endswith(".md") and not any(p.path == target for p in made):
-                made.append(Page(target, words, part))
-                made += _listed(root, target, part) if target in LISTS else []
-    return tuple(made)
+        if heading := HEADING.match(line):
+            part = heading.group(2)
+        for title, target in LINK.findall(line) if line.startswith("- ") else ():
+            if target.endswith(".md") and not any(p.path == target for p in contents):
+                contents.append(Page(target, title, part))
+                contents += _listed(root, target, part) if target in LISTS else []
+    return tuple(contents)
 
 
 def _listed(root: Path, path: str, part: str) -> list[Page]:
     folder = path.rpartition("/")[0]
     targets = dict((t, w) for w, t in links((root / path).read_text(encoding="utf-8")) if re.match(r"[\w-]+\.md$", t))
-    return [Page(f"{folder}/{target}", words, part, path) for target, words in targets.items()]
+    return [Page(f"{folder}/{target}", title, part, path) for target, title in targets.items()]
 
 
 def resolved(page: str, target: str) -> tuple[str, str]:
-    """(path below the guide, section) of a link on a page; an empty path where it leads out of the guide."""
+    """(path below the guide, section) of a link on a page; an empty path for links outside the guide."""
     path, _, section = target.partition("#")
     if not path:
         return page, section
@@ -120,38 +118,38 @@ def resolved(page: str, target: str) -> tuple[str, str]:
 @cache
 def _sections(root: Path) -> list[tuple[Page, str, str]]:
     """(page, heading, text) of all sections of all pages."""
-    made: list[tuple[Page, str, str]] = []
+    sections: list[tuple[Page, str, str]] = []
     for page in pages(root):
         heading, body = "", list[str]()
         for line, code in lines_of(page.text(root)):
-            found = None if code else HEADING.match(line)
-            if found and len(found.group(1)) > 1:
-                made.append((page, heading, "\n".join(body)))
-                heading, body = plain(found.group(2)), []
-            elif not found:
+            match = None if code else HEADING.match(line)
+            if match and len(match.group(1)) > 1:
+                sections.append((page, heading, "\n".join(body)))
+                heading, body = plain(match.group(2)), []
+            elif not match:
                 body.append(line)
-        made.append((page, heading, "\n".join(body)))
-    return made
+        sections.append((page, heading, "\n".join(body)))
+    return sections
 
 
 def search(query: str, root: Path = ROOT) -> list[Hit]:
-    """The sections that hold all words of `query`, those first whose headings do."""
-    words = [w for w in query.casefold().split() if w]
-    if not words:
+    """The sections with all words of `query`, those with matching headings first."""
+    terms = [w for w in query.casefold().split() if w]
+    if not terms:
         return []
-    hits = [hit for page, heading, text in _sections(root) if (hit := _hit(page, heading, text, words))]
+    hits = [hit for page, heading, text in _sections(root) if (hit := _hit(page, heading, text, terms))]
     return sorted(hits, key=lambda h: -h.rank)[:MOST]
 
 
-def _hit(page: Page, heading: str, text: str, words: list[str]) -> Hit | None:
+def _hit(page: Page, heading: str, text: str, terms: list[str]) -> Hit | None:
     body, head, title = plain(text), heading.casefold(), page.title.casefold()
     folded = body.casefold()
-    if not all(w in folded or w in head or (not heading and w in title) for w in words):
+    if not all(w in folded or w in head or (not heading and w in title) for w in terms):
         return None
     rank = sum(20 * (w in head) + 20 * (w in title and not heading) + 3 * (w in title) + min(folded.count(w), 5)
-               for w in words)  # fmt: skip
+               for w in terms)  # fmt: skip
     rank *= BEHIND.get(page.under, 1.0)
-    at = min((i for w in words if (i := folded.find(w)) >= 0), default=0)
+    at = min((i for w in terms if (i := folded.find(w)) >= 0), default=0)
     begin = max(0, body.rfind(" ", 0, max(0, at - SNIPPET // 3)) + 1) if at > SNIPPET // 3 else 0
     cut = body[begin : begin + SNIPPET]
     return Hit(page, heading, ("… " if begin else "") + cut + (" …" if begin + SNIPPET < len(body) else ""), rank)

@@ -1,4 +1,4 @@
-"""Shows a page of the guide: Markdown in the window's colours, links that lead to pages, words that were searched."""
+"""Shows a page of the guide: Markdown in the window's colours, with links and marked search terms."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from espalier.app.features.guide.pages import ROOT, plain, resolved, slug
 from espalier.app.glossary import line_at
 from espalier.app.theme import BODY, Palette
 
-WIDEST, MARGIN = 900, 22  # pixels of a picture, and beside the text
-BESIDE = 2 * MARGIN + 60  # pixels of the page that a picture leaves free, also in a list
-SIZES = {1: 1.65, 2: 1.3, 3: 1.1, 4: 1.0}  # of headings, times the text's
-HIGHLIGHTS = 500  # occurrences of a searched word that are marked at most
+WIDEST, MARGIN = 900, 22  # largest width of a picture, and margin of the text, in pixels
+BESIDE = 2 * MARGIN + 60  # pixels between a picture and the page's edge, also in a list
+SIZES = {1: 1.65, 2: 1.3, 3: 1.1, 4: 1.0}  # font sizes of headings relative to the text
+HIGHLIGHTS = 500  # largest number of marked occurrences of a term
 
 
 class Reader(QTextBrowser):
@@ -49,15 +49,15 @@ class Reader(QTextBrowser):
         self.setAccessibleName("Page of the guide")
         self.anchorClicked.connect(self._follow)
 
-    def open(self, path: str, section: str = "", words: tuple[str, ...] = ()) -> None:
-        """Show a page from its beginning or from a section, with searched words marked."""
+    def open(self, path: str, section: str = "", terms: tuple[str, ...] = ()) -> None:
+        """Show a page from its start or a section, with search terms marked."""
         if path != self._path:
             self._load(path)
-        self._mark(words)
+        self._mark(terms)
         self.verticalScrollBar().setValue(self._height_of(section))
 
     def show_palette(self, palette: Palette) -> None:
-        """Draw the page in other colours, where it is."""
+        """Redraw the page in other colours, keeping the position."""
         self._palette, at = palette, self.verticalScrollBar().value()
         self._load(self._path)
         self._mark(self._words)
@@ -66,32 +66,32 @@ class Reader(QTextBrowser):
     def _load(self, path: str) -> None:
         self._path = path
         text = (self._root / path).read_text(encoding="utf-8")
-        made, last = QTextDocument(self), self._made  # put together unseen: nothing is laid out in between
-        made.setDefaultFont(self.font())
-        made.setDocumentMargin(MARGIN)
-        made.setMarkdown(text, QTextDocument.MarkdownFeature.MarkdownDialectGitHub)
-        cursor = QTextCursor(made)
+        document, previous = QTextDocument(self), self._made  # built off-screen, without intermediate layouts
+        document.setDefaultFont(self.font())
+        document.setDocumentMargin(MARGIN)
+        document.setMarkdown(text, QTextDocument.MarkdownFeature.MarkdownDialectGitHub)
+        cursor = QTextCursor(document)
         cursor.beginEditBlock()
-        block = made.begin()
+        block = document.begin()
         while block.isValid():
             self._dress(cursor, block)
             block = block.next()
-        for frame in made.rootFrame().childFrames():
+        for frame in document.rootFrame().childFrames():
             if isinstance(frame, QTextTable):
                 self._rule(frame)
         cursor.endEditBlock()
-        self.setDocument(made)
-        self._made = made
-        if last is not None:
-            last.deleteLater()
+        self.setDocument(document)
+        self._made = document
+        if previous is not None:
+            previous.deleteLater()
 
     def _dress(self, cursor: QTextCursor, block: QTextBlock) -> None:
-        """Room above headings, a ground under code."""
+        """Format headings with spacing and code with a background."""
         cursor.setPosition(block.position())
-        made = QTextBlockFormat()
+        block_format = QTextBlockFormat()
         if level := block.blockFormat().headingLevel():
-            made.setTopMargin(4 if level == 1 else 18)
-            made.setBottomMargin(6)
+            block_format.setTopMargin(4 if level == 1 else 18)
+            block_format.setBottomMargin(6)
             cursor.setPosition(block.position() + block.length() - 1, QTextCursor.MoveMode.KeepAnchor)
             font, look = QFont(self.font()), QTextCharFormat()
             font.setPixelSize(round(BODY * SIZES.get(level, 1.0)))
@@ -99,32 +99,32 @@ class Reader(QTextBrowser):
             look.setFont(font)
             cursor.setCharFormat(look)
         elif _is_code(block):
-            made.setBackground(QColor(self._palette.group))
-            made.setLeftMargin(8)
-            made.setNonBreakableLines(False)
+            block_format.setBackground(QColor(self._palette.group))
+            block_format.setLeftMargin(8)
+            block_format.setNonBreakableLines(False)
             self._fixed(cursor, block.position(), block.length() - 1)
         else:
-            made.setLineHeight(118, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
+            block_format.setLineHeight(118, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
             if block.textList() is None and cursor.currentTable() is None:
-                made.setTopMargin(5)
-                made.setBottomMargin(5)
+                block_format.setTopMargin(5)
+                block_format.setBottomMargin(5)
             self._inline(cursor, block)
-        cursor.mergeBlockFormat(made)
+        cursor.mergeBlockFormat(block_format)
 
     def _inline(self, cursor: QTextCursor, block: QTextBlock) -> None:
         part = block.begin()
         code: list[tuple[int, int]] = []
         while not part.atEnd():
-            piece = part.fragment()
-            if piece.charFormat().fontFixedPitch():
-                code.append((piece.position(), piece.length()))
+            fragment = part.fragment()
+            if fragment.charFormat().fontFixedPitch():
+                code.append((fragment.position(), fragment.length()))
             part += 1
         for at, length in code:
             self._fixed(cursor, at, length)
         cursor.setPosition(block.position())
 
     def _fixed(self, cursor: QTextCursor, at: int, length: int) -> None:
-        """Letters of one width."""
+        """Set a fixed-width font."""
         look = QTextCharFormat()
         look.setFontFamilies([QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont).family()])
         look.setProperty(QTextCharFormat.Property.FontPixelSize, round(BODY - 0.5))
@@ -135,7 +135,7 @@ class Reader(QTextBrowser):
         cursor.setPosition(at)
 
     def _rule(self, table: QTextTable) -> None:
-        """Thin lines between the cells of a table."""
+        """Draw thin lines between the cells of a table."""
         look = QTextTableFormat(table.format())
         look.setBorderCollapse(True)
         look.setBorder(1)
@@ -147,23 +147,23 @@ class Reader(QTextBrowser):
         look.setWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
         table.setFormat(look)
 
-    def _mark(self, words: tuple[str, ...]) -> None:
-        self._words = words
+    def _mark(self, terms: tuple[str, ...]) -> None:
+        self._words = terms
         look = QTextCharFormat()
         look.setBackground(QColor(self._palette.accent_ground))
         look.setForeground(QColor(self._palette.accent))
         marks: list[QTextEdit.ExtraSelection] = []
-        for word in words:
-            found = self.document().find(word, 0)
-            while not found.isNull() and len(marks) < HIGHLIGHTS:
+        for term in terms:
+            cursor = self.document().find(term, 0)
+            while not cursor.isNull() and len(marks) < HIGHLIGHTS:
                 mark = QTextEdit.ExtraSelection()
-                mark.cursor, mark.format = found, look  # type: ignore[attr-defined]
+                mark.cursor, mark.format = cursor, look  # type: ignore[attr-defined]
                 marks.append(mark)
-                found = self.document().find(word, found)
+                cursor = self.document().find(term, cursor)
         self.setExtraSelections(marks)
 
     def _height_of(self, section: str) -> int:
-        """Where a section begins: its heading, or its name in a link."""
+        """Vertical position of a section, by heading or anchor."""
         if not section:
             return 0
         block = self.document().begin()
@@ -176,14 +176,14 @@ class Reader(QTextBrowser):
         return 0
 
     def viewportEvent(self, event: QEvent) -> bool:
-        """A term of the glossary says what it means while the pointer rests on it."""
+        """Show the glossary entry of a hovered term."""
         if isinstance(event, QHelpEvent):
             QToolTip.showText(event.globalPos(), self.term_at(event.pos()), self.viewport())
             return True
         return super().viewportEvent(event)
 
     def term_at(self, point: QPoint) -> str:
-        """What the glossary says of the word at a point of the viewport; empty for other words and in code."""
+        """The glossary entry of the word at a point of the viewport; empty for other words and in code."""
         scrolled = QPointF(point.x() + self.horizontalScrollBar().value(), point.y() + self.verticalScrollBar().value())
         at = self.document().documentLayout().hitTest(scrolled, Qt.HitTestAccuracy.ExactHit)
         block = self.document().findBlock(at)
@@ -198,7 +198,7 @@ class Reader(QTextBrowser):
             self.wanted.emit(path, section)
 
     def loadResource(self, kind: int, name: QUrl | str) -> object:
-        """Pictures beside the pages, no wider than the page; nothing else is read, and nothing from a network."""
+        """Load pictures of the guide, scaled to the page; other files and network resources are not read."""
         path, _ = resolved(self._path, name.toString() if isinstance(name, QUrl) else name)
         picture = QImage(str(self._root / path)) if path else QImage()
         room = min(WIDEST, self.viewport().width() - BESIDE)
@@ -209,9 +209,9 @@ class Reader(QTextBrowser):
 
 
 def _narrowed(picture: QImage, width: int, ratio: float) -> QImage:
-    made = picture.scaledToWidth(round(width * ratio), Qt.TransformationMode.SmoothTransformation)
-    made.setDevicePixelRatio(ratio)
-    return made
+    scaled = picture.scaledToWidth(round(width * ratio), Qt.TransformationMode.SmoothTransformation)
+    scaled.setDevicePixelRatio(ratio)
+    return scaled
 
 
 def _is_code(block: QTextBlock) -> bool:

@@ -1,4 +1,4 @@
-"""The window of the guide: the list of its pages, or of what a search found, beside the page that is read."""
+"""The window of the guide: the list of pages or search results, beside the current page."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from espalier.app.widgets.heading import muted
 from espalier.app.widgets.style import Appearance
 
 WIDTH, HEIGHT, LIST = 1080, 760, 290
-SPACE = 40  # pixels that the window of the guide stays smaller than the one behind it
+SPACE = 40  # pixels by which the guide is smaller than the main window
 DATA = Qt.ItemDataRole.UserRole
-DELAY = 150  # milliseconds after the last letter of a search
+DELAY = 150  # milliseconds after the last keystroke of a search
 
 PortRef = tuple[str, str]
 
 
 class GuideWindow(QDialog):
-    """Pages at the left, a page at the right, a search over all of them above the list."""
+    """The list of pages at the left below a search field, the page at the right."""
 
     def __init__(self, parent: QWidget, appearance: Appearance, root: Path = ROOT) -> None:
         super().__init__(parent)
@@ -142,26 +142,26 @@ class GuideWindow(QDialog):
 
     @property
     def path(self) -> str:
-        """The page that is read."""
+        """The path of the current page."""
         return self._past[self._now][0]
 
-    def open(self, path: str, section: str = "", words: tuple[str, ...] = ()) -> None:
-        """Show a page, and remember it for the way back."""
+    def open(self, path: str, section: str = "", terms: tuple[str, ...] = ()) -> None:
+        """Show a page, and add it to the history."""
         if self._now < 0 or self._past[self._now] != (path, section):
             del self._past[self._now + 1 :]
             self._past.append((path, section))
             self._now += 1
-        self._show(words)
+        self._show(terms)
 
     def go(self, step: int) -> None:
-        """Back or forward along the pages that were read."""
+        """Go back or forward in the history."""
         if 0 <= self._now + step < len(self._past):
             self._now += step
             self._show()
 
-    def _show(self, words: tuple[str, ...] = ()) -> None:
+    def _show(self, terms: tuple[str, ...] = ()) -> None:
         path, section = self._past[self._now]
-        self.reader.open(path, section, words)
+        self.reader.open(path, section, terms)
         if (row := self._rows.get(path)) is not None:
             self.contents.blockSignals(True)
             self.contents.setCurrentItem(row)
@@ -171,10 +171,10 @@ class GuideWindow(QDialog):
         self.forward.setEnabled(self._now + 1 < len(self._past))
 
     def _choose(self, item: QTreeWidgetItem | None) -> None:
-        place = item.data(0, DATA) if item else None
-        if place:
-            self.open(place[0], place[1], tuple(self.query.text().split()) if item and item.treeWidget() is self.results
-                      else ())  # fmt: skip
+        target = item.data(0, DATA) if item else None
+        if target:
+            is_hit = item and item.treeWidget() is self.results
+            self.open(target[0], target[1], tuple(self.query.text().split()) if is_hit else ())
 
     def _search(self) -> None:
         query = self.query.text().strip()

@@ -74,21 +74,21 @@ class AreaFront(Chart):
         line.setZValue(1)
         in_budget = [self._within(r) for r in self.drawn]
         for good in (False, True):
-            places = [s for s, w in zip(spots, in_budget, strict=True) if w is good]
+            points = [s for s, w in zip(spots, in_budget, strict=True) if w is good]
             fill = QColor(colour if good else palette.line)
-            dots = pg.ScatterPlotItem([x for x, _ in places], [y for _, y in places], size=9, brush=fill,
+            dots = pg.ScatterPlotItem([x for x, _ in points], [y for _, y in points], size=9, brush=fill,
                                       pen=pen(palette.panel, 1.0))  # fmt: skip
             dots.setZValue(2)
             self.plot.addItem(dots)
         present = self.rows[self.present] if 0 <= self.present < len(self.rows) else None
-        shown = self.own or (present if present in self.drawn else None)
-        now = self._spot(shown) if shown else None
-        if now:
-            x, y = now
+        current = self.own or (present if present in self.drawn else None)
+        spot = self._spot(current) if current else None
+        if spot:
+            x, y = spot
             ring = pg.ScatterPlotItem([x], [y], size=17, brush=None, pen=pen(self._colour("activation"), 2.2))
             ring.setZValue(3)
             self.plot.addItem(ring)
-        self._bound([*spots, *([now] if now else [])])
+        self._bound([*spots, *([spot] if spot else [])])
         self._budget(palette)
 
     def _spot(self, row: Row) -> tuple[float, float]:
@@ -165,13 +165,13 @@ class AreaFront(Chart):
         return COLUMNS, [[r.get(c) for c in COLUMNS] for r in self.rows]
 
 
-def round_values(values: Sequence[float], most: int) -> list[float]:
+def round_values(values: Sequence[float], count: int) -> list[float]:
     """At most `most` tick values of the form 1, 2 or 5 times a power of ten within the range of `values`."""
     low, high = max(min(values, default=1), 1), max(max(values, default=1), 1)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in (STEPS, STEPS[:1]):
         ticks = [m * 10.0**p for p in powers for m in steps if 0.8 * low <= m * 10.0**p <= 1.25 * high]
-        if len(ticks) <= most:
+        if len(ticks) <= count:
             break
     return ticks if len(ticks) > 1 or steps is STEPS else [float(low), float(high)]
 
@@ -181,9 +181,9 @@ def design_text(row: Row, present: bool) -> str:
     areas = _areas(row)
     fifos = {k: v for k, v in (row.get("fifos") or {}).items() if v}
     areas += f"\nFIFOs alone: {_areas(fifos)}" if fifos else ""
-    now = "\npresent graph" if present else "\nclick: apply it as one undo step"
+    suffix = "\npresent graph" if present else "\nclick: apply it as one undo step"
     pace = f"one sample every {count(int(row['interval']))} cycles, {count(int(row['multipliers']))} multipliers"
-    return f"{pace}\n{areas}\nslowest: {row.get('bottleneck', '')}{now}"
+    return f"{pace}\n{areas}\nslowest: {row.get('bottleneck', '')}{suffix}"
 
 
 def _areas(row: Row) -> str:

@@ -22,24 +22,24 @@ def column_widths(natural: Sequence[int], is_text: Sequence[bool], room: int) ->
     """Column widths whose sum is at most `room`: the widest text columns shrink to one common width."""
     free = room - sum(w for w, soft in zip(natural, is_text, strict=True) if not soft)
     widths = sorted(min(w, MAX_TEXT) for w, soft in zip(natural, is_text, strict=True) if soft)
-    most = MAX_TEXT
+    limit = MAX_TEXT
     for k, width in enumerate(widths):  # narrow columns keep their width, the others share the rest
         even = free // (len(widths) - k)
         if width > even:
-            most = max(even, MIN_TEXT)
+            limit = max(even, MIN_TEXT)
             break
         free -= width
-    return [min(w, most) if soft else w for w, soft in zip(natural, is_text, strict=True)]
+    return [min(w, limit) if soft else w for w, soft in zip(natural, is_text, strict=True)]
 
 
 def fit_columns(
-    view: QTableView | QTreeWidget, natural: Sequence[int], is_text: Sequence[bool], given: list[int]
+    view: QTableView | QTreeWidget, natural: Sequence[int], is_text: Sequence[bool], previous: list[int]
 ) -> list[int]:
     """Fit the columns of a view and return their widths; columns resized by the user since `given` are kept."""
-    resized = [bool(given) and view.columnWidth(k) != given[k] for k in range(len(natural))]
+    resized = [bool(previous) and view.columnWidth(k) != previous[k] for k in range(len(natural))]
     widths = [view.columnWidth(k) if kept else w for k, (w, kept) in enumerate(zip(natural, resized, strict=True))]
     soft = [w and not kept for w, kept in zip(is_text, resized, strict=True)]
-    now = list(given) or [0] * len(natural)
+    now = list(previous) or [0] * len(natural)
     for k, width in enumerate(column_widths(widths, soft, view.viewport().width())):
         if not resized[k]:
             view.setColumnWidth(k, width)
@@ -67,15 +67,15 @@ class ElidedTable(Table):
     def _need(self, column: int) -> int:
         """Natural width in pixels: of text by the first rows, of numbers by the widest value."""
         head = self.horizontalHeader()
-        least = head.sectionSizeHint(column) + head.fontMetrics().horizontalAdvance(ARROW)
+        minimum = head.sectionSizeHint(column) + head.fontMetrics().horizontalAdvance(ARROW)
         if self._soft[column]:
-            return max(self.columnWidth(column) - 28 + PAD, least)
+            return max(self.columnWidth(column) - 28 + PAD, minimum)
         name = self.rows.columns[column]
         looks: dict[str, int] = {}  # text with digits as 0 → first row with it: few to measure
         for at, row in enumerate(self.rows.shown):
             looks.setdefault(shown(name, row_value(row, name)).translate(DIGITS), at)
         cells = (self.sizeHintForIndex(self.rows.index(at, column)).width() for at in looks.values())
-        return max(max(cells, default=0) + PAD, least)
+        return max(max(cells, default=0) + PAD, minimum)
 
     def _fit_width(self) -> None:
         if len(self._natural) == len(self.rows.columns):

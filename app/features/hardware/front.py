@@ -130,8 +130,8 @@ class FrontView(QWidget):
         document = self._session.document
         present = present_of(self.rows, document.graph) if document and not self._hardware.front_stale else -1
         result = self._hardware.result if not self._hardware.stale else None
-        own = {"interval": result.summary["interval"], **areas_of(result.rows)} if result else None
-        self.chart.show_rows(self.rows, self.area.get(), present, self._limits, own)
+        emitted = {"interval": result.summary["interval"], **areas_of(result.rows)} if result else None
+        self.chart.show_rows(self.rows, self.area.get(), present, self._limits, emitted)
         self._update_texts()
 
     @property
@@ -140,7 +140,7 @@ class FrontView(QWidget):
         return {name: int(f.text()) for name, f in self.budgets.items() if f.text().isdigit()}
 
     def _update_texts(self) -> None:
-        entries = (f'<span style="color:{colour}">●</span> {escape(word)}' for word, colour in self.chart.legend())
+        entries = (f'<span style="color:{colour}">●</span> {escape(text)}' for text, colour in self.chart.legend())
         self._legend.setText(" &nbsp; ".join(entries))
         missing = self._hardware.front.unknown if self._hardware.front else ()
         unknown = f"; area unknown: no estimate for {', '.join(missing)}" if missing else ""
@@ -178,5 +178,5 @@ def areas_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def present_of(rows: tuple[dict[str, Any], ...], graph: Graph) -> int:
     """Index of the design with the graph's parallelism, or −1."""
-    now = {n.id: n.parallel.label for n in graph if n.parallel and n.parallel.label != "1×1"}
-    return next((k for k, row in enumerate(rows) if dict(row.get("parallelism") or {}) == now), -1)
+    parallel = {n.id: n.parallel.label for n in graph if n.parallel and n.parallel.label != "1×1"}
+    return next((k for k, row in enumerate(rows) if dict(row.get("parallelism") or {}) == parallel), -1)

@@ -190,8 +190,8 @@ class SourceView(QWidget):
             self._reverted = None
             return
         exists = module in self._copies.modules
-        shown = self.text.editable or self.comparing  # the copy or its diff
-        if module == self.module and shown != exists:
+        visible = self.text.editable or self.comparing  # the copy or its diff
+        if module == self.module and visible != exists:
             self._offer()
             if not exists:
                 self.text.forget(self.file)
@@ -201,10 +201,10 @@ class SourceView(QWidget):
         elif not self._wait.isActive():  # otherwise after the check
             self._refresh()
 
-    def _show_changes(self, wanted: bool) -> None:
+    def _show_changes(self, checked: bool) -> None:
         """Show the copy's diff against the built-in module, or the copy again."""
         copy, name = self._copies.modules.get(self.module), self.file
-        if not wanted or copy is None:
+        if not checked or copy is None:
             self._show(name)
             return
         lines = difflib.unified_diff((built_in(copy.module) or copy.original).splitlines(), copy.text.splitlines(),
@@ -282,8 +282,8 @@ def module_of(file: str) -> str:
 
 def copy_text(copy: Edited, outdated: bool) -> str:
     """State text of a copy relative to the built-in module."""
-    now = (built_in(copy.module) or copy.original).splitlines()
-    steps = difflib.SequenceMatcher(None, now, copy.text.splitlines(), autojunk=False).get_opcodes()
+    library_lines = (built_in(copy.module) or copy.original).splitlines()
+    steps = difflib.SequenceMatcher(None, library_lines, copy.text.splitlines(), autojunk=False).get_opcodes()
     different = sum(max(b - a, d - c) for kind, a, b, c, d in steps if kind != "equal")
     text = f"{plural(different, 'line')} changed" if different else "unchanged"
     return f"{text} · built-in module has changed since" if outdated else text

@@ -78,14 +78,14 @@ class ModuleTree(QTreeWidget):
             self._items, self._texts, self._nested = {}, texts or {}, {}
             top = QTreeWidgetItem([name, name])
             self.addTopLevelItem(top)
-            for place, row in enumerate(rows):
-                top.addChild(self._item(place, row))
+            for index, row in enumerate(rows):
+                top.addChild(self._item(index, row))
             top.setExpanded(True)
             self.header().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
             self.header().setSortIndicatorClearable(True)
             self.setSortingEnabled(True)
 
-    def _item(self, place: int, row: Row) -> QTreeWidgetItem:
+    def _item(self, index: int, row: Row) -> QTreeWidgetItem:
         item = _Item()
         for k, name in enumerate(COLUMNS):
             value = row.get(name)
@@ -129,8 +129,8 @@ class ModuleTree(QTreeWidget):
             self._mark(part, each.module)
 
     def _open(self, item: QTreeWidgetItem) -> None:
-        place = item.data(0, PLACE)
-        self.line_wanted.emit(*place) if place else self.opened.emit(item.text(0))
+        line = item.data(0, PLACE)
+        self.line_wanted.emit(*line) if line else self.opened.emit(item.text(0))
 
     def select_inside(self, module: str, line: int) -> list[Row]:
         """Select the instance at a line of a module, without signals, if possible within the selected instance.
@@ -160,20 +160,20 @@ class ModuleTree(QTreeWidget):
             above = above.parent()
         return self._below(item, module, ()) if item.data(0, ROW) else None
 
-    def _below(self, item: QTreeWidgetItem, wanted: str, above: tuple[str, ...]) -> QTreeWidgetItem | None:
+    def _below(self, item: QTreeWidgetItem, target: str, above: tuple[str, ...]) -> QTreeWidgetItem | None:
         module = item.data(0, ROW)["module"]
-        if module == wanted:
+        if module == target:
             return item
-        if module in above or not self._reaches(module, wanted, ()):  # an edited module may instantiate itself
+        if module in above or not self._reaches(module, target, ()):  # an edited module may instantiate itself
             return None
         self._fill(item)
-        return next((f for f in (self._below(p, wanted, (*above, module)) for p in _parts(item)) if f), None)
+        return next((f for f in (self._below(p, target, (*above, module)) for p in _parts(item)) if f), None)
 
-    def _reaches(self, module: str, wanted: str, above: tuple[str, ...]) -> bool:
+    def _reaches(self, module: str, target: str, above: tuple[str, ...]) -> bool:
         if module in above:
             return False
         return any(
-            i.module == wanted or self._reaches(i.module, wanted, (*above, module)) for i in self._inside(module)
+            i.module == target or self._reaches(i.module, target, (*above, module)) for i in self._inside(module)
         )
 
     # -- selecting
@@ -185,12 +185,12 @@ class ModuleTree(QTreeWidget):
 
     def select_where(self, key: str, values: Iterable[str]) -> list[Row]:
         """Select the instances with one of these values, without signals; return their rows."""
-        wanted = set(values)
+        modules = set(values)
         with QSignalBlocker(self):
             self.clearSelection()
             for items in self._items.values():
                 for item in items:
-                    if str(item.data(0, ROW)[key]) in wanted:
+                    if str(item.data(0, ROW)[key]) in modules:
                         item.setSelected(True)
         chosen = self.selectedItems()
         if chosen:

@@ -155,7 +155,7 @@ class WaveCanvas(QAbstractScrollArea):
 
     def _paint_rows(self, painter: QPainter, rows: Rows) -> None:
         look, visible, picture = self._look, self._visible, self._bands(rows)
-        for place, row in enumerate(visible):
+        for index, row in enumerate(visible):
             top, lane = self._top(row), rows.lane(row)
             if row == self.row or lane.node in self.marked:
                 painter.fillRect(QRect(0, top, self.viewport().width(), ROW), QColor(look.accent_ground))
@@ -165,11 +165,11 @@ class WaveCanvas(QAbstractScrollArea):
             text = painter.fontMetrics().elidedText(name, Qt.TextElideMode.ElideRight, box.width())
             painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
             painter.setPen(QColor(look.muted))
-            share = percent(rows.share(row, self._state), 0)
+            fraction_text = percent(rows.share(row, self._state), 0)
             right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-            painter.drawText(QRect(self.left - SHARE, top, SHARE - 12, ROW), right, share)
+            painter.drawText(QRect(self.left - SHARE, top, SHARE - 12, ROW), right, fraction_text)
             band = QRectF(self.left, top + (ROW - BAR) / 2, self.wide, BAR)
-            painter.drawImage(band, picture, QRectF(0, place, self.wide, 1))
+            painter.drawImage(band, picture, QRectF(0, index, self.wide, 1))
 
     def _bands(self, rows: Rows) -> QImage:
         """One pixel line a visible row; colours are mixed by the shares of the states under each pixel."""
@@ -179,10 +179,10 @@ class WaveCanvas(QAbstractScrollArea):
             colours = _colours(self._look)
             pixels = np.full((len(visible), wide, 4), 255, np.uint8)
             background = np.array(rgb(self._look.background), float)
-            for place, row in enumerate(visible):
+            for index, row in enumerate(visible):
                 shares = rows.columns(row, self.span, wide)
                 rest = np.clip(1 - shares.sum(-1, keepdims=True), 0, 1)
-                pixels[place, :, 2::-1] = np.clip(shares @ colours + rest * background, 0, 255)
+                pixels[index, :, 2::-1] = np.clip(shares @ colours + rest * background, 0, 255)
             image = QImage(pixels.data, wide, len(visible), wide * 4, QImage.Format.Format_RGB32).copy()
             self._picture, self._drawn = image, key
         return self._picture
@@ -198,9 +198,9 @@ class WaveCanvas(QAbstractScrollArea):
         title = "moves" if self._state is State.TRANSFER else self._state.name.lower()
         right = Qt.AlignmentFlag.AlignRight | middle
         painter.drawText(QRect(self.left - SHARE, 0, SHARE - 12, HEAD), right, title)
-        least = 1 if self.span.length < 40 else 0
+        minimum = 1 if self.span.length < 40 else 0
         for cycle in ticks(self.span.begin, self.span.end, max(self.wide // 110, 1)):
-            if least and cycle != int(cycle):
+            if minimum and cycle != int(cycle):
                 continue
             x = self.x_of(cycle)
             painter.setPen(QColor(look.line))

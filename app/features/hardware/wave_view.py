@@ -105,9 +105,9 @@ class WaveView(WaveCanvas):
         if modifiers & Qt.KeyboardModifier.ShiftModifier:
             self.see(self.span.moved(sign * PAN * self.span.length, rows.whole))
             return
-        now = self.at if self.at >= 0 else int(self.span.begin)
+        cycle = self.at if self.at >= 0 else int(self.span.begin)
         jump = modifiers & Qt.KeyboardModifier.ControlModifier and self.row >= 0
-        self._set_cursor(rows.next_change(self.row, now, back) if jump else now + sign, follow=True)
+        self._set_cursor(rows.next_change(self.row, cycle, back) if jump else cycle + sign, follow=True)
 
     def _set_cursor(self, cycle: int, follow: bool = False) -> None:
         """Set the cursor to a cycle; `follow`: scroll it into view."""
@@ -137,6 +137,6 @@ class WaveView(WaveCanvas):
         if self.rows is None:
             return
         lane, state = self.rows.lane(row), self.rows.state(row, cycle) if cycle >= 0 else None
-        now = f"cycle {count(cycle)}: {STATES[state]}, " if state is not None else ""
+        state_text = f"cycle {count(cycle)}: {STATES[state]}, " if state is not None else ""
         shares = (f"{STATES[s]} {percent(self.rows.share(row, s), 0)}" for s in REPORTED)
-        self.read.emit(f"{lane.name}: {now}{' · '.join(shares)}")
+        self.read.emit(f"{lane.name}: {state_text}{' · '.join(shares)}")

@@ -143,7 +143,7 @@ class JobRow(QFrame):
         if self._again is None:
             again = link("Run again", self._run_again)
             again.setAccessibleName(f"Run {self.job.title} again")
-            self._again = muted("state changed", wrap=False), again
+            self._again = muted("· state changed", wrap=False), again
             for widget in self._again:
                 self._line.addWidget(widget)
         differs, again = self._again

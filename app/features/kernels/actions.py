@@ -40,14 +40,14 @@ def connect(host: Host, panel: KernelsPanel) -> None:
         signal.connect(lambda *_: host.refresh_actions())
 
 
-def save(host: Host, what: Any, title: str, name: str) -> None:
+def save(host: Host, content: Any, title: str, name: str) -> None:
     """Ask for a file and save a table, a chart or a run."""
-    if isinstance(what, Run):
-        _save_run(host, kernel_runs_of(host.session), what)
-    elif isinstance(what, Table):
-        host.save_table(what)
+    if isinstance(content, Run):
+        _save_run(host, kernel_runs_of(host.session), content)
+    elif isinstance(content, Table):
+        host.save_table(content)
     else:
-        host.save_plots(what, title, name)
+        host.save_plots(content, title, name)
 
 
 def _save_run(host: Host, bench: KernelBench, run: Run) -> None:

@@ -17,8 +17,8 @@ from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link
 from espalier.app.widgets.source.source_text import SourceText
 from espalier.app.widgets.table import Table
-from espalier.kernels.bench.answers.known import Known
 from espalier.kernels.bench.answers.lines import Line
+from espalier.kernels.bench.answers.measured_data import MeasuredData
 from espalier.kernels.bench.answers.questions import Question
 
 
@@ -41,9 +41,9 @@ class AnswerView(QWidget):
         box.setContentsMargins(0, 0, 0, 0)
         box.addWidget(self.pages)
 
-    def show_known(self, known: Known, lines: tuple[Line, ...]) -> None:
+    def show_measured(self, measured: MeasuredData, lines: tuple[Line, ...]) -> None:
         """Show measured facts and the answer's lines."""
-        self.view.show_known(known)
+        self.view.show_measured(measured)
         if lines != self._lines:
             self._lines = lines
             self.figures.show_rows([{"figure": x.label, "value": value_text(x), "unit": x.unit, "number": x.value,

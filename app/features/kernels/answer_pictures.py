@@ -19,9 +19,9 @@ from espalier.app.features.kernels.state.row_text import row_tooltip
 from espalier.app.widgets.forms.fields import Choice, NumberField
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, muted
-from espalier.kernels.bench.answers.bits import dequantised, encoded
-from espalier.kernels.bench.answers.known import Known
+from espalier.kernels.bench.answers.bits import dequantise, encoded
 from espalier.kernels.bench.answers.lines import points
+from espalier.kernels.bench.answers.measured_data import MeasuredData
 from espalier.kernels.bench.answers.tiles import ORDERS, Tiling
 from espalier.model.errors import EspalierError
 
@@ -54,9 +54,9 @@ class View(QWidget):
         box.addWidget(self.error)
         box.addWidget(picture, 1)
 
-    def show_known(self, known: Known) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Draw measured facts."""
-        self.picture.show_known(known)
+        self.picture.show_measured(measured)
 
     def show_error(self, error: EspalierError | None) -> None:
         """Show or clear the error of the fields; the picture is unchanged."""
@@ -84,18 +84,18 @@ class RoofView(View):
         assert isinstance(layout, QVBoxLayout)
         layout.addWidget(self.nothing, 1)
 
-    def show_known(self, known: Known) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Draw the rows of the answer."""
-        rows = points(known)
-        if (rows, known.ceilings) == self._drawn:
+        rows = points(measured)
+        if (rows, measured.ceilings) == self._drawn:
             return
-        self._drawn = rows, known.ceilings
+        self._drawn = rows, measured.ceilings
         versions = tuple(dict.fromkeys(r.version for r in rows))
-        self.picture.show_rows(rows, versions, known.ceilings)
+        self.picture.show_rows(rows, versions, measured.ceilings)
         self.legend.setText(self.picture.legend())
         for part in (self.legend, self.picture):
-            part.setVisible(bool(rows) or known.ceilings is not None)
-        self.nothing.setVisible(not rows and known.ceilings is None)
+            part.setVisible(bool(rows) or measured.ceilings is not None)
+        self.nothing.setVisible(not rows and measured.ceilings is None)
 
 
 class OnlineView(View):
@@ -142,7 +142,7 @@ class BitsView(View):
 
     def take(self, code: int, stored: int) -> None:
         """Show a code with a stored exponent."""
-        result = dequantised(code, stored)
+        result = dequantise(code, stored)
         self.code.put(code)
         self.stored.put(stored)
         self.value.put(
@@ -160,12 +160,12 @@ class BitsView(View):
             return
         self.code.put(code)
         self.stored.put(stored)
-        self.picture.show_code(dequantised(code, stored))
+        self.picture.show_code(dequantise(code, stored))
         self.show_error(None)
 
     def _bytes_typed(self) -> None:
         try:
-            result = dequantised(self.code.get(), self.stored.get())
+            result = dequantise(self.code.get(), self.stored.get())
         except EspalierError as error:
             self.show_error(error)
             return
@@ -173,7 +173,7 @@ class BitsView(View):
         self.picture.show_code(result)
         self.show_error(None)
 
-    def show_known(self, known: Known) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Bits do not depend on measurements."""
 
 
@@ -226,7 +226,7 @@ class TilesView(View):
     def _pick(self, tile: int, thread: int) -> None:
         self.picture.show_tiling(self.tiling, tile, thread)
 
-    def show_known(self, known: Known) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Tiles do not depend on measurements."""
 
 

@@ -231,11 +231,11 @@ def part_title(part: str) -> str:
 
 def version_of(row: dict[str, Any]) -> dict[str, Any]:
     """A table row with rounded numbers, so that columns sort."""
-    shown = {
+    row_values = {
         "version": row["version"], "first (ms)": 1e3 * row["first"], "later (ms)": 1e3 * row["seconds"],
         "± %": 100 * row["spread"], "least (ms)": 1e3 * row["least"], "calls": row["calls"], "× eager": row["speedup"],
     }  # fmt: skip
-    return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in shown.items()}
+    return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row_values.items()}
 
 
 def calls_of(result: MeasurementResult | None) -> tuple[Calls, ...]:

@@ -145,8 +145,8 @@ class KernelExplanations(QWidget):
         """Show the chosen question with the measured facts, if visible."""
         if not self.isVisible():
             return
-        question, known = self.question, self.state.known(str(self.device.get()))
-        palette, lines = self.palette(), lines_of(question.key, known)
+        question, measured = self.question, self.state.measured(str(self.device.get()))
+        palette, lines = self.palette(), lines_of(question.key, measured)
         grey = palette.placeholderText().color().name()
         self._put(self.title, question.title)
         self._put(self.text, text_html(question))
@@ -154,7 +154,7 @@ class KernelExplanations(QWidget):
         self._put(self.figures, lines_html(lines, grey))
         self._put(self.links, links_html(question, palette.link().color().name()))
         view = self._view(question)
-        view.show_known(known, lines)
+        view.show_measured(measured, lines)
         self._views.setCurrentWidget(view)
         self._show_state()
 
@@ -181,7 +181,7 @@ class KernelExplanations(QWidget):
 
     def _show_state(self) -> None:
         state, job = self.state, self.state.job
-        ledger = state.ledger.error if state.asked == "memory" and self.question.key == "memory" else None
+        ledger = state.ledger.error if state.last_question == "memory" and self.question.key == "memory" else None
         error = state.error or ledger
         show_running(self.measure_button, self.stop_button, job is not None,
                   lambda: self.measure_button.setEnabled(job is None))  # fmt: skip

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def made_panel(host: Host) -> KernelsPanel | None:
-    """The panel, where it is made: the table of actions asks while the window is being panels_built."""
+    """The panel if it is built; actions ask for it while the window is being built."""
     panel = host.panel("kernels") if host.panels_built else None
     return panel if isinstance(panel, KernelsPanel) else None
 
 
 def panel_of(host: Host) -> KernelsPanel:
-    """The panel, brought to the front. Panels that are still to be made are made first: that hides them all."""
+    """The panel, brought to the front. Pending lazy panels are built first, since building hides all panels."""
     host.build_panels()
     panel = host.panel("kernels")
     assert isinstance(panel, KernelsPanel)

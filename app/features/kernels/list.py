@@ -101,11 +101,11 @@ class KernelList(QWidget):
 
     def _filter(self, text: str) -> None:
         """Show the kernels whose name, title, family or description contains all words."""
-        wanted = text.casefold().split()
+        terms = text.casefold().split()
         for item in self._items():
             info = self._infos[item.data(0, NAME)]
             searched = f"{info.name} {info.title} {info.family} {info.about}".casefold()
-            item.setHidden(not all(w in searched for w in wanted))
+            item.setHidden(not all(w in searched for w in terms))
             if item.isHidden():
                 item.setSelected(False)
         for top in _children(self.tree.invisibleRootItem()):

@@ -236,13 +236,13 @@ class Pages(QWidget):
         self.shown.emit(at)
 
 
-def disable_item(choice: Choice, at: int, why: str) -> None:
+def disable_item(choice: Choice, at: int, reason: str) -> None:
     """Disable an item of a choice with the reason as its tooltip; an empty reason enables it."""
     model = choice.model()
     assert isinstance(model, QStandardItemModel)
-    model.item(at).setEnabled(not why)
-    choice.setItemData(at, why or None, Qt.ItemDataRole.ToolTipRole)
-    if why and choice.currentIndex() == at:
+    model.item(at).setEnabled(not reason)
+    choice.setItemData(at, reason or None, Qt.ItemDataRole.ToolTipRole)
+    if reason and choice.currentIndex() == at:
         other = next((k for k in range(choice.count()) if model.item(k).isEnabled()), at)
         choice.setCurrentIndex(other)
 

@@ -154,8 +154,14 @@ def memory_change(result: MeasurementResult, before: MeasurementResult | None) -
     """Change of the model's memory since the previous measurement; empty if equal or unknown."""
     if before is None or "model_in_memory" not in result.summary or "model_in_memory" not in before.summary:
         return ""
-    was, now = (m.summary["model_in_memory"] + m.summary.get("rounded_copies_in_memory", 0) for m in (before, result))
-    return f"in memory {mebibytes(was)} → {mebibytes(now)} since the edit" if was != now else ""
+    before_bytes, after_bytes = (
+        m.summary["model_in_memory"] + m.summary.get("rounded_copies_in_memory", 0) for m in (before, result)
+    )
+    return (
+        f"in memory {mebibytes(before_bytes)} → {mebibytes(after_bytes)} since the edit"
+        if before_bytes != after_bytes
+        else ""
+    )
 
 
 def line_of(row: dict[str, Any], before: dict[str, int]) -> dict[str, Any]:

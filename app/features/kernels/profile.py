@@ -20,7 +20,7 @@ from espalier.app.number_text import count, mebibytes, percent, time_text
 from espalier.app.widgets.forms.fields import Choice, tokens
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Table
-from espalier.kernels.bench.others import busy_words
+from espalier.kernels.bench.other_load import busy_note
 from espalier.passes.analysis.profile import ProfileOptions
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class ProfilePage(MeasurementTab):
         text = " · ".join(p if p.startswith("<b>") else escape(p) for p in parts if p)
         omitted = result.more.get("timeline", {}).get("left_out", 0)
         notes = [OLD] if self.state.stale else []
-        notes += [busy] if (busy := busy_words(summary.get("others"))) else []
+        notes += [busy] if (busy := busy_note(summary.get("others"))) else []
         notes += [f"the timeline omits the {count(omitted)} smallest operations"] if omitted else []
         return text + "".join(f' · <span style="color:{palette.muted}">{escape(n)}</span>' for n in notes)
 
@@ -190,16 +190,16 @@ class ProfilePage(MeasurementTab):
 
 def row_of(row: dict[str, Any]) -> dict[str, Any]:
     """A table row with rounded numbers, so that columns sort."""
-    shown = {
+    values = {
         "node": row["node"], "time (ms)": 1e3 * row["seconds"], "share": row["share"], "op": row["op"],
         "calls": row.get("calls", 1), "rounding (ms)": 1e3 * row["rounding"] or None,
         "GPU (ms)": 1e3 * row["device_seconds"] or None, "allocated (KiB)": row["allocated_bytes"] / 1024 or None,
         "GFLOP/s": row["gflop_s"], "largest operation": row["largest"],
     }  # fmt: skip
-    return {k: float(f"{v:.4g}") if isinstance(v, float) and k != "share" else v for k, v in shown.items()}
+    return {k: float(f"{v:.4g}") if isinstance(v, float) and k != "share" else v for k, v in values.items()}
 
 
 def drop_empty_columns(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows without empty columns, such as those of a GPU."""
-    known = {k for row in rows for k, v in row.items() if v is not None}
-    return [{k: v for k, v in row.items() if k in known} for row in rows]
+    used = {k for row in rows for k, v in row.items() if v is not None}
+    return [{k: v for k, v in row.items() if k in used} for row in rows]

@@ -179,14 +179,16 @@ class TimelineCanvas(QAbstractScrollArea):
 
     def _paint_lane(self, painter: QPainter, lane: Lane, top: int) -> None:
         """Draw narrow spans as one pixel line, the others individually."""
-        seen, high = visible_lane(lane, self.seen.begin, self.seen.end, self.wide), HIGH[lane.kind]
+        visible, high = visible_lane(lane, self.seen.begin, self.seen.end, self.wide), HIGH[lane.kind]
         inks = span_colours(self.look, faint=lane.kind == "operation")
         table = np.array([rgb(c.name()) for c in inks] + [rgb(self.look.panel)], np.uint8)
         pixels = np.full((1, self.wide, 4), 255, np.uint8)
-        pixels[0, :, 2::-1] = table[seen.codes]
+        pixels[0, :, 2::-1] = table[visible.codes]
         image = QImage(pixels.data, self.wide, 1, self.wide * 4, QImage.Format.Format_RGB32)
         painter.drawImage(QRectF(NAMES, top, self.wide, high), image, QRectF(0, 0, self.wide, 1))
-        for index, left, right in zip(seen.large.tolist(), seen.lefts.tolist(), seen.rights.tolist(), strict=True):
+        for index, left, right in zip(
+            visible.large.tolist(), visible.lefts.tolist(), visible.rights.tolist(), strict=True
+        ):
             box = QRectF(NAMES + left, top, right - left - 1, high)
             self._paint_span(painter, lane.spans[index], box, inks[lane.codes[index]])
         painter.setPen(QPen(QColor(self.look.accent), 2))
@@ -298,10 +300,10 @@ def elided_path(name: str, metrics: QFontMetrics, room: int) -> str:
     return metrics.elidedText(parts[-1], Qt.TextElideMode.ElideRight, room)
 
 
-def _mixed(one: QColor, other: QColor, share: float) -> QColor:
-    rest = 1 - share
-    red, green = share * one.red() + rest * other.red(), share * one.green() + rest * other.green()
-    return QColor(round(red), round(green), round(share * one.blue() + rest * other.blue()))
+def _mixed(one: QColor, other: QColor, fraction: float) -> QColor:
+    rest = 1 - fraction
+    red, green = fraction * one.red() + rest * other.red(), fraction * one.green() + rest * other.green()
+    return QColor(round(red), round(green), round(fraction * one.blue() + rest * other.blue()))
 
 
 def _ink(background: QColor) -> str:

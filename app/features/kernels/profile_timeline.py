@@ -67,8 +67,8 @@ class TimelineView(TimelineCanvas):
 
     def tooltip(self, lane: Lane, span: Span) -> str:
         """Tooltip of a span."""
-        share = span.length / self.run.length if self.run else 0.0
-        lines = [span.name, f"{time_text(span.length / 1e6)} · {percent(share)} of the run · from "
+        fraction = span.length / self.run.length if self.run else 0.0
+        lines = [span.name, f"{time_text(span.length / 1e6)} · {percent(fraction)} of the run · from "
                             f"{time_text(span.begin / 1e6)}"]  # fmt: skip
         if span.rounds:
             lines[0] = f"{span.name}: rounding of an operand"

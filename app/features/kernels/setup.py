@@ -39,7 +39,7 @@ class KernelSetup(QWidget):
         self._infos: tuple[KernelInfo, ...] = ()
         self._running = False
         self.device = Choice(tuple(DEVICES), tuple(DEVICES.values()))
-        self.types = {name: QCheckBox(word) for name, word in TYPES.items()}
+        self.types = {name: QCheckBox(title) for name, title in TYPES.items()}
         self.versions: dict[str, QCheckBox] = {}
         self.sizes, self.own = Choice(tuple(SIZES), tuple(SIZES.values())), Line()
         self.seconds, self.threads = NumberField(float, 0, 60), NumberField(int, 0, 1024, zero="torch's")
@@ -127,10 +127,10 @@ class KernelSetup(QWidget):
         model = self.device.model()
         assert isinstance(model, QStandardItemModel)
         for at, name in enumerate(DEVICES):
-            why = lab.missing.get(name, "")
-            model.item(at).setEnabled(not why)
-            self.device.setItemData(at, why or None, Qt.ItemDataRole.ToolTipRole)
-            self.device.setItemText(at, f"{DEVICES[name]}: {why}" if why else _machine(lab, name))
+            reason = lab.missing.get(name, "")
+            model.item(at).setEnabled(not reason)
+            self.device.setItemData(at, reason or None, Qt.ItemDataRole.ToolTipRole)
+            self.device.setItemText(at, f"{DEVICES[name]}: {reason}" if reason else _machine(lab, name))
         self.device.put("cpu" if "cuda" in lab.missing else "cuda")
         cores = lab.machines.get("cpu", {}).get("cores")
         self.threads.high = float(cores or 1024)
@@ -140,13 +140,13 @@ class KernelSetup(QWidget):
     def choose(self, infos: Sequence[KernelInfo]) -> None:
         """Set the selected kernels."""
         self._infos = tuple(infos)
-        own = self.sizes.findText(SIZES[OWN])
+        custom = self.sizes.findText(SIZES[OWN])
         model = self.sizes.model()
         assert isinstance(model, QStandardItemModel)
-        model.item(own).setEnabled(len(infos) == 1)
+        model.item(custom).setEnabled(len(infos) == 1)
         if len(infos) != 1 and self.sizes.get() == OWN:
             self.sizes.put(USUAL)
-        self.sizes.setItemData(own, "Select a single kernel: sizes differ by kernel.", Qt.ItemDataRole.ToolTipRole)
+        self.sizes.setItemData(custom, "Select a single kernel: sizes differ by kernel.", Qt.ItemDataRole.ToolTipRole)
         if len(infos) == 1:
             first = next(iter(infos[0].shapes.values()))[0]
             self.own.setPlaceholderText("x".join(map(str, first.values())))
@@ -183,20 +183,20 @@ class KernelSetup(QWidget):
         set_tab_chain(*self.types.values(), *self.versions.values(), self.sizes, self.own, self.seconds, self.threads,
               self.run_button, self.stop_button)  # fmt: skip
         lacking = {n: w for n, versions in by_name.items() if (w := _why_not(versions, self._device))}
-        whys = {why: [n for n, w in lacking.items() if w == why] for why in lacking.values()}
-        self.lacking.setText("; ".join(f"{', '.join(names)}: {why}" for why, names in whys.items()))
+        whys = {reason: [n for n, w in lacking.items() if w == reason] for reason in lacking.values()}
+        self.lacking.setText("; ".join(f"{', '.join(names)}: {reason}" for reason, names in whys.items()))
         self.lacking.setVisible(bool(lacking))
 
     def _box(self, name: str, versions: list[VersionInfo]) -> QCheckBox:
-        box, why = QCheckBox(name), _why_not(versions, self._device)
+        box, reason = QCheckBox(name), _why_not(versions, self._device)
         box.setFixedHeight(ROW)
-        box.setChecked(not why and not all(v.optional for v in versions))
+        box.setChecked(not reason and not all(v.optional for v in versions))
         baseline = {info.baseline for info in self._infos} == {name}
-        box.setEnabled(not why and not baseline)
+        box.setEnabled(not reason and not baseline)
         fixed = "always: it is the baseline of ratios" if baseline else ""
         late = "slow to start" if any(v.optional for v in versions) else ""
         about = versions[0].about if len({v.about for v in versions}) == 1 else ""
-        box.setToolTip("\n".join(t for t in (about, fixed, late, why) if t))
+        box.setToolTip("\n".join(t for t in (about, fixed, late, reason) if t))
         box.toggled.connect(lambda _: self.update_estimate())
         return box
 
@@ -210,8 +210,8 @@ class KernelSetup(QWidget):
         """The Request of the fields; raises EspalierError."""
         if not self._infos:
             raise OptionsError("No kernel is selected.", "Select some at the left.")
-        if self._lab and (why := self._lab.missing.get(self._device)):
-            raise OptionsError(f"Kernels cannot run on {DEVICES[self._device]}: {why}.", "Choose the CPU.")
+        if self._lab and (reason := self._lab.missing.get(self._device)):
+            raise OptionsError(f"Kernels cannot run on {DEVICES[self._device]}: {reason}.", "Choose the CPU.")
         dtypes = tuple(n for n, box in self.types.items() if box.isChecked())
         if not dtypes:
             raise OptionsError("No type is chosen.", "Tick fp32, bf16 or fp16.")
@@ -272,8 +272,8 @@ class KernelSetup(QWidget):
 
 def _why_not(versions: Sequence[VersionInfo], device: str) -> str:
     """Why none of the versions can run on a device; empty if one can."""
-    why = [v.missing.get(device, "") for v in versions]
-    return why[0] if all(why) else ""
+    reasons = [v.missing.get(device, "") for v in versions]
+    return reasons[0] if all(reasons) else ""
 
 
 def _machine(lab: Lab, device: str) -> str:

@@ -130,7 +130,7 @@ class KernelSource(QWidget):
         version = next((v for v in info.versions if v.name == self.version.get()), None) if info else None
         if info is None or version is None:
             return
-        lacks = "; ".join(f"not on {d}: {why}" for d, why in version.missing.items())
+        lacks = "; ".join(f"not on {d}: {reason}" for d, reason in version.missing.items())
         lines = [f"{info.about}  {info.formula}", f"{version.name}: {version.about}" + (f" ({lacks})" if lacks else ""),
                  *cost_model_text(info, version.name, self._rows())]  # fmt: skip
         self.description.setText("\n".join(lines))

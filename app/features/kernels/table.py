@@ -26,11 +26,11 @@ class _Model(TableModel):
     """Shows the reason instead of metrics for rows without a time."""
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if self.columns[index.column()] == TIME and (why := self.why(index.row())):
+        if self.columns[index.column()] == TIME and (reason := self.why(index.row())):
             if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-                return why
+                return reason
             if role == Qt.ItemDataRole.TextAlignmentRole:
-                return alignment(why)
+                return alignment(reason)
         return super().data(index, role)
 
     def why(self, row: int) -> str:
@@ -100,7 +100,7 @@ class KernelTable(Table):
         column, order = header.sortIndicatorSection(), header.sortIndicatorOrder()
         selected = [model.shown[i.row()] for i in self.selectionModel().selectedRows()]
         at, bar = self.currentIndex(), self.verticalScrollBar()
-        now = model.shown[at.row()] if at.isValid() else None
+        current = model.shown[at.row()] if at.isValid() else None
         at_bottom, position = bar.value() == bar.maximum(), bar.value()
         single = self._single_kernel
         self._cells = [*self._cells, *(_Cells(r) for r in rows[len(self._shown) :])]
@@ -110,7 +110,7 @@ class KernelTable(Table):
             model.set_rows(self._cells)
             if 0 <= column < len(model.columns):
                 model.sort(column, order)
-            self._restore_selection(selected, now)
+            self._restore_selection(selected, current)
         if fit and self.isVisible():
             self._fit()
         if at_bottom:
@@ -118,13 +118,13 @@ class KernelTable(Table):
         else:
             bar.setValue(position)
 
-    def _restore_selection(self, selected: Sequence[object], now: object) -> None:
+    def _restore_selection(self, selected: Sequence[object], current: object) -> None:
         """Restore the selection and the current row."""
         chosen, model, flag = QItemSelection(), self.selectionModel(), QItemSelectionModel.SelectionFlag
         for i, row in enumerate(self.rows.shown):
             if any(row is h for h in selected):
                 chosen.select(self.rows.index(i, 0), self.rows.index(i, len(self.rows.columns) - 1))
-            if row is now:
+            if row is current:
                 model.setCurrentIndex(self.rows.index(i, 0), flag.NoUpdate)
         model.select(chosen, flag.ClearAndSelect)
 
@@ -135,6 +135,6 @@ class KernelTable(Table):
             self.selectRow(index)
             self.scrollTo(self.rows.index(index, 0))
 
-    def _emit_row(self, now: QModelIndex) -> None:
-        if now.isValid() and isinstance(cells_ := self.rows.shown[now.row()], _Cells):
+    def _emit_row(self, current: QModelIndex) -> None:
+        if current.isValid() and isinstance(cells_ := self.rows.shown[current.row()], _Cells):
             self.picked_row.emit(cells_.row)

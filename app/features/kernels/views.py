@@ -193,13 +193,13 @@ class Views(QWidget):
         return self.comparison.table if self.tabs.currentIndex() == COMPARE else self.table
 
     def _save(self) -> None:
-        what: dict[int, tuple[Table | Chart, str, str]] = {
+        contents: dict[int, tuple[Table | Chart, str, str]] = {
             TABLE: (self.table, "Save the table", "kernels.csv"),
             CURVES: (self.curves.chart, "Save the curves", "kernels.png"),
             ROOF: (self.roof.chart, "Save the roofline", "roofline.png"),
             COMPARE: (self.comparison.table, "Save the table", "kernels-compared.csv"),
         }
-        self.save_wanted.emit(*what[self.tabs.currentIndex()])
+        self.save_wanted.emit(*contents[self.tabs.currentIndex()])
 
     def export(self, path: Path) -> None:
         """Write the chart in front to a .png, .svg or .csv file; raises FileError."""

@@ -138,12 +138,12 @@ class NodesPanel(QWidget):
 
     # -- what is done
 
-    def _select(self, chosen: QItemSelection, gone: QItemSelection) -> None:
+    def _select(self, chosen: QItemSelection, deselected: QItemSelection) -> None:
         """The nodes of the selected rows are selected everywhere."""
-        shown = self.table.rows.shown
-        rows = sorted(i.row() for i in self.table.selectionModel().selectedRows() if i.row() < len(shown))
+        ids = self.table.rows.shown
+        rows = sorted(i.row() for i in self.table.selectionModel().selectedRows() if i.row() < len(ids))
         if rows:
-            self._session.select(str(shown[i]["node"]) for i in rows)
+            self._session.select(str(ids[i]["node"]) for i in rows)
 
     def select_all(self) -> None:
         """Select the nodes of all rows that are shown."""

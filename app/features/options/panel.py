@@ -36,8 +36,8 @@ def make_form(options: Any, session: Session) -> QWidget:
 
     graph = session.document.graph if session.document else None
     if isinstance(options, EvaluateOptions) and type(options) is not EvaluateOptions:
-        own = tuple(f.name for f in fields(options) if f.name not in READ_OPTIONS)
-        groups = Group("", own, folded=False), Group("How data are read", READ_OPTIONS)
+        names = tuple(f.name for f in fields(options) if f.name not in READ_OPTIONS)
+        groups = Group("", names, folded=False), Group("How data are read", READ_OPTIONS)
         made = GroupedForm(type(options), groups, graph=graph, brief=False)
         made.put(options, graph)
         made.column.addStretch(1)

@@ -100,8 +100,8 @@ class StructuredPreview(QWidget):
         self.table.setRowCount(len(lines))
         for row, line in enumerate(lines):
             removed_text = "" if line.gone is None else count(line.gone)
-            kept_text = "" if line.gone is None else count(line.units - line.gone)
-            for column, value in enumerate((line.name, count(line.units), removed_text, kept_text, line.note)):
+            remaining_text = "" if line.gone is None else count(line.units - line.gone)
+            for column, value in enumerate((line.name, count(line.units), removed_text, remaining_text, line.note)):
                 item = QTableWidgetItem(value)
                 item.setToolTip(line.note if column == len(COLUMNS) - 1 else value)
                 if 0 < column < len(COLUMNS) - 1:

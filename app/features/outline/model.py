@@ -122,12 +122,12 @@ class OutlineModel(QAbstractItemModel):
 
     def _recount(self, number: int, groups: Iterable[int]) -> None:
         """Update the badge counts of the enclosing groups for a changed node."""
-        before, now = self._badges[number], badge(self._nodes[number])
-        self._badges[number] = now
+        previous, current = self._badges[number], badge(self._nodes[number])
+        self._badges[number] = current
         for group in groups:
             if counts := self._formats.get(group):
-                counts.subtract((before,))
-                counts[now] += 1
+                counts.subtract((previous,))
+                counts[current] += 1
 
     def _set_children(self, children: list[list[int]]) -> None:
         self._children = children
@@ -137,8 +137,8 @@ class OutlineModel(QAbstractItemModel):
 
     def filter(self, text: str) -> int:
         """Keep the rows that match all words of `text`, else those with its letters in order; returns their number."""
-        words = text.lower().split()
-        hits = self._matches(words) if words and self.tree else None
+        terms = text.lower().split()
+        hits = self._matches(terms) if terms and self.tree else None
         if hits is None and self._children is self._unfiltered:
             return len(self._nodes) - self.hidden
         self.beginResetModel()
@@ -146,16 +146,16 @@ class OutlineModel(QAbstractItemModel):
         self.endResetModel()
         return len(self._nodes) - self.hidden if hits is None else len(hits)
 
-    def _matches(self, words: list[str]) -> list[int]:
+    def _matches(self, terms: list[str]) -> list[int]:
         assert self.tree is not None
         if not self._texts:
             self._texts = [f"{n.target} {n.op} {title(n.op)} {n.module_path} {n.id}".lower() for n in self._nodes]
-        shown = [i for i, home in enumerate(self.tree.home) if home >= 0]
-        hits = [i for i in shown if all(w in self._texts[i] for w in words)]
+        visible = [i for i, home in enumerate(self.tree.home) if home >= 0]
+        hits = [i for i in visible if all(w in self._texts[i] for w in terms)]
         if hits:
             return hits
-        letters = "".join(words)
-        return [i for i in shown if _in_order(letters, self._path(i).lower())]
+        letters = "".join(terms)
+        return [i for i in visible if _in_order(letters, self._path(i).lower())]
 
     # -- items
 
@@ -313,13 +313,13 @@ def _without_hidden(tree: Hierarchy, hidden: frozenset[int]) -> list[list[int]]:
 
 def _with_ancestors(tree: Hierarchy, hits: list[int]) -> list[list[int]]:
     """Children of every group, restricted to `hits` and their ancestors."""
-    kept, size = set(hits), len(tree.ids)
+    included, size = set(hits), len(tree.ids)
     for i in hits:
         group = tree.home[i]
-        while group > 0 and size + group not in kept:
-            kept.add(size + group)
+        while group > 0 and size + group not in included:
+            included.add(size + group)
             group = tree.groups[group].parent
-    return [[c for c in items if c in kept] for items in _all_children(tree)]
+    return [[c for c in items if c in included] for items in _all_children(tree)]
 
 
 def _structure(graph: Graph, name: str) -> tuple[object, ...]:
@@ -329,9 +329,9 @@ def _structure(graph: Graph, name: str) -> tuple[object, ...]:
 
 def _in_order(letters: str, text: str) -> bool:
     """Whether the letters occur in `text` in this order."""
-    place = -1
+    position = -1
     for letter in letters:
-        place = text.find(letter, place + 1)
-        if place < 0:
+        position = text.find(letter, position + 1)
+        if position < 0:
             return False
     return True

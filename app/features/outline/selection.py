@@ -110,12 +110,12 @@ def common_group(tree: Hierarchy, ids: tuple[str, ...]) -> str | None:
     """The path of the group that contains exactly these nodes, if any."""
     if len(ids) < 2 or ids[0] not in tree.index:
         return None
-    wanted = set(ids)
+    selected = set(ids)
     for group in reversed(tree.ancestors(max(tree.home[tree.index[ids[0]]], 0))):
-        if tree.groups[group].size >= len(wanted):
-            same = tree.groups[group].size == len(wanted)
+        if tree.groups[group].size >= len(selected):
+            same = tree.groups[group].size == len(selected)
             members = {tree.ids[i] for i in tree.members(group)} if same else set()
-            return tree.groups[group].path if members == wanted else None
+            return tree.groups[group].path if members == selected else None
     return None
 
 

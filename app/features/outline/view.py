@@ -73,8 +73,8 @@ class RowPainter(QStyledItemDelegate):
         painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
         return right - width - 4
 
-    def _sparsity(self, painter: QPainter, share: float, right: int, room: QRect) -> int:
-        text = f"{100 * share:.0f}{THIN}%"
+    def _sparsity(self, painter: QPainter, fraction: float, right: int, room: QRect) -> int:
+        text = f"{100 * fraction:.0f}{THIN}%"
         width = painter.fontMetrics().horizontalAdvance(text)
         painter.setPen(QColor(SPARSITY))
         painter.drawText(QRect(right - width, room.top(), width, room.height()), Qt.AlignmentFlag.AlignCenter, text)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxL
 
 from espalier.app.features.plots.smoothing import Smoothing
 from espalier.app.jobs.status import can_keep, figures, trains
-from espalier.app.widgets.charts.metrics import MAX_OTHERS, MetricChart, export, last_step, quantities, quantity
+from espalier.app.widgets.charts.metrics import DASHES, MAX_OTHERS, MetricChart, export, last_step, quantities, quantity
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
@@ -36,12 +36,13 @@ class PlotsPanel(QWidget):
         self._session = session
         self.runs: dict[int, JobInfo] = {}
         self.charts: dict[str, MetricChart] = {}
-        self._choice, self._figures = Choice(), QLabel()
+        self._choice, self._figures, self._dashes = Choice(), QLabel(), QLabel()
         self._choice.setAccessibleName("Run")
         self.compare, self.others = link("Compare with ▾", self._show_others), QMenu(self)
         self.compare.setToolTip(f"Draw other runs of this document behind this one, {MAX_OTHERS} at most")
         self.smoothing = Smoothing()
-        self._figures.setProperty("role", "muted")
+        for label in (self._figures, self._dashes):
+            label.setProperty("role", "muted")
         self._keep = link("Stop and keep", self._stop_and_keep)
         self._save = link("Save as PNG, SVG or CSV…", self.save_wanted.emit)
         self._row = QHBoxLayout()
@@ -60,14 +61,14 @@ class PlotsPanel(QWidget):
         self._choice.setFixedHeight(25)
         bar = FlowLayout()
         bar.setContentsMargins(12, 6, 12, 4)
-        for part in (self._choice, self.compare, self.smoothing, self._keep, self._save, self._figures):
+        for part in (self._choice, self.compare, self.smoothing, self._keep, self._save, self._figures, self._dashes):
             bar.addWidget(part)
-        drawn = QWidget()
-        drawn.setLayout(self._row)
+        charts = QWidget()
+        charts.setLayout(self._row)
         self._row.setContentsMargins(8, 0, 8, 4)
         self._row.setSpacing(8)
         self._pages.addWidget(self._empty)
-        self._pages.addWidget(drawn)
+        self._pages.addWidget(charts)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
@@ -90,14 +91,14 @@ class PlotsPanel(QWidget):
 
     def on_job_event(self, job_event: JobEvent) -> None:
         """Record a metric; metrics within one interval are drawn together."""
-        known = job_event.job.id in self.runs
-        if isinstance(job_event.event, Metric) and not known:
+        is_shown = job_event.job.id in self.runs
+        if isinstance(job_event.event, Metric) and not is_shown:
             self._add(job_event.job)
         elif not self.runs:
             self._show_progress(job_event.job)
         if isinstance(job_event.event, Metric) and not self._redraw.isActive():
             self._redraw.start()
-        elif isinstance(job_event.event, TERMINAL) and known:
+        elif isinstance(job_event.event, TERMINAL) and is_shown:
             self._redraw.stop()
             self.refresh()
 
@@ -106,8 +107,8 @@ class PlotsPanel(QWidget):
         if trains(job.job):
             running = job.state == "running"
             doing = f": {job.progress.text}" if job.progress and job.progress.text else ""
-            now = f"{job.title} is running{doing}. Its curves are drawn here live."
-            self._empty.setText(now if running else EMPTY)
+            text = f"{job.title} is running{doing}. Its curves are drawn here live."
+            self._empty.setText(text if running else EMPTY)
 
     def _add(self, job: JobInfo) -> None:
         self.runs[job.id] = job
@@ -166,17 +167,19 @@ class PlotsPanel(QWidget):
             own = {n: p for n, p in plotted.items() if quantity(n) == what}
             chart.show_series(own, compared, last, samples_of(metrics), self.smoothing.weight)
         self._figures.setText(figures(run))
+        self._dashes.setText(" · ".join(f"{style}: {name}" for style, name in zip(DASHES, compared, strict=False)))
+        self._dashes.setVisible(bool(compared))
 
-    def _show_charts(self, wanted: list[str]) -> None:
+    def _show_charts(self, names: list[str]) -> None:
         """Show one chart for each quantity, side by side; existing charts are kept."""
-        if wanted == list(self.charts):
+        if names == list(self.charts):
             return
-        for what in [w for w in self.charts if w not in wanted]:
-            removed = self.charts.pop(what)
+        for name in [w for w in self.charts if w not in names]:
+            removed = self.charts.pop(name)
             self._row.removeWidget(removed)
             removed.hide()
             removed.deleteLater()
-        self.charts = {what: self.charts.get(what) or MetricChart(what) for what in wanted}
+        self.charts = {name: self.charts.get(name) or MetricChart(name) for name in names}
         for chart in self.charts.values():
             self._row.addWidget(chart, 1)
 

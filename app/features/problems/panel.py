@@ -79,9 +79,9 @@ class ProblemsPanel(QWidget):
         self.refresh()
 
     def _resolve(self, of: str) -> None:
-        kept = [(e, c) for e, c in zip(self._errors, self._causes, strict=True) if c != of]
-        if len(kept) < len(self._errors):
-            self._errors, self._causes = [e for e, _ in kept], [c for _, c in kept]
+        remaining = [(e, c) for e, c in zip(self._errors, self._causes, strict=True) if c != of]
+        if len(remaining) < len(self._errors):
+            self._errors, self._causes = [e for e, _ in remaining], [c for _, c in remaining]
             self.refresh()
 
     def refresh(self) -> None:

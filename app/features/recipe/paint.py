@@ -43,10 +43,10 @@ class RecipePainter(QStyledItemDelegate):
 
     def _wrapped(self, line: Line, width: int, font: QFont) -> list[str]:
         metrics = QFontMetrics(_small(font))
-        head, words = "", line.summary.split(" ")
-        while words and metrics.horizontalAdvance(f"{head} {words[0]}") < width:
-            head = f"{head} {words.pop(0)}".strip()
-        rest = metrics.elidedText(" ".join(words), Qt.TextElideMode.ElideRight, width)
+        head, parts = "", line.summary.split(" ")
+        while parts and metrics.horizontalAdvance(f"{head} {parts[0]}") < width:
+            head = f"{head} {parts.pop(0)}".strip()
+        rest = metrics.elidedText(" ".join(parts), Qt.TextElideMode.ElideRight, width)
         return [t for t in (head, rest) if t]
 
     def _texts(self, option: QStyleOptionViewItem, index: Index) -> list[str]:

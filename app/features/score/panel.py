@@ -24,6 +24,7 @@ from espalier.app.number_text import (
     scaled,
     signed,
 )
+from espalier.app.widgets.asking import offer_meaning
 from espalier.passes.dominant import Dominant, Dominants
 
 if TYPE_CHECKING:
@@ -55,15 +56,15 @@ class Entry:
     asks: bool = False  # has the Measure button
 
 
-def _relative(now: float, before: float) -> str:
-    if not before:
+def _relative(current: float, previous: float) -> str:
+    if not previous:
         return ""
-    part = 100 * (now / before - 1)
+    part = 100 * (current / previous - 1)
     return signed(part, 0 if abs(part) >= 10 else 1) + "\u2009%"
 
 
-def _points(now: float, before: float) -> str:
-    return signed(100 * (now - before), 1)
+def _points(current: float, previous: float) -> str:
+    return signed(100 * (current - previous), 1)
 
 
 def _absolute(digits: int) -> Callable[[float, float], str]:
@@ -96,6 +97,7 @@ class Figure(QWidget):
 
     def __init__(self, entry: Entry) -> None:
         super().__init__(toolTip=entry.help)
+        offer_meaning(self, lambda _: entry.label)
         self._entry = entry
         self._note = self._noise = self.texts = self.baseline = ""
         self.chip = QPushButton()
@@ -134,11 +136,11 @@ class Figure(QWidget):
         chip = "" if self.chip.isHidden() else self.chip.text()
         return " ".join(w for w in (self._value.text(), self._change.text(), note, chip) if w)
 
-    def offer(self, text: str, why: str) -> None:
+    def offer(self, text: str, reason: str) -> None:
         """Show the Measure button with a text, or none if it is empty; `why`: reason why it is not measured yet."""
-        self._note = why
+        self._note = reason
         self.chip.setText(text)
-        self.chip.setToolTip(why)
+        self.chip.setToolTip(reason)
         self.chip.setAccessibleName(f"{self._entry.label}: {text}")
         self.chip.setVisible(bool(text))
         self._max_width = max(self._max_width, self.wide())
@@ -160,10 +162,10 @@ class Figure(QWidget):
         if now is not None or self._entry.measured:
             self._max_width = max(self._max_width, self.wide())
 
-    def name_cause(self, words: str) -> None:
+    def name_cause(self, text: str) -> None:
         """Show the dominant contribution next to the name."""
-        if words:
-            self._label.setText(f"{self._entry.label} · {words}")
+        if text:
+            self._label.setText(f"{self._entry.label} · {text}")
             self._max_width = max(self._max_width, self.wide())
 
     def show_noted(self, value: float, note: str, *, present: bool) -> None:
@@ -201,11 +203,11 @@ class Figure(QWidget):
         """The largest width required so far."""
         return max(self._max_width, self.wide())
 
-    def lay_out(self, *, brief: bool, least: int) -> None:
+    def lay_out(self, *, brief: bool, minimum: int) -> None:
         """Show the figure with its change, or with the change only in the tooltip."""
         self._brief = brief
         self._place_change()
-        self.setMinimumWidth(least)
+        self.setMinimumWidth(minimum)
         help_ = self._entry.help
         help_ += f". {self._note}" if self._note else ""
         help_ += f"\nTexts: {self.texts}" if self.texts and self._entry.measured else ""
@@ -219,14 +221,14 @@ class Figure(QWidget):
         """Name, value and change."""
         return f"{self._entry.label} {self.text}"
 
-    def _judge(self, now: float | None, before: float | None, edited: bool) -> tuple[str, str]:
+    def _judge(self, current: float | None, previous: float | None, edited: bool) -> tuple[str, str]:
         entry = self._entry
-        text = "" if now is None or before is None else entry.change(now, before)
-        if now is None or before is None or now == before or text.startswith("±0"):
-            if now is None:
+        text = "" if current is None or previous is None else entry.change(current, previous)
+        if current is None or previous is None or current == previous or text.startswith("±0"):
+            if current is None:
                 return "", "same"
-            return (SAME if edited and before is not None else entry.suffix), "same"
-        gain = (now - before) * entry.better
+            return (SAME if edited and previous is not None else entry.suffix), "same"
+        gain = (current - previous) * entry.better
         return text, "same" if not gain else "good" if gain > 0 else "bad"
 
     def _role(self, label: QLabel, name: str, value: str) -> None:
@@ -284,8 +286,8 @@ class ScorePanel(QWidget):
     def _missing(self) -> str:
         """Why the current model has no measured score and none is pending; empty otherwise."""
         live = self._live
-        known = self._session.score.accuracy is not None or not self._session.measured_on.data
-        if live is None or known or live.due:
+        has_score = self._session.score.accuracy is not None or not self._session.measured_on.data
+        if live is None or has_score or live.due:
             return ""
         if not live.enabled:
             return NOT_AUTOMATIC
@@ -300,20 +302,20 @@ class ScorePanel(QWidget):
         """The dominant contribution to the average of stored bits, as a sentence and as a short label."""
         if self._dominant[0] is not graph:
             self._dominant = graph, self._dominants.of(graph) if graph else None
-        found = self._dominant[1]
-        return (dominant_text(found), f"{found.kind} {percent(found.share, 0)}") if found else ("", "")
+        dominant = self._dominant[1]
+        return (dominant_text(dominant), f"{dominant.kind} {percent(dominant.share, 0)}") if dominant else ("", "")
 
     def _noise(self) -> tuple[str, bool]:
         """Text about the samples and the change of the accuracy, and whether the change is within noise."""
         session = self._session
-        if session.document is None or (now := session.measures.accuracy(session.document.recipe)) is None:
+        if session.document is None or (accuracy := session.measures.accuracy(session.document.recipe)) is None:
             return "", False
         base = session.compared
         before = session.measures.accuracy(base.recipe) if session.document.recipe.active else None
         if before is None:
-            return noise_text(now), False
-        change = now.against(before, base.name)
-        return f"{noise_text(now)}\n{change_text(change)}", change.noise
+            return noise_text(accuracy), False
+        change = accuracy.against(before, base.name)
+        return f"{noise_text(accuracy)}\n{change_text(change)}", change.noise
 
     def refresh(self) -> None:
         """Read the score again."""
@@ -332,19 +334,21 @@ class ScorePanel(QWidget):
         self._read = read
         for key, figure in self.figures.items():
             figure.texts, figure.baseline = texts, base
-            now, old = getattr(score, key, None), estimate.last.get(key)
+            current, old = getattr(score, key, None), estimate.last.get(key)
             if key == "kl":
                 figure.show_noted(estimate.kl or 0.0, named, present=True)
-            elif now is None and old is not None and edited:
+            elif current is None and old is not None and edited:
                 figure.show_noted(old, "" if missing and figure.asks else STALE, present=False)
             else:
                 note = noise if key == "accuracy" else dominant if key == "weight_bits" else ""
-                figure.show_value(now, getattr(before, key, None), edited, note, within=within and key == "accuracy")
+                figure.show_value(
+                    current, getattr(before, key, None), edited, note, within=within and key == "accuracy"
+                )
                 figure.name_cause(dominant_label if key == "weight_bits" else "")
             if figure.asks:
                 figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
-        known = edited and estimate.kl is not None
-        self._shown = tuple(k for k in self.figures if k != "kl" or known)
+        has_divergence = edited and estimate.kl is not None
+        self._shown = tuple(k for k in self.figures if k != "kl" or has_divergence)
         self._fit()
 
     def spare(self, wide: int) -> int:
@@ -360,8 +364,8 @@ class ScorePanel(QWidget):
         """Layout for a width: gap, width of each figure, number of figures shown, and whether changes are hidden."""
         figures, room = [self.figures[k] for k in self._shown], self._room(wide)
         ways = ((GAP, [f.reserved for f in figures]), (TIGHT_GAP, [f.wide() for f in figures]))
-        least = (TIGHT_GAP, [f.wide(brief=True) for f in figures])
-        gap, widths = next((w for w in ways if _sum(*w) <= room), least)
+        narrowest = (TIGHT_GAP, [f.wide(brief=True) for f in figures])
+        gap, widths = next((w for w in ways if _sum(*w) <= room), narrowest)
         shown = len(figures)
         while shown and _sum(gap, widths[:shown]) + (self._rest(gap) if shown < len(figures) else 0) > room:
             shown -= 1
@@ -379,7 +383,7 @@ class ScorePanel(QWidget):
         assert layout is not None
         layout.setSpacing(gap)
         for at, (figure, wide) in enumerate(zip(figures, widths, strict=True)):
-            figure.lay_out(brief=brief, least=wide)
+            figure.lay_out(brief=brief, minimum=wide)
             figure.setHidden(at >= shown)
         self.more.setHidden(shown == len(figures))
         text = "\n".join(f.full_text for f in figures[shown:])

@@ -1,4 +1,4 @@
-"""What the Search menu does, and how its panel is tied to the window: the graph, files, the rest of the docks."""
+"""Actions of the menu Search, and the connections of its panel to the window."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def panel_of(host: Host) -> SearchPanel:
 
 
 def connect(host: Host, panel: SearchPanel) -> None:
-    """Tie the panel to its host."""
+    """Connect the panel to its host."""
     from espalier.app.features.search.state.trial_preview import (
-        TrialPreview,  # with what it needs of the passes, after the first paint
+        TrialPreview,  # imports passes; after the first paint
     )
 
     preview = panel.results.preview = TrialPreview(host.canvas)
     dock = host.dock("search")
-    dock.visibilityChanged.connect(preview.look_on)
+    dock.visibilityChanged.connect(preview.set_visible)
     panel.begun.connect(lambda: host.show_dock("search"))
     panel.searches.stored.connect(host.mark_changed)
     panel.searches.listed.connect(host.refresh_actions)
-    panel.searches.stood.connect(host.refresh_actions)
+    panel.searches.state_changed.connect(host.refresh_actions)
     panel.trials.noted.connect(lambda trial, text: write_note(panel, trial.number, text))
     panel.board.save_wanted.connect(lambda tile: host.save_plots(tile, "Save the chart", tile.file_name))
     panel.model_wanted.connect(lambda trial: save_model(host, trial))
@@ -59,14 +59,14 @@ def connect(host: Host, panel: SearchPanel) -> None:
 
 
 def show(host: Host) -> None:
-    """Show the panel, with the keyboard in its form."""
+    """Show the panel and focus its form."""
     panel = panel_of(host)
     host.show_dock("search")
     panel.compose()
 
 
 def begin(host: Host) -> None:
-    """Run the search that the form describes."""
+    """Run the search of the form."""
     host.show_dock("search")
     panel_of(host).setup.run()
 
@@ -78,18 +78,18 @@ def begin_with(host: Host, name: str) -> None:
 
 
 def template_names() -> tuple[str, ...]:
-    """The ready searches, by the names of their files."""
+    """The names of the templates."""
     return tuple(p.stem for p in sorted(FOLDER.glob("*.toml")))
 
 
 def running(host: Host) -> bool:
-    """Whether the study that is shown runs."""
+    """Whether the shown study is running."""
     study = panel_of(host).study if host.panels_built else None
     return study is not None and study.running
 
 
 def stopped(host: Host) -> bool:
-    """Whether the study that is shown could go on."""
+    """Whether the shown study can be continued."""
     study = panel_of(host).study if host.panels_built else None
     return study is not None and not study.running
 
@@ -106,15 +106,15 @@ def has_study(host: Host) -> bool:
 
 
 def pause(host: Host) -> None:
-    """Let the search wait, or go on."""
+    """Pause or resume the search."""
     panel = panel_of(host)
     if study := panel.study:
         panel.act("again" if study.paused else "pause")
 
 
-def act(word: str) -> Callable[[Host], None]:
-    """Do with the study that is shown what its head offers by this word."""
-    return lambda host: panel_of(host).act(word)
+def act(action: str) -> Callable[[Host], None]:
+    """An action that applies a command of the head to the shown study."""
+    return lambda host: panel_of(host).act(action)
 
 
 def open_search(host: Host) -> None:
@@ -130,7 +130,7 @@ def save_search(host: Host) -> None:
 
 
 def save_trials(host: Host) -> None:
-    """Write the trials that the table shows as CSV."""
+    """Write the shown trials as CSV."""
     panel = panel_of(host)
     name = f"{panel.study.name}.csv" if panel.study else "trials.csv"
     _save(host, "Save the trials", panel.export, name, "CSV (*.csv)")

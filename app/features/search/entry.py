@@ -1,4 +1,4 @@
-"""One entry of a space as a card: what varies, where, what shares a choice, and under which condition it exists."""
+"""One entry of a space as a card: what varies, where, which layers share a choice, and its condition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALWAYS = "always"
 
 
 class More(QWidget):
-    """What is rarely changed of an entry: its name, its condition, how it is fitted and scaled."""
+    """Rarely changed fields of an entry: name, condition, fitting and scale."""
 
     edited = Signal()
 
@@ -39,7 +39,7 @@ class More(QWidget):
         super().__init__()
         self._kind = kind
         self.fit, self.log = Check("fit each format to its weight"), Check("steps by ratio (logarithmic)")
-        self.name = Line("what it is called")
+        self.name = Line("name of the entry")
         self.name.setAccessibleName("Name of the entry")
         self.only, self.values = Choice((ALWAYS,)), Line("values")
         self.only.setAccessibleName("Exists only if")
@@ -55,9 +55,9 @@ class More(QWidget):
             part.edited.connect(self._edited)
 
     def offer(self, names: Sequence[str]) -> None:
-        """The choices before it that a condition can name."""
-        held = self.only.get()  # one that is none of them stays, and is told as wrong
-        names = tuple(dict.fromkeys([*names, *([held] if held != ALWAYS else [])]))
+        """Set the earlier choices that a condition can name."""
+        current = self.only.get()  # an unknown name stays and is reported as an error
+        names = tuple(dict.fromkeys([*names, *([current] if current != ALWAYS else [])]))
         texts = tuple(f"only if {n} is" for n in names)
         self.only.offer((ALWAYS, *names), (ALWAYS, *texts))
         self.values.setVisible(self.only.get() != ALWAYS)
@@ -67,19 +67,19 @@ class More(QWidget):
         self.edited.emit()
 
     def put(self, vary: Vary) -> None:
-        """Show those of an entry."""
+        """Show the fields of an entry."""
         self.fit.put(vary.fit)
         self.log.put(vary.log)
         self.name.put(vary.name)
-        wanted = vary.when.name if vary.when else ALWAYS
-        if wanted not in self.only.values:
-            self.offer((*self.only.values[1:], wanted))
-        self.only.put(wanted)
+        condition = vary.when.name if vary.when else ALWAYS
+        if condition not in self.only.values:
+            self.offer((*self.only.values[1:], condition))
+        self.only.put(condition)
         self.values.put(", ".join(map(value_text, vary.when.values)) if vary.when else "")
         self.values.setVisible(vary.when is not None)
 
     def get(self, vary: Vary) -> Vary:
-        """The entry with these; raises OptionsError."""
+        """The entry with these fields; raises OptionsError."""
         when = None
         if self.only.get() != ALWAYS:
             when = When(self.only.get(), parse_values(self.values.get()))
@@ -87,7 +87,7 @@ class More(QWidget):
 
 
 class EntryCard(QFrame):
-    """`value` gives the Vary or raises; what is wrong with it stands at its foot."""
+    """`value` returns the Vary or raises OptionsError; errors are shown at the bottom."""
 
     edited = Signal()
     removed = Signal()
@@ -96,8 +96,8 @@ class EntryCard(QFrame):
         super().__init__()
         self.kind = vary.kind
         self.setProperty("card", True)
-        made = OptionForm if vary.kind == "option" else EntryForm
-        self.form = made(vary.kind, graph, recipe)
+        form_type = OptionForm if vary.kind == "option" else EntryForm
+        self.form = form_type(vary.kind, graph, recipe)
         self.title = QLabel(TITLES[vary.kind])
         self.title.setProperty("role", "strong")
         self.title.setToolTip(meaning(self.title.text()))
@@ -105,9 +105,9 @@ class EntryCard(QFrame):
         self.note.setProperty("role", "small")
         self.wrong.setProperty("role", "wrong")
         self.per, self.parts = Choice(tuple(TIED), tuple(TIED.values())), NumberField(int, 1, 20)
-        self.per.setAccessibleName("What shares a choice")
+        self.per.setAccessibleName("Layers that share a choice")
         self.parts.setAccessibleName("Parts of the path of a module")
-        self.parts.setToolTip("So many parts of a module's path share a choice")
+        self.parts.setToolTip("Number of leading parts of a module's path that share a choice")
         self.more = More(vary.kind)
         self.fold = Collapsible("More", lambda: self.more)
         self._arrange()
@@ -145,15 +145,15 @@ class EntryCard(QFrame):
 
     def value(self) -> Vary:
         """The entry; raises OptionsError."""
-        made = Vary(self.kind, **self.form.get(), per=self.per.get(), depth=self.parts.get())  # type: ignore[arg-type]
-        return self.more.get(made)
+        vary = Vary(self.kind, **self.form.get(), per=self.per.get(), depth=self.parts.get())  # type: ignore[arg-type]
+        return self.more.get(vary)
 
     def _edited(self) -> None:
         self.parts.setVisible(self.per.get() == "module")
         self.edited.emit()
 
-    def tell(self, note: str, wrong: str = "") -> None:
-        """Say how much it is, or what is wrong with it."""
+    def show_note(self, note: str, wrong: str = "") -> None:
+        """Show the size of the entry, or its error."""
         self.note.setText(note)
         self.wrong.setText(wrong)
         self.wrong.setVisible(bool(wrong))
@@ -163,18 +163,18 @@ class EntryCard(QFrame):
             return
 
     def _note_more(self, vary: Vary) -> None:
-        """What is not as usual of the part that is folded away."""
-        words = [vary.name, f"only if {vary.when.name}" if vary.when else "",
+        """Show the fields of the collapsed part that differ from the defaults."""
+        parts = [vary.name, f"only if {vary.when.name}" if vary.when else "",
                  "" if vary.fit or self.kind != "format" else "not fitted", "by ratio" if vary.log else ""]  # fmt: skip
-        self.fold.note(", ".join(w for w in words if w))
+        self.fold.note(", ".join(w for w in parts if w))
 
 
 def _row(caption: str, *parts: QWidget) -> QWidget:
-    held = QWidget()
-    flow = FlowLayout(held, spacing=6)
+    container = QWidget()
+    flow = FlowLayout(container, spacing=6)
     label = QLabel(caption)
     label.setProperty("role", "muted")
     label.setToolTip(meaning(caption))
     for part in (label, *parts):
         flow.addWidget(part)
-    return held
+    return container

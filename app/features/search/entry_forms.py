@@ -29,14 +29,14 @@ CONFIG_KEYS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "inter
 
 
 class Range(QWidget):
-    """Values to choose from, or any number between two."""
+    """A list of values, or a range of numbers."""
 
     edited = Signal()
 
     def __init__(self, hint: str) -> None:
         super().__init__()
         self.how = Choice(("one of", "between"))
-        self.how.setAccessibleName("How values are chosen")
+        self.how.setAccessibleName("List or range")
         self.values = Line(hint)
         self.values.setAccessibleName("Values")
         self.low, self.high = NumberField(float, optional=True), NumberField(float, optional=True)
@@ -68,7 +68,7 @@ class Range(QWidget):
         return {"values": "", "low": low, "high": high}
 
     def put(self, vary: Vary) -> None:
-        """Show those of an entry."""
+        """Show the values of an entry."""
         self.how.put("one of" if vary.low is None else "between")
         self.values.put(vary.values)
         self.low.put(vary.low)
@@ -77,7 +77,7 @@ class Range(QWidget):
 
 
 class EntryForm(QWidget):
-    """Captions and fields, as ROWS has them for a kind. `get` gives the fields of a Vary; raises OptionsError."""
+    """Captions and fields of a kind, by ROWS. `get` returns the fields of a Vary; raises OptionsError."""
 
     edited = Signal()
 
@@ -92,18 +92,18 @@ class EntryForm(QWidget):
         self.fields: dict[str, Any] = {n: self.row(caption, make(graph)) for caption, n, make in ROWS.get(kind, ())}
 
     def see(self, graph: Graph | None, recipe: Recipe) -> bool:
-        """Whether it offers the same of another graph and recipe, which it then has; formats alone change neither."""
+        """Set the graph and recipe; returns whether the form offers the same for them, as after a change of formats."""
         same = self._offers(graph, recipe) == self._offers(self.graph, self.recipe)
         if same:
             self.graph, self.recipe = graph, recipe
         return same
 
     def _offers(self, graph: Graph | None, recipe: Recipe) -> object:
-        """What its fields are made from: the names of the nodes, by which layers are chosen."""
+        """The data from which the fields are built: the names of the nodes."""
         return None if graph is None else [(n.id, n.op, n.target, n.module_path) for n in graph]
 
     def row(self, caption: str, field: Any) -> Any:
-        """A field under its caption; its edits are the form's."""
+        """Add a field with a caption; its edits are emitted by the form."""
         row, label = self._grid.rowCount(), QLabel(caption)
         label.setProperty("role", "muted")
         label.setToolTip(meaning(caption))
@@ -115,15 +115,15 @@ class EntryForm(QWidget):
         return field
 
     def get(self) -> dict[str, Any]:
-        """The fields of the entry that this form edits."""
-        found: dict[str, Any] = {}
+        """The edited fields of the entry."""
+        values: dict[str, Any] = {}
         for name, field in self.fields.items():
-            found |= field.get() if isinstance(field, Range) else {name: field.get()}
-        if found.get("ports") == ():
+            values |= field.get() if isinstance(field, Range) else {name: field.get()}
+        if values.get("ports") == ():
             raise OptionsError("No port is chosen.", "Choose weight, data_in, bias or data_out.")
-        if "key" in found and not (key := found["key"].strip()):
-            raise OptionsError("No key is named.", "Write one of the configuration, such as num_hidden_layers.")
-        return found | ({"key": key} if "key" in found else {})
+        if "key" in values and not (key := values["key"].strip()):
+            raise OptionsError("The key is missing.", "Write a key of the configuration, such as num_hidden_layers.")
+        return values | ({"key": key} if "key" in values else {})
 
     def put(self, vary: Vary) -> None:
         """Show an entry."""
@@ -135,7 +135,7 @@ class EntryForm(QWidget):
 
 
 class OptionForm(EntryForm):
-    """An option of a step of the recipe, chosen as sweeps do; without steps, written by its path."""
+    """An option of a step of the recipe, chosen as in sweeps, or written as a path without steps."""
 
     def __init__(self, kind: str, graph: Graph | None, recipe: Recipe) -> None:
         super().__init__(kind, graph, recipe)
@@ -155,28 +155,28 @@ class OptionForm(EntryForm):
 
     def _show(self) -> None:
         self.axis.setVisible(not self._by_text)
-        for place in range(1, self._grid.rowCount()):
+        for row in range(1, self._grid.rowCount()):
             for column in (0, 1):
-                item = self._grid.itemAtPosition(place, column)
-                if item and (held := item.widget()):
-                    held.setVisible(self._by_text)
+                item = self._grid.itemAtPosition(row, column)
+                if item and (widget := item.widget()):
+                    widget.setVisible(self._by_text)
 
     def get(self) -> dict[str, Any]:
-        """The option's path and its values."""
+        """Path and values of the option."""
         if self._by_text:
             return {"key": self.key.get().strip(), **self.share.get()}
-        found = self.axis.axis()
-        return {"key": axis_name(self.recipe, found), "values": values_text(found.values), "low": None, "high": None}
+        axis = self.axis.axis()
+        return {"key": axis_name(self.recipe, axis), "values": values_text(axis.values), "low": None, "high": None}
 
     def put(self, vary: Vary) -> None:
-        """Show an entry; an option that the recipe lacks, or a range, stands as text."""
+        """Show an entry; an option that the recipe lacks and a range are shown as text."""
         try:
-            place = parse_place(self.recipe, vary.key) if vary.key and vary.low is None else None
+            option = parse_place(self.recipe, vary.key) if vary.key and vary.low is None else None
         except EspalierError:
-            place = None
-        self._by_text = bool(vary.key and place is None) or not self.recipe.steps
-        if place and not self._by_text:
-            self.axis.choose(*place, vary.values)
+            option = None
+        self._by_text = bool(vary.key and option is None) or not self.recipe.steps
+        if option and not self._by_text:
+            self.axis.choose(*option, vary.values)
         self.key.put(vary.key)
         self.share.put(vary)
         self._show()

@@ -1,4 +1,4 @@
-"""Which formats a search chooses from: a line a family with its widths as chips, or the same as text."""
+"""The formats of a search: a line per family with its widths as chips, or text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADD = "+ format"
 
 
 class FamilyRow(QWidget):
-    """One family: its name, the chips of its widths, its other parameters as text."""
+    """A family: its name, chips of its widths, and its other parameters as text."""
 
     edited = Signal()
     removed = Signal()
@@ -73,15 +73,15 @@ class FamilyRow(QWidget):
         self.rest.setFocus()
 
     def get(self) -> Family:
-        """The family as it is chosen; raises OptionsError."""
+        """The chosen family; raises OptionsError."""
         name = self._family.name
-        found = Family(name, parameters(self.rest.text(), name))
+        family = Family(name, parameters(self.rest.text(), name))
         chosen = self.chips.get()
-        return Family(name, (*(((chip_parameter(name), chosen),) if chosen else ()), *found.values))
+        return Family(name, (*(((chip_parameter(name), chosen),) if chosen else ()), *family.values))
 
 
 class FormatsField(QWidget):
-    """The families under each other; `get` gives their text, as a search has it."""
+    """A list of families; `get` returns their text in the form of a search."""
 
     edited = Signal()
 
@@ -116,7 +116,7 @@ class FormatsField(QWidget):
         return self.line.get() if self.is_text else write(tuple(row.get() for row in self.rows))
 
     def put(self, text: str) -> None:
-        """Show formats; what no chips can show stands as text."""
+        """Show formats, as text if chips cannot represent them."""
         try:
             families = read(text)
         except EspalierError:
@@ -131,7 +131,7 @@ class FormatsField(QWidget):
 
     @property
     def is_text(self) -> bool:
-        """Whether it is edited as text."""
+        """Whether the formats are edited as text."""
         return not self.line.isHidden()
 
     def _as_text(self, on: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a search is for: figures that are to be high or low, and limits that others must hold."""
+"""The goals of a search, metrics to maximise or minimise, and its constraints."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ BEGIN = {"weight_bits": "4.5", "activation_bits": "8", "accuracy": "0.9", "spars
 
 
 class Row(QWidget):
-    """A figure, and what is wanted of it."""
+    """A metric with a goal or a limit."""
 
     edited = Signal()
     removed = Signal()
 
     def __init__(self, figure: str, figures: Sequence[str], about: str, remove: str) -> None:
         super().__init__()
-        known = tuple(dict.fromkeys([*figures, figure]))
-        self.figure = Choice(known, tuple(map(title, known)))
+        names = tuple(dict.fromkeys([*figures, figure]))
+        self.figure = Choice(names, tuple(map(title, names)))
         self.figure.setAccessibleName(about)
         self.figure.put(figure)
         self.drop = link("×", self.removed.emit)
         self.drop.setAccessibleName(remove)
 
     def arrange(self, *fields: Any) -> None:
-        """Lay the fields out behind the figure."""
+        """Arrange the fields behind the metric."""
         flow = FlowLayout(self, spacing=6)
         for part in (self.figure, *fields, self.drop):
             flow.addWidget(part)
@@ -45,12 +45,12 @@ class Row(QWidget):
 
 
 class GoalRow(Row):
-    """One figure, which way is better, its weight where goals are summed."""
+    """A metric, its direction, and its weight if goals are summed."""
 
     def __init__(self, goal: Goal, figures: Sequence[str]) -> None:
         super().__init__(goal.figure, figures, "Goal", "Remove this goal")
         self.better = Choice(tuple(BETTER), tuple(BETTER.values()))
-        self.better.setAccessibleName("Which way is better")
+        self.better.setAccessibleName("Direction")
         self.weight = NumberField(float, 0)
         self.weight.setToolTip("Its weight in the sum of the goals")
         self.weight.setAccessibleName("Weight of the goal")
@@ -64,11 +64,11 @@ class GoalRow(Row):
 
 
 class LimitRow(Row):
-    """One constraint, as `weight_bits<=4.5`."""
+    """A constraint such as `weight_bits<=4.5`."""
 
     def __init__(self, text: str, figures: Sequence[str]) -> None:
         name, sign, number = _parts(text)
-        super().__init__(name, figures, "Figure of the constraint", "Remove this constraint")
+        super().__init__(name, figures, "Metric of the constraint", "Remove this constraint")
         self.sign = Choice(tuple(SIGNS), tuple(SIGNS.values()))
         self.sign.setAccessibleName("At most or at least")
         self.number = Line("4.5")
@@ -88,14 +88,14 @@ class LimitRow(Row):
 
 def _parts(text: str) -> tuple[str, str, str]:
     for sign in SIGNS:
-        name, found, number = text.partition(sign)
-        if found:
+        name, relation, number = text.partition(sign)
+        if relation:
             return name.strip(), sign, number.strip()
     return text.strip(), "<=", ""
 
 
 class Goals(QWidget):
-    """The goals and the constraints, with links to add more; `figures` are what there is to choose from."""
+    """The goals and constraints, with links to add more; `figures`: the available metrics."""
 
     edited = Signal()
 
@@ -126,7 +126,7 @@ class Goals(QWidget):
         self.put((Goal(),), (), False)
 
     def put(self, goals: Sequence[Goal], within: Sequence[str], summed: bool) -> None:
-        """Show these."""
+        """Show goals and constraints."""
         for row in [*self.goals, *self.limits]:
             self._drop(row)
         for goal in goals:
@@ -141,20 +141,20 @@ class Goals(QWidget):
         goals = tuple(row.get() for row in self.goals)
         return goals, tuple(row.get() for row in self.limits), self.how.get() and len(goals) > 1
 
-    def tell(self, wrong: str) -> None:
-        """Say what is wrong here."""
+    def show_note(self, wrong: str) -> None:
+        """Show an error; empty for none."""
         self.wrong.setText(wrong)
         self.wrong.setVisible(bool(wrong))
 
     def add_goal(self) -> None:
-        """One more goal: the first figure that is none yet."""
-        taken = {row.figure.get() for row in self.goals}
-        first = next((f for f in ("weight_bits", *self._figures) if f not in taken), self._figures[0])
+        """Add a goal: the first unused metric."""
+        used = {row.figure.get() for row in self.goals}
+        first = next((f for f in ("weight_bits", *self._figures) if f not in used), self._figures[0])
         self._add(self.goals, self._top, GoalRow(Goal(first), self._figures))
         self._edited()
 
     def add_limit(self, figure: str = "weight_bits") -> None:
-        """One more constraint."""
+        """Add a constraint."""
         self._add(self.limits, self._below, LimitRow(f"{figure}<={BEGIN.get(figure, '')}", self._figures))
         self._edited()
 

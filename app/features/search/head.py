@@ -1,4 +1,4 @@
-"""Over the plots of a study: which one, how far it is, the best so far, and what can be done with it."""
+"""The head of a study: its name, progress, best trial and actions."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from espalier.passes.search.trial import Trial
 
 NAME = 220
-HEIRS = {"pause": "again", "again": "pause", "on": "pause"}  # links that take the focus of one that goes
-RECENT = 200  # trials by which the pace is told
-MORE = 20  # trials that "go on" adds to a study that has had all of its own
+HEIRS = {"pause": "again", "again": "pause", "on": "pause"}  # links that take the focus of a hidden one
+RECENT = 200  # number of recent trials for the pace
+MORE = 20  # trials that "Go on" adds to a finished study
 
 
 MENU = (
-    ("hand", "Add the present configuration as a trial", "What was made by hand competes in this search"),
+    ("hand", "Add the present configuration as a trial", "The present configuration competes in this search"),
     ("repeat", "Repeat with other seeds…", "Repeat the search with other seeds to measure the noise"),
-    ("form", "Show its form", "What it varies and wants, at the left, to be changed and run as another study"),
+    ("form", "Show its form", "Show its space and goals in the form, to edit and run as another study"),
     ("", "", ""),
-    ("save", "Save the trials…", "The trials that the table shows, as CSV"),
+    ("save", "Save the trials…", "The shown trials as CSV"),
     ("spec", "Save the search…", "A TOML file that the command line runs as well"),
     ("", "", ""),
-    ("remove", "Remove", "Forget this study, in the project too"),
+    ("remove", "Remove", "Remove this study, also from the project"),
 )
 
 
 class SearchHead(QWidget):
-    """`wanted` tells what is asked of the study that is shown, by a word; `chosen` another study's name."""
+    """`wanted`: an action on the shown study, by name; `chosen`: the name of another study."""
 
     chosen = Signal(str)
     wanted = Signal(str)
-    compared = Signal(tuple)  # the names of the studies that are to be drawn together
+    compared = Signal(tuple)  # the names of the compared studies
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,13 +55,13 @@ class SearchHead(QWidget):
         self.status, self.best, self.wrong = Elided("", "muted", 40), QLabel(), warning()
         self.bar = Bar()
         self.links: dict[str, QPushButton] = {}
-        words = {
+        actions = {
             "pause": ("Pause", "Pause after the running trial"), "again": ("Continue", "Continue the search"),
             "after": ("Stop after this trial", "Stop after the running trial"),
             "stop": ("Stop", "End the search now; the running trial is given up"),
             "on": ("Go on", "Run further trials of this search"),
         }  # fmt: skip
-        for name, (title, tip) in words.items():
+        for name, (title, tip) in actions.items():
             button = self.links[name] = link(title, lambda n=name: self.wanted.emit(n))
             button.setToolTip(tip)
         self.menu = QMenu(self)
@@ -75,7 +75,7 @@ class SearchHead(QWidget):
         self.others = QMenu(self)
         self.compare = link("Compare ▾", self._open_others)
         self.compare.setToolTip(
-            "Several studies on one figure; those that differ in their seed alone as mean and spread"
+            "Several studies by one metric; those that differ only in their seed as mean and deviation"
         )
         self.apply = QPushButton("Apply the best")
         self.apply.setToolTip("Make the best trial's configuration the recipe, in one step that can be undone")
@@ -94,10 +94,10 @@ class SearchHead(QWidget):
         top.setContentsMargins(12, 6, 12, 0)
         for part in (self.studies, self.status, *self.links.values(), self.compare, self.more):
             top.addWidget(part)
-        told = QHBoxLayout()
-        told.setContentsMargins(12, 0, 12, 0)
-        told.addWidget(self.best, 1)
-        told.addWidget(self.apply)
+        row = QHBoxLayout()
+        row.setContentsMargins(12, 0, 12, 0)
+        row.addWidget(self.best, 1)
+        row.addWidget(self.apply)
         self.best.setProperty("role", "strong")
         self.best.setMinimumWidth(1)
         self.best.setWordWrap(True)
@@ -107,11 +107,11 @@ class SearchHead(QWidget):
         box.setSpacing(3)
         box.addLayout(top)
         box.addWidget(self.bar)
-        box.addLayout(told)
+        box.addLayout(row)
         box.addWidget(self.wrong)
 
     def offer(self, names: tuple[str, ...]) -> None:
-        """The studies that there are; what was left out of a comparison stays out."""
+        """Set the available studies; unticked ones stay unticked."""
         self.studies.offer(names)
         out = {a.text() for a in self.others.actions() if not a.isChecked()}
         self.others.clear()
@@ -124,11 +124,11 @@ class SearchHead(QWidget):
 
     @property
     def together(self) -> tuple[str, ...]:
-        """The studies that are compared."""
+        """The compared studies."""
         return tuple(a.text() for a in self.others.actions() if a.isChecked())
 
     def show_study(self, study: Study | None) -> None:
-        """Say where a study stands."""
+        """Show the state of a study."""
         running = study is not None and study.running
         paused = study is not None and study.paused
         live = running and not paused and study is not None and not study.ending
@@ -148,18 +148,18 @@ class SearchHead(QWidget):
         self.links["on"].setText("Go on" if missing > 0 else f"{MORE} more trials")
         self.status.show_text(progress_text(study, time.monotonic()))
         self.best.setText(_leads(study, leader) if leader else _none(study))
-        kept = " The trials so far are kept." if study.done else ""
-        self.wrong.setText(f"{study.error}{kept}" if study.error else "")
+        kept_text = " The trials so far are kept." if study.done else ""
+        self.wrong.setText(f"{study.error}{kept_text}" if study.error else "")
         self.bar.show_done(min(study.done, study.spec.trials), max(study.spec.trials, 1))
 
-    def _offer_links(self, shown: dict[str, bool]) -> None:
-        """Show these links; the focus of one that goes is never left to Stop, which is beside it."""
+    def _offer_links(self, visible: dict[str, bool]) -> None:
+        """Show these links; the focus of a hidden link does not move to Stop beside it."""
         focused = next((n for n, b in self.links.items() if b.hasFocus()), "")
-        for name in sorted(shown, key=lambda n: not shown[n]):  # those that come before those that go
-            if name == focused and not shown[name]:
+        for name in sorted(visible, key=lambda n: not visible[n]):  # show links before hiding others
+            if name == focused and not visible[name]:
                 heir = HEIRS.get(name, "")
-                (self.links[heir] if shown.get(heir) else self.studies).setFocus()
-            self.links[name].setVisible(shown[name])
+                (self.links[heir] if visible.get(heir) else self.studies).setFocus()
+            self.links[name].setVisible(visible[name])
 
 
 def _leads(study: Study, leader: Trial) -> str:
@@ -167,12 +167,14 @@ def _leads(study: Study, leader: Trial) -> str:
 
 
 def _none(study: Study) -> str:
-    """Why there is no best."""
+    """The reason why there is no best trial."""
     if not study.done:
         return "No trial has finished yet." if study.running else "No trials yet."
     outside = sum(t.state == "complete" for t in study.trials.values())
     return (
-        f"No trial holds the limits yet: {plural(outside, 'trial')} outside." if outside else "No trial has succeeded."
+        f"No trial meets the constraints yet: {plural(outside, 'trial')} outside."
+        if outside
+        else "No trial has succeeded."
     )
 
 
@@ -185,10 +187,10 @@ def progress_text(study: Study, now: float) -> str:
     twice = sum(t.reused and not t.unmeasured for t in trials)
     doubled = "duplicate" if twice == 1 else "duplicates"
     kinds = {"failed": failed, doubled: twice, "not measured": unmeasured, "ended early": early}
-    wanted = max(study.spec.trials, study.done)  # more were asked for, and the window ended before it was saved
-    words = [f"{count(study.done)} of {plural(wanted, 'trial')}",
+    total = max(study.spec.trials, study.done)  # the project may have been saved before more trials were requested
+    parts = [f"{count(study.done)} of {plural(total, 'trial')}",
              *(f"{number} {kind}" for kind, number in kinds.items() if number), *_doing(study, now)]  # fmt: skip
-    return " · ".join(w for w in words if w)
+    return " · ".join(w for w in parts if w)
 
 
 def _doing(study: Study, now: float) -> list[str]:
@@ -199,12 +201,14 @@ def _doing(study: Study, now: float) -> list[str]:
     if job is None:
         return [
             *begun,
-            f"ended: {study.why}" if study.why not in ("", ASKED) and study.done < study.spec.trials else "",
+            f"ended: {study.end_reason}"
+            if study.end_reason not in ("", ASKED) and study.done < study.spec.trials
+            else "",
         ]
     if study.ending:
         return [*begun, "ends after this trial"]
     if job.state == "waiting" or not any(n > (-1 if study.went_on is None else study.went_on) for n in study.trials):
-        return [*begun, status_text(job, now)]  # before its first trial: sensitivities, the data, the model
+        return [*begun, status_text(job, now)]  # preparations before the first trial
     recent = [t for n in sorted(study.trials)[-RECENT:] if (t := study.trials[n]).seconds and t.state != "failed"]
     rest = study.spec.trials - study.done
     each = sum(t.seconds or 0.0 for t in recent) / len(recent) if recent else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @MENUS.register("search")
 def rows(host: Host) -> list[Action]:
-    """Searches: compose, templates, run, results."""
+    """Rows of the menu: compose, templates, run, results."""
     running, stopped = partial(actions.running, host), partial(actions.stopped, host)
     has_study = partial(actions.has_study, host)
     return [
@@ -23,7 +23,7 @@ def rows(host: Host) -> list[Action]:
         Action("search_open", "Open a search…", "Search", partial(actions.open_search, host),
                help="A search in a TOML or JSON file"),
         Action("search_save", "Save the search…", "Search", partial(actions.save_search, host),
-               help="Save as a file that the command line runs too"),
+               help="Save as a file for the command line"),
         *(Action(f"search_{name}", name.replace("-", " ").capitalize(), "Search/Templates",
                  partial(actions.begin_with, host, name), group=1) for name in actions.template_names()),
         Action("search_run", "Run this search", "Search", partial(actions.begin, host), "F8", group=2),

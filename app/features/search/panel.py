@@ -1,4 +1,4 @@
-"""Search: say what may vary and what is wanted, watch the trials come, see each on the graph, and take the best."""
+"""The panel Search: a form of the search, its trials as charts and table, previews on the graph, and the best trial."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ ABOUT = (
     "Each trial is a recipe that you can see on the graph and use."
 )
 SETUP, RESULTS, WORDS = 330, 1130, 560
-SEEDS = 2  # further seeds that a repetition suggests: three in all
-SOON = 120  # milliseconds after a trial until the head tells of it, and of those that came meanwhile
-CLOCK = 1000  # milliseconds between two looks at how long it still takes
+SEEDS = 2  # suggested number of further seeds, three in total
+SOON = 120  # milliseconds between two updates of the head by new trials
+CLOCK = 1000  # milliseconds between two updates of the remaining time
 
 
 class SearchPanel(FormPanel):
-    """The composer at the left; at the right what came of a study: head, charts, trials."""
+    """The form at the left; at the right the results of a study: head, charts, trials."""
 
     begun = Signal()
-    model_wanted = Signal(object)  # a trial of another architecture is to be a project of its own
+    model_wanted = Signal(object)  # save a trial of another architecture as a project
     file_wanted = Signal(str)  # "open" or "save" a search, or save the "trials"
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
@@ -54,9 +54,9 @@ class SearchPanel(FormPanel):
         self.head, self.trials, self.board = self.results.head, self.results.trials, self.results.board
         self._build()
         self._soon = QTimer(self, singleShot=True, interval=SOON)
-        self._soon.timeout.connect(self._tell)
+        self._soon.timeout.connect(self._update_texts)
         self._clock = QTimer(self, interval=CLOCK)
-        self._clock.timeout.connect(self._tell)
+        self._clock.timeout.connect(self._update_texts)
         self._clock.timeout.connect(lambda: self.compare())
         self._connect()
         self._opened()
@@ -80,17 +80,17 @@ class SearchPanel(FormPanel):
         self.results.used.connect(self.use)
         self.head.compared.connect(lambda _: self.compare(show=True))
         searches.changed.connect(self._came)
-        searches.stood.connect(self._tell)
+        searches.state_changed.connect(self._update_texts)
         searches.listed.connect(self._listed)
         session.opened.connect(self._opened)
         session.changed.connect(self._edited)
         session.score_changed.connect(self._outdate_form)
 
-    # -- what is shown
+    # -- showing
 
     @property
     def study(self) -> Study | None:
-        """The study that is shown."""
+        """The shown study."""
         chosen = self.head.studies
         return self.searches.studies.get(chosen.get()) if chosen.currentIndex() >= 0 else None
 
@@ -98,7 +98,7 @@ class SearchPanel(FormPanel):
         document = self._session.document
         self.setup.recipe = None
         if document is None:
-            self.setup.put(SearchSpec())  # at once: its entries hold the graph of the closed document
+            self.setup.put(SearchSpec())  # at once: its entries refer to the graph of the closed document
         else:
             self.setup.defer(self._begin_form)
         self._invite()
@@ -107,21 +107,21 @@ class SearchPanel(FormPanel):
         self._pages.setCurrentIndex(1 if self.searches.studies else 0)
 
     def _invite(self) -> None:
-        """The example runs at once where the data are known; costs alone would lead to the least bits there are."""
+        """Show the example; it runs at once if data are known, since costs alone would lead to the fewest bits."""
         begin = "Run it" if self._session.measured_on.data else "Choose data for it"
         self.example_link.setText(f"{begin}: mixed precision of this model's weights")
 
     def _begin_form(self) -> None:
-        """The form of another document."""
+        """Initialise the form for another document."""
         self.setup.put(beginning(self._session.open_document.graph, self._session.measured_on))
 
     def _edited(self) -> None:
-        """The graph is another: nothing is previewed, and the space is counted again."""
+        """Follow a changed graph: end the preview and recount the space."""
         self.results.end_preview()
         self._outdate_form()
 
     def _outdate_form(self) -> None:
-        """The space is another, or trials may be scored on other data: an edit tells of both, and they cost once."""
+        """Mark the form as outdated after a change of the space or the data; updated once for both."""
         self._invite()
         self.setup.defer(self.setup.refresh, also=True)
 
@@ -138,24 +138,24 @@ class SearchPanel(FormPanel):
         self.show_study()
 
     def show_study(self) -> None:
-        """Draw the study that is chosen."""
+        """Show the chosen study."""
         self.results.show_study(self.study)
         self.compare()
-        self._tell()
+        self._update_texts()
 
     def _came(self, study: Study, news: Sequence[Trial]) -> None:
         if study is self.results.study:
             self.results.take(news)
             if not study.running or not self.isVisible():
-                self._tell()
+                self._update_texts()
             elif not self._soon.isActive():
                 self._soon.start()
         if not study.running:
             self.trials.settle()
-            self.compare()  # a last time, also where another study is shown
+            self.compare()  # a last time, even if another study is shown
 
-    def _tell(self) -> None:
-        self.results.tell()
+    def _update_texts(self) -> None:
+        self.results.update_texts()
         if any(s.running for s in self.searches.studies.values()):
             if not self._clock.isActive():
                 self._clock.start()
@@ -164,12 +164,12 @@ class SearchPanel(FormPanel):
         each = seconds_each(self.searches.studies.values())
         if each != self.setup.each:
             self.setup.each = each
-            self.setup.tell_time()
+            self.setup.update_duration()
 
     def compare(self, show: bool = False) -> None:
-        """Draw the studies that are ticked on one figure."""
-        found = [self.searches.studies[n] for n in self.head.together if n in self.searches.studies]
-        self.results.compare(found if len(found) > 1 else [], show)
+        """Compare the ticked studies by one metric."""
+        studies = [self.searches.studies[n] for n in self.head.together if n in self.searches.studies]
+        self.results.compare(studies if len(studies) > 1 else [], show)
 
     # -- trials
 
@@ -196,7 +196,7 @@ class SearchPanel(FormPanel):
             recipe = self.setup.recipe if recipe is None else recipe
             if running := self.searches.same(spec, recipe):
                 self.choose(running)
-                raise OptionsError(f"This search runs already, as {running.name}.",
+                raise OptionsError(f"This search is running already, as {running.name}.",
                                    "Wait for it, or use another name or seed.")  # fmt: skip
             study = self.searches.start(spec, recipe)
         except EspalierError as error:
@@ -212,7 +212,7 @@ class SearchPanel(FormPanel):
         self.show_study()
 
     def run_example(self) -> None:
-        """Mixed precision of the open model; where no data are known, its form, which asks for some."""
+        """Run mixed precision of the open model; without data, show its form instead."""
         document = self._session.open_document
         spec = beginning(document.graph, self._session.measured_on)
         if not spec.score.data:
@@ -229,13 +229,13 @@ class SearchPanel(FormPanel):
         if study and (leader := study.leader):
             self.use(leader)
 
-    def act(self, word: str) -> None:
-        """What a link of the head, or the menu, asks for of the study that is shown."""
+    def act(self, action: str) -> None:
+        """Perform an action of the head or the menu on the shown study."""
         study = self.results.study
         if study is None:
             return
         acts = {
-            "pause": lambda: self.searches.pause(study), "again": lambda: self.searches.again(study),
+            "pause": lambda: self.searches.pause(study), "again": lambda: self.searches.resume(study),
             "after": lambda: self.searches.stop(study, after_trial=True), "stop": lambda: self.searches.stop(study),
             "on": lambda: self.go_on(study), "remove": lambda: self.searches.remove(study), "apply": self.apply_best,
             "hand": lambda: self.searches.add_present(study), "repeat": lambda: self.ask_seeds(study),
@@ -243,17 +243,17 @@ class SearchPanel(FormPanel):
             "form": lambda: self.show_form(study),
         }  # fmt: skip
         try:
-            acts[word]()
+            acts[action]()
         except EspalierError as error:
             self._session.problem.emit(error)
 
     def go_on(self, study: Study) -> None:
-        """Go on with a study that stopped, or give one that is through some more trials."""
+        """Continue a stopped study, or add trials to a finished one."""
         self.searches.go_on(study, 0 if study.done < study.spec.trials else MORE)
         self.choose(study)
 
     def ask_seeds(self, study: Study) -> QInputDialog:
-        """Ask how often a search is to be repeated."""
+        """Ask for the number of repetitions of a search."""
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setInputMode(QInputDialog.InputMode.IntInput)
@@ -267,24 +267,24 @@ class SearchPanel(FormPanel):
         return dialog
 
     def repeat(self, study: Study, seeds: int = SEEDS) -> None:
-        """The same search with so many other seeds, one study each; they are drawn together."""
-        taken = [s.spec.seed for s in self.searches.studies.values() if s.spec.space == study.spec.space]
+        """Run the search with further seeds, one study each, and compare them."""
+        used_seeds = [s.spec.seed for s in self.searches.studies.values() if s.spec.space == study.spec.space]
         head = study.name.partition(" · seed")[0]
-        for seed in range(max(taken) + 1, max(taken) + 1 + seeds):
+        for seed in range(max(used_seeds) + 1, max(used_seeds) + 1 + seeds):
             self.searches.start(replace(study.spec, study=f"{head} · seed {seed}", seed=seed), study.recipe)
         self.choose(study)
 
     def show_form(self, study: Study) -> None:
-        """Show what a study varies and wants, to be changed and run as another."""
+        """Show the search of a study in the form."""
         document = self._session.document
         self.setup.recipe = study.recipe if document and study.recipe != document.recipe else None
         self.setup.put(replace(study.spec, study=""))
 
     def save_form(self, study: Study) -> None:
-        """Show a study's form, and ask where it is to be saved."""
+        """Show a study's search in the form, and ask for a file to save it."""
         self.show_form(study)
         self.file_wanted.emit("save")
 
     def export(self, path: Path) -> None:
-        """Write the trials that are shown to a .csv file; raises FileError."""
+        """Write the shown trials to a .csv file; raises FileError."""
         self.trials.save(path)

@@ -1,4 +1,4 @@
-"""What came of a study: its head, its charts and its trials, and one of them on the graph."""
+"""The results of a study: head, charts and trials, and the preview of a trial on the graph."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from espalier.app.features.search.state.trial_preview import TrialPreview
 
 WIDE = 1000  # pixels from which charts and trials are side by side
-AS_PROJECT = "As a project…"  # what is done with a trial of another architecture
+AS_PROJECT = "As a project…"  # action for a trial of another architecture
 COMPARISON = ComparisonChart.name
 
 
 class SearchResults(QWidget):
-    """`used` tells a trial that is to be applied."""
+    """`used`: apply this trial."""
 
     used = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()
         self.study: Study | None = None
-        self._drawn: tuple[object, ...] = ()  # of what spec and space of it
+        self._drawn: tuple[object, ...] = ()  # key of the shown search
         self.preview: TrialPreview | None = None
         self.head, self.trials, self.board = SearchHead(), SearchTrials(), StudyBoard()
         box = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
@@ -46,17 +46,17 @@ class SearchResults(QWidget):
         self.split.add(self.board, self.trials)
         self.trials.chosen.connect(self._chosen)
         self.trials.used.connect(self.used)
-        self.trials.left.connect(self.leave)
+        self.trials.exited.connect(self.leave)
         self.board.picked.connect(self.trials.choose)
         self.board.hovered.connect(self._hover)
         self.board.applied.connect(self.used)
 
     def show_study(self, study: Study | None) -> None:
-        """Draw a study from its beginning; what stands there already stays."""
-        drawn = (study.spec.goals, study.spec.within, study.space.choices) if study else ()
-        if study and study is self.study and drawn == self._drawn:
+        """Show a study; unchanged charts are kept."""
+        key = (study.spec.goals, study.spec.within, study.space.choices) if study else ()
+        if study and study is self.study and key == self._drawn:
             return
-        self.study, self._drawn = study, drawn
+        self.study, self._drawn = study, key
         trials = list(study.trials.values()) if study else []
         goals = study.spec.goals if study else ()
         self.trials.use.setText(AS_PROJECT if study and study.other else "Apply")
@@ -70,24 +70,24 @@ class SearchResults(QWidget):
         self.end_preview()
 
     def take(self, news: Sequence[Trial]) -> None:
-        """Trials that came of the study that is shown."""
+        """Add trials of the shown study."""
         if self.study and news:
             self.trials.take(news, self.study.best)
             for trial in news:
                 self.board.append(trial)
 
     def compare(self, studies: Sequence[Study], show: bool = False) -> None:
-        """Draw these together; those that differ in their seed alone are one line. `show` brings the chart."""
+        """Compare studies; those that differ only in their seed are one line. `show`: switch to the chart."""
         self.board.compare([
             Compared(s.name, s.name.partition(" · seed")[0], tuple(s.trials.values()), s.spec.goals) for s in studies
         ])  # fmt: skip
-        tiles = self.board.seen
+        tiles = self.board.visible_tiles
         if show and all(t.kind.get() != COMPARISON for t in tiles):
             tiles[-1].kind.put(COMPARISON)
             tiles[-1].kind.edited.emit()
 
-    def tell(self) -> None:
-        """Say where the study stands."""
+    def update_texts(self) -> None:
+        """Update the texts of the head."""
         self.head.show_study(self.study)
         self.trials.table.rows.pause(bool(self.study and self.study.paused))
         self.head.apply.setText("The best as a project…" if self.study and self.study.other else "Apply the best")
@@ -103,11 +103,11 @@ class SearchResults(QWidget):
             self.preview.hover(self.study.space if self.study else None, trial)
 
     def leave(self) -> None:
-        """No trial is meant any more."""
+        """Deselect the trial."""
         self.board.pick(None)
         self.end_preview()
 
     def end_preview(self) -> None:
-        """The graph as it is."""
+        """End the preview."""
         if self.preview:
             self.preview.end()

@@ -1,4 +1,4 @@
-"""The composer of a search: what varies, what it is for, how it is looked for; how large that is, and what is wrong."""
+"""The form of a search: space, goals and method, with the size of the space and errors."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ GROUPS = (
 WITHOUT = ("study", "space", "goals", "within", "summed", "train", "finetune", "inherit", "score")
 ADDS = {"format": "+ formats", "sparsity": "+ sparsity", "option": "+ option of a step",
         "config": "+ configuration", "identity": "+ identity", "parallel": "+ hardware parallelism"}  # fmt: skip
-PAUSE = 60  # milliseconds after the last key before the space is counted
-FEW = 8  # choices of an entry up to which each can be named by a condition
+PAUSE = 60  # milliseconds after the last edit until the space is counted
+FEW = 8  # largest number of choices of an entry that a condition can name
 
 
 class SearchFoot(QWidget):
-    """Below the form: the size of the space, what is wrong, the time it takes, and the button."""
+    """The foot of the form: size of the space, error, duration and the Run button."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class SearchFoot(QWidget):
             box.addWidget(part)
 
     def show_state(self, wrong: str, is_open: bool) -> None:
-        """Show what is wrong; a search can run on an open model, with something to vary and nothing wrong."""
+        """Show an error; enables Run for an open model without errors."""
         self.wrong.setText(wrong)
         self.wrong.setVisible(bool(wrong))
         self.counted.setVisible(bool(self.counted.text()))
@@ -79,7 +79,7 @@ class SearchFoot(QWidget):
 
 
 class SearchSetup(DeferredWork):
-    """`run_wanted` tells the spec that the button asks for; `foot` stays below the fields."""
+    """`run_wanted`: run this spec; `foot`: shown below the fields."""
 
     run_wanted = Signal(object)
     file_wanted = Signal(str)  # "open" or "save": a search in a file
@@ -88,19 +88,19 @@ class SearchSetup(DeferredWork):
         super().__init__()
         apply_field_style(self)
         self._session, self._expand = session, expand
-        self.each: dict[str, float] = {}  # seconds of a trial by what it trains, where that is known
-        self.recipe: Recipe | None = None  # a template's own; None: the document's
+        self.each: dict[str, float] = {}  # seconds per trial by kind of training, if known
+        self.recipe: Recipe | None = None  # a template's recipe; None for the document's
         self._cards: list[EntryCard] = []
         self.name = Line("a name, or none")
         self.name.setAccessibleName("Name of the study")
         self.name.setToolTip("Searches with the same name resume the same study")
         self.menu = QMenu(self)
         self.templates = link("Templates ▾", self._open_menu)
-        self._own, self._own_link = muted(""), link("Use the present recipe", self._forget_recipe)
+        self._recipe_note, self._recipe_link = muted(""), link("Use the present recipe", self._forget_recipe)
         self.goals = Goals(figures)
         self.how = GroupedForm(SearchSpec, GROUPS, without=WITHOUT)
         self.training = TrainingField()
-        self.score = ScoreField(lambda: session.measured_on, "No data are named: only costs can be goals")
+        self.score = ScoreField(lambda: session.measured_on, "Without data only costs can be goals")
         self.foot = SearchFoot()
         self.counted, self.time, self.wrong = self.foot.counted, self.foot.time, self.foot.wrong
         self.run_button = self.foot.run_button
@@ -118,20 +118,20 @@ class SearchSetup(DeferredWork):
         self._list.setSpacing(6)
         self._adds = QWidget()
         adds = FlowLayout(self._adds, spacing=8, between=0)
-        for kind, words in ADDS.items():
-            adds.addWidget(link(words, lambda k=kind: self.add(BEGINNINGS[k], edited=True)))
+        for kind, title in ADDS.items():
+            adds.addWidget(link(title, lambda k=kind: self.add(BEGINNINGS[k], edited=True)))
         self._train_fold = Collapsible("Training in each trial", lambda: self.training)
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(7)
-        parts = (head, self._own, self._own_link, caption("Vary"), self._list, self._adds, caption("Goal"), self.goals,
-                 caption("How"), self.how, self._train_fold, self.score)  # fmt: skip
+        parts = (head, self._recipe_note, self._recipe_link, caption("Vary"), self._list, self._adds, caption("Goal"),
+                 self.goals, caption("How"), self.how, self._train_fold, self.score)  # fmt: skip
         for part in parts:
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)
 
     def _connect(self) -> None:
-        self._wait.timeout.connect(self.tell)
+        self._wait.timeout.connect(self.update_notes)
         parts = (self.goals.edited, self.how.changed, self.name.edited, self.training.edited, self.score.edited)
         for edited in parts:
             edited.connect(self._wait.start)
@@ -141,14 +141,14 @@ class SearchSetup(DeferredWork):
     # -- templates
 
     def _open_menu(self) -> None:
-        """The ready searches, and files."""
+        """Show the menu of templates and files."""
         fill_with_templates(self.menu, self.open_file)
         self.menu.addAction("Open a search…", lambda: self.file_wanted.emit("open"))
         self.menu.addAction("Save this search…", lambda: self.file_wanted.emit("save"))
         self.menu.popup(self.templates.mapToGlobal(self.templates.rect().bottomLeft()))
 
     def open_file(self, path: Path) -> None:
-        """Show the search in a file; what is wrong with it is told."""
+        """Show the search of a file, or its error."""
         try:
             recipe, spec = load(path, self._session.measured_on)
         except EspalierError as error:
@@ -163,7 +163,7 @@ class SearchSetup(DeferredWork):
 
     @property
     def used(self) -> Recipe:
-        """The recipe that trials begin with."""
+        """The recipe that trials start with."""
         document = self._session.document
         return self.recipe or (document.recipe if document else Recipe())
 
@@ -180,7 +180,7 @@ class SearchSetup(DeferredWork):
         return self._cards
 
     def add(self, vary: Vary, edited: bool = False) -> EntryCard:
-        """One more entry."""
+        """Add an entry."""
         document = self._session.document
         card = EntryCard(vary, document.graph if document else None, self.used)
         card.edited.connect(self._wait.start)
@@ -188,7 +188,7 @@ class SearchSetup(DeferredWork):
         self._cards.append(card)
         self._list.addWidget(card)
         if edited:
-            self.tell()
+            self.update_notes()
             card.form.setFocus()
         return card
 
@@ -210,20 +210,20 @@ class SearchSetup(DeferredWork):
         if spec.train != "none":
             self._train_fold.unfold()
         self.score.put(spec.score)
-        self.tell()
+        self.update_notes()
 
     def refresh(self) -> None:
-        """The graph or the recipe is another: count again, with the same entries."""
+        """Follow a changed graph or recipe: recount the space with the same entries."""
         document = self._session.document
         stay = [card.form.see(document.graph if document else None, self.used) for card in self.cards]
-        with contextlib.suppress(EspalierError):  # half written: they stay as they are
-            kept = [card.value() for card in self.cards]
+        with contextlib.suppress(EspalierError):  # incomplete entries stay unchanged
+            values = [card.value() for card in self.cards]
             if not all(stay):
-                self._fill(kept)
-        self.tell()
+                self._fill(values)
+        self.update_notes()
 
     def _fill(self, space: Sequence[Vary]) -> None:
-        """Cards that offer what the graph and the recipe have now."""
+        """Rebuild the cards for the present graph and recipe."""
         for card in list(self._cards):
             self._drop(card)
         for vary in space:
@@ -232,7 +232,7 @@ class SearchSetup(DeferredWork):
     # -- the search
 
     def spec(self) -> SearchSpec:
-        """What is asked for; raises OptionsError."""
+        """The search of the form; raises OptionsError."""
         self.settle()
         goals, within, summed = self.goals.get()
         train, finetune = self.training.get()
@@ -242,28 +242,28 @@ class SearchSetup(DeferredWork):
         )  # fmt: skip
 
     def run(self) -> None:
-        """Ask for the search, if there is one."""
+        """Request the search if it is valid."""
         self.settle()
-        self.tell()
+        self.update_notes()
         if self.run_button.isEnabled():
             self.run_wanted.emit(self.spec())
 
-    def tell(self) -> None:
-        """Count the space, and say what is wrong beside what has it."""
+    def update_notes(self) -> None:
+        """Count the space, and show errors at their fields."""
         self._wait.stop()
-        good = self._tell_cards()
+        good = self._update_card_notes()
         try:
             goals, within, summed = self.goals.get()
             wanted(SearchSpec(goals=goals, within=within, summed=summed))
         except EspalierError as error:
-            self.goals.tell(_words(error))
+            self.goals.show_note(_words(error))
             good = False
         else:
-            self.goals.tell("")
+            self.goals.show_note("")
         self._tell_whole(good)
 
-    def _tell_cards(self) -> bool:
-        """Each entry by itself; whether all are well."""
+    def _update_card_notes(self) -> bool:
+        """Update the note of each entry; returns whether all are valid."""
         good, names = True, list[str]()
         for card in self.cards:
             card.more.offer(tuple(names))
@@ -271,10 +271,10 @@ class SearchSetup(DeferredWork):
                 vary = card.value()
                 choices = self._choices(vary)
             except EspalierError as error:
-                card.tell("", _beside(_words(error)))
+                card.show_note("", _beside(_words(error)))
                 good = False
                 continue
-            card.tell(entry_text(choices))
+            card.show_note(entry_text(choices))
             names += [vary.name] if vary.name else []
             names += [c.name for c in choices] if len(choices) <= FEW else []
         return good
@@ -295,31 +295,31 @@ class SearchSetup(DeferredWork):
                 if not spec.space:
                     raise OptionsError("Nothing varies yet.", "Add formats, a sparsity or an option above.")
                 self.counted.setText(size_words(space := self._expand(spec, document.graph, self.used)))
-                self.tell_time(spec.trials)
+                self.update_duration(spec.trials)
                 check_source(space, document.project.source)
                 _check(spec, space, document.graph, self.recipe, self.used)
         except EspalierError as error:
             wrong = "" if self.how.error else _words(error)
         self.score.show_summary()
         steps = ", ".join(s.pass_name for s in self.recipe.steps) if self.recipe else ""
-        self._own.setText(f"On the template's own recipe: {steps}." if steps else "")
-        for part in (self._own, self._own_link):
+        self._recipe_note.setText(f"On the template's own recipe: {steps}." if steps else "")
+        for part in (self._recipe_note, self._recipe_link):
             part.setVisible(bool(steps))
         self.foot.show_state(wrong, document is not None)
 
-    def tell_time(self, trials: int = 0) -> None:
-        """How long it will take, by the trials that ran before."""
+    def update_duration(self, trials: int = 0) -> None:
+        """Show the expected duration, from earlier trials."""
         editor = self.how.editor("trials")
         try:
             number, train = trials or int(editor.get()), self.training.get()[0]
         except EspalierError:
             number, train = 0, "none"
-        words = time_text(number, self.each.get(train), trains=train != "none")
-        self.time.setText(words if number and self.counted.text() else "")
+        text = time_text(number, self.each.get(train), trains=train != "none")
+        self.time.setText(text if number and self.counted.text() else "")
 
 
 def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
-    """The ready searches, each with what it is for."""
+    """Fill a menu with the templates and their descriptions."""
     menu.clear()
     menu.setToolTipsVisible(True)
     for template in templates():
@@ -327,11 +327,11 @@ def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
     menu.addSeparator()
 
 
-def _check(spec: SearchSpec, space: Space, graph: Graph, own: Recipe | None, used: Recipe) -> None:
-    """Raise OptionsError for what no trial can hold. A template's own recipe leads to another graph than ours."""
+def _check(spec: SearchSpec, space: Space, graph: Graph, recipe: Recipe | None, used: Recipe) -> None:
+    """Raise OptionsError for constraints that no trial can meet. A template's recipe leads to another graph."""
     check_spec(spec, want := wanted(spec), used)
     check_grid(spec, space)
-    if own is None:
+    if recipe is None:
         check_limits(space, graph, want)
 
 
@@ -339,8 +339,8 @@ def _words(error: EspalierError) -> str:
     return f"{error.message} {error.hint}".strip()
 
 
-def _beside(words: str) -> str:
-    """What is said of an entry, where it is seen which: without its place in the space."""
-    words = re.sub(r"^space\[\d+\](\.\w+)?: ", "", words)
-    words = words[:1].upper() + words[1:]
-    return re.sub(r"^space\[\d+\]( |\.)", lambda m: "This " if m.group(1) == " " else "", words)
+def _beside(message: str) -> str:
+    """An error of an entry without its position in the space."""
+    message = re.sub(r"^space\[\d+\](\.\w+)?: ", "", message)
+    message = message[:1].upper() + message[1:]
+    return re.sub(r"^space\[\d+\]( |\.)", lambda m: "This " if m.group(1) == " " else "", message)

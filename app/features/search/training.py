@@ -1,4 +1,4 @@
-"""What a trial trains besides: nothing, before or after its compression, or both; by the form of a fine-tuning."""
+"""The training of trials: none, before or after compression, or both; with a fine-tuning form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS: dict[str, str] = {
     "both": "before and after",
 }  # fmt: skip
 TELL: dict[str, str] = {
-    "none": "Formats and pruning alone: a trial takes as long as its score.",
+    "none": "Formats and pruning only: a trial takes as long as its score.",
     "before": "Once for each architecture, and shared by all its trials.",
     "after": "Each trial trains through its formats and masks.",
     "both": "Once for each architecture before, and each trial after its compression.",
@@ -28,28 +28,28 @@ TELL: dict[str, str] = {
 
 
 class TrainingField(QWidget):
-    """`get` gives (train, options as JSON); raises OptionsError."""
+    """`get` returns (train, options as JSON); raises OptionsError."""
 
     edited = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.train = Choice(get_args(Training), tuple(WORDS[t] for t in get_args(Training)))
-        self.train.setAccessibleName("What a trial trains")
-        self._words = muted("")
-        self._words.setProperty("role", "small")
+        self.train.setAccessibleName("Training of a trial")
+        self._note = muted("")
+        self._note.setProperty("role", "small")
         self.form: GroupedForm | None = None
         self._data = ""
         self._box = QVBoxLayout(self)
         self._box.setContentsMargins(0, 0, 0, 0)
         self._box.setSpacing(5)
         self._box.addWidget(self.train)
-        self._box.addWidget(self._words)
+        self._box.addWidget(self._note)
         self.train.edited.connect(self._chosen)
         self._adapt()
 
     def put(self, train: str, options: dict[str, Any], data: str = "") -> None:
-        """Show these; `data`: what is trained on where the options name none."""
+        """Show options; `data`: the training data if the options name none."""
         self._data = data
         self.train.put(train)
         self._adapt()
@@ -57,7 +57,7 @@ class TrainingField(QWidget):
             self.form.put(decode(FinetuneOptions, {"data": data, **options}, "finetune"))
 
     def get(self) -> tuple[str, dict[str, Any]]:
-        """What trains, and how; raises OptionsError."""
+        """The kind of training and its options; raises OptionsError."""
         train = self.train.get()
         return train, encode(self.form.value()) if train != "none" and self.form else {}
 
@@ -67,7 +67,7 @@ class TrainingField(QWidget):
 
     def _adapt(self) -> None:
         train = self.train.get()
-        self._words.setText(TELL[train])
+        self._note.setText(TELL[train])
         if train != "none" and self.form is None:
             self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze", "resume"))
             self.form.put(FinetuneOptions(data=self._data))

@@ -1,4 +1,4 @@
-"""The trials of a study as a table: filtered, sorted, copied, saved; a row is previewed, and applied."""
+"""The trials of a study as a table: filter, sort, copy, save, preview and apply."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 
 WIDEST = 190
-WIDTHS = {"number": 76, "state": 118, "origin": 62, "seconds": 64}  # of what changes as trials end
-REST = 200  # milliseconds between two lots of rows: a table is laid out and painted whole for each
+WIDTHS = {"number": 76, "state": 118, "origin": 62, "seconds": 64}  # columns that change as trials end
+REST = 200  # milliseconds between two batches of rows, since each repaints the whole table
 LONGEST_NOTE = 500  # characters
-PAD, CELLS = 32, 360  # pixels beside a text; cells by which widths are found: a space of layers has many columns
+PAD, CELLS = 32, 360  # pixels beside a text; number of cells measured for column widths
 
 
 class TrialTable(RowsView):
-    """Columns as wide as their first rows need. `left` tells that Escape was pressed."""
+    """Columns sized by their first rows. `exited`: Escape was pressed."""
 
-    left = Signal()
+    exited = Signal()
 
     def __init__(self) -> None:
         self.rows = TrialRows()
         super().__init__(self.rows)
         self.setAccessibleName("Trials")
-        self.setTabKeyNavigation(False)  # Tab goes on to what comes next
+        self.setTabKeyNavigation(False)  # Tab moves to the next widget
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
 
     def fit(self) -> None:
-        """Columns as wide as their first rows need."""
+        """Size the columns by their first rows."""
         rows, metrics = self.rows, self.fontMetrics()
         some = [rows.trials[n] for n in rows.shown[: max(CELLS // max(len(rows.columns), 1), 3)]]
         for i, column in enumerate(rows.columns):
             wide = WIDTHS.get(column.key)
             if wide is None:
-                texts = {f"{column.title} ▾", *(column.words(column.of(t)) for t in some)}
+                texts = {f"{column.title} ▾", *(column.text_of(column.of(t)) for t in some)}
                 wide = min(max(max(map(metrics.horizontalAdvance, texts)) + PAD, 44), WIDEST)
             if wide != self.columnWidth(i):
                 self.setColumnWidth(i, wide)
@@ -57,19 +57,21 @@ class TrialTable(RowsView):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
-            self.left.emit()
+            self.exited.emit()
         else:
             super().keyPressEvent(event)
 
 
 class SearchTrials(QWidget):
-    """`chosen` tells the trial of a row that was chosen, `used` that it is to be applied, `left` that none is meant,
-    `noted` a trial and the new note on it."""
+    """`chosen`: the trial of the chosen row; `used`: apply this trial; `exited`: no trial is chosen any more.
+
+    `noted`: a trial, and the new note on it.
+    """
 
     chosen = Signal(object)
     noted = Signal(object, str)
     used = Signal(object)
-    left = Signal()
+    exited = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +83,7 @@ class SearchTrials(QWidget):
         self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self.settle)
         self.filter = Choice(tuple(FILTERS), tuple(FILTERS.values()))
-        self.filter.setAccessibleName("Which trials")
+        self.filter.setAccessibleName("Trials to show")
         self.search = Line("filter")
         self.search.setAccessibleName("Filter the trials")
         self.search.setMaximumWidth(150)
@@ -114,7 +116,7 @@ class SearchTrials(QWidget):
         box.addWidget(self.table, 1)
         box.addWidget(self.foot)
         self._connect()
-        self._tell()
+        self._update_texts()
 
     def _connect(self) -> None:
         self.filter.edited.connect(self._filter)
@@ -124,30 +126,30 @@ class SearchTrials(QWidget):
         self.table.selectionModel().currentRowChanged.connect(self._row_chosen)
         self.table.doubleClicked.connect(lambda _: self.want())
         self.table.activated.connect(lambda _: self.want())
-        self.table.left.connect(self.leave)
+        self.table.exited.connect(self.leave)
 
     def begin(
         self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset(),
         within: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """Show another study; `best` are the numbers of its trials that nothing surpasses."""
+        """Show another study; `best`: numbers of its non-dominated trials."""
         self.picked = None
         self._coming.clear()
         self.table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.table.rows.begin(goals, trials, best, within)
         self.table.fit()
         self._fitted = len(self.table.rows.trials)
-        self._tell()
+        self._update_texts()
 
     def take(self, news: Sequence[Trial], best: frozenset[int]) -> None:
-        """Trials that came, and which are the best now: seen at once, where many come five times a second."""
+        """Add trials and set the best ones; shown at once, or in batches for many."""
         self._coming |= {t.number: t for t in news}
         self._best = best
         if not self._rest.isActive():
             self.settle()
 
     def settle(self) -> None:
-        """Show what came."""
+        """Show the pending trials."""
         news, best = list(self._coming.values()), self._best
         if not news:
             return
@@ -165,17 +167,17 @@ class SearchTrials(QWidget):
             self.table.scrollToBottom()
         if self.picked and self.picked.number in {t.number for t in news}:
             self.picked = rows.trials[self.picked.number]
-            self._tell()
+            self._update_texts()
 
     def _filter(self) -> None:
         self.table.rows.set_filter(self.filter.get(), self.search.get())
 
-    def _row_chosen(self, now: QModelIndex) -> None:
-        if now.isValid():
-            self.choose(self.table.rows.trial(now.row()))
+    def _row_chosen(self, current: QModelIndex) -> None:
+        if current.isValid():
+            self.choose(self.table.rows.trial(current.row()))
 
     def choose(self, trial: Trial) -> None:
-        """Mark a trial, and say which it is."""
+        """Select a trial and emit it."""
         if self.picked is not None and self.picked.number == trial.number:
             return
         self._write_note()
@@ -185,18 +187,18 @@ class SearchTrials(QWidget):
         row = self.table.rows.row_of(trial.number)
         if row >= 0 and self.table.currentIndex().row() != row:
             self.table.setCurrentIndex(self.table.rows.index(row, 0))
-        self._tell()
+        self._update_texts()
         self.chosen.emit(trial)
 
     def leave(self) -> None:
-        """Choose none."""
+        """Clear the selection."""
         self.picked = None
         self.table.clearSelection()
         self.table.setCurrentIndex(QModelIndex())
-        self._tell()
-        self.left.emit()
+        self._update_texts()
+        self.exited.emit()
 
-    def _tell(self) -> None:
+    def _update_texts(self) -> None:
         trial = self.picked
         self.use.setEnabled(trial is not None and trial.state == "complete")
         self.foot.setVisible(trial is not None)
@@ -214,11 +216,11 @@ class SearchTrials(QWidget):
             self.noted.emit(trial, text)
 
     def want(self) -> None:
-        """Ask for the chosen trial to be applied."""
+        """Request to apply the chosen trial."""
         if self.picked and self.picked.state == "complete":
             self.used.emit(self.picked)
 
     def save(self, path: Path) -> None:
-        """Write the trials that are shown as CSV; raises FileError."""
+        """Write the shown trials as CSV; raises FileError."""
         self.settle()
         write_text(path, to_text(*self.table.rows.table(), ","))

@@ -196,16 +196,16 @@ class SensitivityPanel(QWidget):
 
     # -- applying formats
 
-    def _cells(self, places: Iterable[QModelIndex]) -> list[Cell]:
+    def _cells(self, indexes: Iterable[QModelIndex]) -> list[Cell]:
         model = self.views.map.cells
-        pairs = ((model.line(i.row()).row, model.candidate(i)) for i in places)
+        pairs = ((model.line(i.row()).row, model.candidate(i)) for i in indexes)
         return [(row, candidate) for row, candidate in pairs if row is not None and candidate is not None]
 
     def _column(self, column: int, chosen: bool) -> list[Cell]:
         lines = self.views.heat.lines
-        wanted = set(self._session.selection)
+        selected = set(self._session.selection)
         pairs = ((n.row, n.candidate(column)) for n in lines)
-        return [(row, c) for row, c in pairs if row and c and (not chosen or row.node in wanted)]
+        return [(row, c) for row, c in pairs if row and c and (not chosen or row.node in selected)]
 
     def apply_cells(self, cells: list[Cell]) -> None:
         """Apply the cells' candidates to their ports as one undo step."""
@@ -243,10 +243,10 @@ class SensitivityPanel(QWidget):
         """Show the menu of a column: apply its format to selected or all layers, show or colour by it."""
         self.menu.clear()
         name = self.views.heat.columns[column].title
-        for chosen, words in ((True, "selected"), (False, "")):
+        for chosen, scope in ((True, "selected"), (False, "")):
             cells = self._column(column, chosen)
             count = len({row.node for row, _ in cells})
-            text = f"Apply {name} to the {plural(count, f'{words} layer'.strip())}" if count else (
+            text = f"Apply {name} to the {plural(count, f'{scope} layer'.strip())}" if count else (
                 f"Apply {name} to the selected layers: none is selected")  # fmt: skip
             act = self.menu.addAction(text)
             act.setEnabled(bool(cells))
@@ -298,7 +298,7 @@ def overlay_values(heat: Heat, column: int) -> dict[str, float]:
 def _label(cells: list[Cell]) -> str:
     """Undo label: `weight → int 4`, `3 layers → int 4`, `3 layers → several formats`."""
     names = {title_of(c) for _, c in cells}
-    what = names.pop() if len(names) == 1 else "several formats"
+    format_text = names.pop() if len(names) == 1 else "several formats"
     if len(cells) == 1:
         return f"{cells[0][0].port} → {cells[0][1].label}"
-    return f"{plural(len({row.node for row, _ in cells}), 'layer')} → {what}"
+    return f"{plural(len({row.node for row, _ in cells}), 'layer')} → {format_text}"

@@ -152,17 +152,17 @@ class Views(QWidget):
 
     # -- showing
 
-    def show_heat(self, heat: Heat, known: Sensitivities) -> None:
+    def show_heat(self, heat: Heat, sensitivities: Sensitivities) -> None:
         """Show a Heat; the chosen format is kept if possible."""
         self.heat = heat
         self._offer_formats()
-        self.map.cells.error = known.error_factor
-        self._error = known.left_out_factor
+        self.map.cells.error = sensitivities.error_factor
+        self._error = sensitivities.left_out_factor
         self.map.show_heat(heat)
         self.scale.show_heat(heat)
-        if known.table is not self._table:
-            self._table = known.table
-            self.scatter.show_table(known.table)
+        if sensitivities.table is not self._table:
+            self._table = sensitivities.table
+            self.scatter.show_table(sensitivities.table)
         self._show_bars()
         self._show_tab()
 
@@ -201,30 +201,30 @@ class Views(QWidget):
     def _name_colours(self) -> None:
         """Update the legend of the chart in front."""
         chart = self.chart
-        words = chart.legend() if isinstance(chart, AgreementChart | LayerBars) else ""
-        self._legend.setText(words)
-        self._legend.setVisible(bool(words))
+        texts = chart.legend() if isinstance(chart, AgreementChart | LayerBars) else ""
+        self._legend.setText(texts)
+        self._legend.setVisible(bool(texts))
 
-    def show_status(self, known: Sensitivities) -> None:
+    def show_status(self, sensitivities: Sensitivities) -> None:
         """Update the status text and the links."""
-        count = len(known.table) if self.tabs.currentIndex() == SCATTER else sum(
+        count = len(sensitivities.table) if self.tabs.currentIndex() == SCATTER else sum(
             line.row is not None for line in self.heat.lines)  # fmt: skip
         rows = plural(count, "row")
-        self.status.show_text(" · ".join(w for w in (rows, known.status) if w))
-        set_role(self.status, "bad" if known.error else "muted")
-        self.links["stop"].setVisible(known.running or known.measuring)
-        self.links["run"].setVisible(not known.running)
-        self.links["measure"].setEnabled(not (known.running or known.measuring))
+        self.status.show_text(" · ".join(w for w in (rows, sensitivities.status) if w))
+        set_role(self.status, "bad" if sensitivities.error else "muted")
+        self.links["stop"].setVisible(sensitivities.running or sensitivities.measuring)
+        self.links["run"].setVisible(not sensitivities.running)
+        self.links["measure"].setEnabled(not (sensitivities.running or sensitivities.measuring))
 
     def show_cell(self) -> None:
         """Show the current cell's text, or the accuracy of the predictions."""
-        now = self.map.currentIndex()
+        current = self.map.currentIndex()
         if self.tabs.currentIndex() == SCATTER:
             left_out = f"cells left out are off by a factor of {self._error:.2g} in the median"
-            words = (agreement_text(self.scatter.dots), left_out if self._error and self.scatter.dots else "")
-            self.words.show_text(" · ".join(w for w in words if w))
-        elif self.tabs.currentIndex() == MAP and now.isValid():
+            texts = (agreement_text(self.scatter.dots), left_out if self._error and self.scatter.dots else "")
+            self.words.show_text(" · ".join(w for w in texts if w))
+        elif self.tabs.currentIndex() == MAP and current.isValid():
             keys = "Enter applies it here, a click on the column title to more"
-            self.words.show_text(f"{self.map.cells.cell_text(now)} · {keys}")
+            self.words.show_text(f"{self.map.cells.cell_text(current)} · {keys}")
         else:
             self.words.show_text("")

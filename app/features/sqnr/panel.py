@@ -106,7 +106,7 @@ class SqnrPanel(DeferredWork):
         self.table.chosen.connect(self.apply)
         self.table.column_chosen.connect(self.apply_column)
         self.table.header_pressed.connect(self._ask_column)
-        self.table.moved.connect(self._tell)
+        self.table.moved.connect(self._update_texts)
 
     # -- measuring
 
@@ -194,13 +194,13 @@ class SqnrPanel(DeferredWork):
         document = self._session.document
         if document is None:
             return
-        recipe, wanted = self._session.recipe, {}
+        recipe, formats = self._session.recipe, {}
         for row in rows:
             if row.node in document.graph.nodes:
-                wanted.setdefault(row.formats[column], []).append(row.node)
-        for fmt, ids in wanted.items():
+                formats.setdefault(row.formats[column], []).append(row.node)
+        for fmt, ids in formats.items():
             recipe = with_format(recipe, tuple(ids), PORT, fmt)
-        if wanted:
+        if formats:
             self._session.set_recipe(recipe, label)
 
     def _ask_column(self, column: int) -> None:
@@ -209,16 +209,16 @@ class SqnrPanel(DeferredWork):
         use = self.menu.addAction(f"Use {heat.columns[column]} for all {plural(heat.rowCount(), 'weight')}")
         use.triggered.connect(lambda: self.apply_column(column))
         self.menu.addSeparator()
-        for words, best in (("Sort, best first", True), ("Sort, worst first", False)):
-            self.menu.addAction(words).triggered.connect(lambda _=False, b=best: heat.arrange(column, b))
+        for title, best in (("Sort, best first", True), ("Sort, worst first", False)):
+            self.menu.addAction(title).triggered.connect(lambda _=False, b=best: heat.arrange(column, b))
         self.menu.addAction("In the model's order").triggered.connect(lambda: heat.arrange(None))
         self.menu.popup(QCursor.pos())
 
-    def _tell(self, now: QModelIndex) -> None:
+    def _update_texts(self, current: QModelIndex) -> None:
         heat = self.table.heat
-        if now.isValid():
+        if current.isValid():
             keys = f"Enter applies it here, Ctrl+Enter to all {plural(heat.rowCount(), 'weight')}"
-            self.words.show_text(f"{heat.cell_text(now)} · {keys}")
+            self.words.show_text(f"{heat.cell_text(current)} · {keys}")
 
     # -- files
 
@@ -244,8 +244,8 @@ class Legend(QWidget):
         self.setAccessibleName(f"Colours from 0 to {MAX_DB:.0f} dB")
 
     def sizeHint(self) -> QSize:
-        words = sum(map(self.fontMetrics().horizontalAdvance, self._texts))
-        return QSize(words + BAR + 16, 20)
+        width = sum(map(self.fontMetrics().horizontalAdvance, self._texts))
+        return QSize(width + BAR + 16, 20)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         look, painter = tokens(self), QPainter(self)

@@ -1,4 +1,4 @@
-"""The panel Sweeps in its window: brought forward when a sweep begins, its charts and figures as files."""
+"""Connections of the panel Sweeps to the window: showing it, and saving charts and metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def connect(host: Host, panel: SweepsPanel) -> None:
-    """Let the window do what the panel asks for."""
+    """Connect the panel's signals to the window."""
     panel.begun.connect(lambda: host.show_dock("sweeps"))
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the sweep", "sweep.png"))
     panel.sweeps.stored.connect(host.mark_changed)

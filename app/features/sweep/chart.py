@@ -1,4 +1,4 @@
-"""The curves of a sweep: a line a variant, error bars over seeds, the baseline, and points that can be clicked."""
+"""The curves of a sweep: a line per variant, error bars over seeds, the baseline, and clickable points."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from espalier.passes.sweep.results import (
 from espalier.passes.sweep.sweep import Sweep, axis_title
 from espalier.passes.sweep.values import value_text
 
-NEAR = 14.0  # pixels between the pointer and a point that it means
+NEAR = 14.0  # pixels within which the pointer hits a point
 MOST_TICKS = 12
 BAND = 40  # opacity of a band of noise, of 255
 
 
 class CurveChart(Chart):
-    """One figure of a sweep. `chosen` tells the (variant, value) of a point that was clicked."""
+    """One metric of a sweep. `chosen`: (variant, value) of a clicked point."""
 
     chosen = Signal(int, int)
 
@@ -56,13 +56,13 @@ class CurveChart(Chart):
         return QSize(480, 220)
 
     def show_run(self, sweep: Sweep | None, outcomes: Sequence[Outcome], figure: str) -> None:
-        """Draw this figure of these outcomes."""
+        """Draw a metric of a sweep's outcomes."""
         self.sweep, self.outcomes, self.figure = sweep, tuple(outcomes), figure
         if sweep is None or len(self.lines) != len(sweep.variants):
             self.picked = None
         self.lines = curves(sweep, outcomes, figure) if sweep else []
-        places = positions(sweep) if sweep else []
-        self._places = [math.log10(p) for p in places] if is_log(places) else places
+        values = positions(sweep) if sweep else []
+        self._places = [math.log10(p) for p in values] if is_log(values) else values
         self.setAccessibleName(f"{figure_title(figure)} against {axis_title(sweep)}" if sweep else "No sweep")
         self.draw(self.look)
 
@@ -71,19 +71,19 @@ class CurveChart(Chart):
         self.picked = (variant, x) if variant >= 0 else None
         self.draw(self.look)
 
-    def colour(self, place: int) -> str:
-        """The colour of the variant at a place, light enough for the ground."""
-        return lighter(line_style(place)[0], self.look)
+    def colour(self, index: int) -> str:
+        """The colour of a variant, visible on the background."""
+        return lighter(line_style(index)[0], self.look)
 
     @property
     def baseline(self) -> float | None:
-        """The figure of the model without a step."""
-        found = baseline_of(self.outcomes)
-        value = found.score.get(self.figure) if found else None
+        """The metric of the baseline."""
+        baseline_score = baseline_of(self.outcomes)
+        value = baseline_score.score.get(self.figure) if baseline_score else None
         return None if value is None else float(value)
 
     def draw(self, palette: Palette) -> None:
-        """Axes with their names, grid lines across, the baseline, the lines."""
+        """Draw axes, grid lines, the baseline and the curves."""
         self._axes()
         self.plot.clear()
         if self.sweep is None:
@@ -92,33 +92,35 @@ class CurveChart(Chart):
             self.plot.addItem(pg.InfiniteLine(level, 0, pen=dashed(palette.muted)))
         if (guess := guessing_of(self.outcomes, self.figure)) is not None:
             self.plot.addItem(pg.InfiniteLine(guess, 0, pen=dashed(palette.bad)))
-        for place, band in enumerate(bands(self.sweep, self.outcomes, self.figure)):
-            self._band(place, band)
-        for place, line in enumerate(self.lines):
-            self._line(place, line)
+        for index, band in enumerate(bands(self.sweep, self.outcomes, self.figure)):
+            self._band(index, band)
+        for index, line in enumerate(self.lines):
+            self._line(index, line)
         self._mark(palette)
         self._bound()
 
     def legend(self) -> str:
-        """The lines in words of their colours, and the baseline: to stand beside the data, never on it."""
+        """The legend of the lines and the baseline, shown beside the plot."""
         if self.sweep is None:
             return ""
-        words = [f'<span style="color:{self.colour(i)}">● {_unbroken(v.label)}</span>'
+        texts = [f'<span style="color:{self.colour(i)}">● {_unbroken(v.label)}</span>'
                  for i, v in enumerate(self.sweep.variants) if v.label]  # fmt: skip
-        words += [] if self.sweep.axis else [self._spread(m) for line in self.lines for _, m in line]
+        texts += [] if self.sweep.axis else [self._spread(m) for line in self.lines for _, m in line]
         if (level := self.baseline) is not None:
             text = _unbroken(f"╌ {baseline_label(self.sweep)} {figure_text(self.figure, level)}")
-            words.append(f'<span style="color:{self.look.muted}">{text}</span>')
-        known = sampled(self.outcomes) if self.figure == "accuracy" else None
-        if known is not None:
-            words.append(f'<span style="color:{self.look.muted}">{_unbroken(f"▒ 95 % of n = {count(known.n)}")}</span>')
-        if known is not None and known.guessing is not None:
-            text = _unbroken(f"┈ guessing {figure_text(self.figure, known.guessing)}")
-            words.append(f'<span style="color:{self.look.bad}">{text}</span>')
-        return " &nbsp; ".join(words)
+            texts.append(f'<span style="color:{self.look.muted}">{text}</span>')
+        samples = sampled(self.outcomes) if self.figure == "accuracy" else None
+        if samples is not None:
+            texts.append(
+                f'<span style="color:{self.look.muted}">{_unbroken(f"▒ 95 % of n = {count(samples.n)}")}</span>'
+            )
+        if samples is not None and samples.guessing is not None:
+            text = _unbroken(f"┈ guessing {figure_text(self.figure, samples.guessing)}")
+            texts.append(f'<span style="color:{self.look.bad}">{text}</span>')
+        return " &nbsp; ".join(texts)
 
     def _spread(self, mean: Mean) -> str:
-        """Of a recipe that is only repeated: its mean and spread."""
+        """Mean and standard deviation of a repeated recipe, as text."""
         middle, std, low, high = (figure_text(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
         return f"<b>{middle} ± {std}</b> over {mean.count} seeds, {low} to {high}"
 
@@ -131,39 +133,39 @@ class CurveChart(Chart):
         texts = [(p, "" if v is None else value_text(v)) for p, v in zip(self._places, values, strict=True)]
         bottom.setTicks([sorted(texts)[::every]])
 
-    def _band(self, place: int, band: list[tuple[int, float, float]]) -> None:
-        """The noise of a line's accuracies."""
+    def _band(self, index: int, band: list[tuple[int, float, float]]) -> None:
+        """Draw the confidence band of a line's accuracies."""
         points = sorted((self._places[x], low, high) for x, low, high in band)
         if len(points) > 1:
             x, low, high = np.array(points).T
             ends = pg.PlotCurveItem(x, low, pen=None), pg.PlotCurveItem(x, high, pen=None)
-            self.plot.addItem(pg.FillBetweenItem(*ends, brush=tint(self.colour(place), BAND)))
+            self.plot.addItem(pg.FillBetweenItem(*ends, brush=tint(self.colour(index), BAND)))
 
-    def _line(self, place: int, line: list[tuple[int, Mean]]) -> None:
+    def _line(self, index: int, line: list[tuple[int, Mean]]) -> None:
         if not line:
             return
         points = sorted(((self._places[x], m) for x, m in line), key=lambda p: p[0])
         x = np.array([p for p, _ in points])
         y = np.array([m.mean for _, m in points])
         spread = np.array([m.std for _, m in points])
-        colour = self.colour(place)
+        colour = self.colour(index)
         if spread.any():
             beam = self._beam()
             self.plot.addItem(pg.ErrorBarItem(x=x, y=y, height=2 * spread, beam=beam, pen=pen(colour, 1.2)))
         stroke = pen(colour)
-        if dashes := line_style(place)[1]:
+        if dashes := line_style(index)[1]:
             stroke.setDashPattern([d / 1.8 for d in dashes])
         self.plot.plot(x, y, pen=stroke, symbol="o", symbolSize=6, symbolBrush=colour, symbolPen=None)
 
     def _beam(self) -> float:
-        """The width of an error bar's ends, a small part of the room between two values."""
+        """Width of an error bar's caps, relative to the distance between two values."""
         span = max(self._places) - min(self._places) if self._places else 0
         return 0.012 * span if span else 0.02
 
     def _mark(self, palette: Palette) -> None:
-        """A ring round the point that is picked."""
-        if self.picked and (found := self._mean(*self.picked)):
-            ring = pg.ScatterPlotItem([self._places[self.picked[1]]], [found.mean], size=13, brush=None,
+        """Draw a ring around the picked point."""
+        if self.picked and (mean := self._mean(*self.picked)):
+            ring = pg.ScatterPlotItem([self._places[self.picked[1]]], [mean.mean], size=13, brush=None,
                                       pen=pen(palette.text, 1.6))  # fmt: skip
             self.plot.addItem(ring)
 
@@ -171,12 +173,12 @@ class CurveChart(Chart):
         return dict(self.lines[variant]).get(x) if variant < len(self.lines) else None
 
     def _bound(self) -> None:
-        """All values of the axis from the beginning, so that lines grow into their place; all figures."""
+        """Set the range to all values of the axis from the start, and to all metric values."""
         means = [m for line in self.lines for _, m in line]
         ends = [e for m in means for e in (m.mean - m.std, m.mean + m.std)]
         ends += [self.baseline] if self.baseline is not None else []
-        known = bands(self.sweep, self.outcomes, self.figure) if self.sweep else []
-        ends += [e for band in known for _, low, high in band for e in (low, high)]
+        ranges = bands(self.sweep, self.outcomes, self.figure) if self.sweep else []
+        ends += [e for band in ranges for _, low, high in band for e in (low, high)]
         guess = guessing_of(self.outcomes, self.figure)
         ends += [guess] if guess is not None and ends and is_near(guess, min(ends), max(ends)) else []
         if not ends or not self._places:
@@ -190,7 +192,7 @@ class CurveChart(Chart):
     # -- pointing
 
     def near(self, at: QPointF) -> tuple[int, int] | None:
-        """The (variant, value) of the point nearest to a place on the widget, where one is near."""
+        """The (variant, value) of the point near a position of the widget; None without one."""
         best: tuple[float, tuple[int, int]] | None = None
         for v, line in enumerate(self.lines):
             for x, mean in line:
@@ -201,49 +203,49 @@ class CurveChart(Chart):
         return best[1] if best and best[0] <= NEAR else None
 
     def spot(self, x: int, figure: float) -> QPointF:
-        """Where a point lies on the widget."""
+        """Widget position of a point."""
         scene = self.plot.vb.mapViewToScene(QPointF(self._places[x], figure))
         return QPointF(self.mapFromScene(scene))
 
-    def words_at(self, variant: int, x: int) -> str:
-        """What a point says of itself."""
+    def hover_text_at(self, variant: int, x: int) -> str:
+        """The hover text of a point."""
         assert self.sweep is not None
-        found = self._mean(variant, x)
-        if found is None:
+        mean = self._mean(variant, x)
+        if mean is None:
             return ""
         value = self.sweep.values[x]
         head = " · ".join(t for t in (f"{axis_title(self.sweep)} {value_text(value)}" if self.sweep.axis else "",
                                       self.sweep.variants[variant].label) if t)  # fmt: skip
-        text = f"{figure_title(self.figure)} {figure_text(self.figure, found.mean)}"
+        text = f"{figure_title(self.figure)} {figure_text(self.figure, mean.mean)}"
         text += self._noise_at(variant, x)
-        if found.count > 1:
-            ends = f"{figure_text(self.figure, found.low)} to {figure_text(self.figure, found.high)}"
-            text += f" ± {figure_text(self.figure, found.std)}\n{ends} over {found.count} seeds"
+        if mean.count > 1:
+            ends = f"{figure_text(self.figure, mean.low)} to {figure_text(self.figure, mean.high)}"
+            text += f" ± {figure_text(self.figure, mean.std)}\n{ends} over {mean.count} seeds"
         return "\n".join(t for t in (head, text, "Click to choose it") if t)
 
     def _noise_at(self, variant: int, x: int) -> str:
         """n, interval and change of a single point's accuracy."""
         assert self.sweep is not None
         point = next((o for o in self.outcomes if (o.variant, o.x) == (variant, x)), None)
-        now = accuracy_of(point.score) if point and self.figure == "accuracy" else None
-        if point is None or now is None:
+        accuracy = accuracy_of(point.score) if point and self.figure == "accuracy" else None
+        if point is None or accuracy is None:
             return ""
         change = change_of(point, self.outcomes, self.sweep)
-        return "".join(f"\n{w}" for w in (noise_text(now), change_text(change) if change else "") if w)
+        return "".join(f"\n{w}" for w in (noise_text(accuracy), change_text(change) if change else "") if w)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
-        found = self.near(event.position())
-        self.setCursor(Qt.CursorShape.PointingHandCursor if found else Qt.CursorShape.ArrowCursor)
-        QToolTip.showText(event.globalPosition().toPoint(), self.words_at(*found) if found else "", self)
+        point = self.near(event.position())
+        self.setCursor(Qt.CursorShape.PointingHandCursor if point else Qt.CursorShape.ArrowCursor)
+        QToolTip.showText(event.globalPosition().toPoint(), self.hover_text_at(*point) if point else "", self)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        if event.button() == Qt.MouseButton.LeftButton and (found := self.near(event.position())):
-            self.chosen.emit(*found)
+        if event.button() == Qt.MouseButton.LeftButton and (point := self.near(event.position())):
+            self.chosen.emit(*point)
 
     def table(self) -> Table:
-        """A row for each value and variant."""
+        """A table with a row per value and variant."""
         if self.sweep is None:
             return (), ()
         rows = [(self.sweep.variants[v].label, value_text(self.sweep.values[x]), m.mean, m.std, m.count)
@@ -252,5 +254,5 @@ class CurveChart(Chart):
 
 
 def _unbroken(text: str) -> str:
-    """The words as one, in HTML."""
+    """HTML text with non-breaking spaces."""
     return html.escape(text).replace(" ", "&nbsp;")

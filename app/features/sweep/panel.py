@@ -1,4 +1,4 @@
-"""Sweeps: choose what to vary, watch the curves grow, and take a point's recipe."""
+"""The panel Sweeps: the form of a sweep, its curves, and its points with their recipes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from espalier.passes.sweep.sweep import Sweep, points
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-PAUSE = 100  # milliseconds between two drawings
+PAUSE = 100  # milliseconds between two frames
 ABOUT = (
     "A sweep runs the recipe with one option at several values and draws the scores: accuracy against width, "
     "sparsity, rank or epochs. Each point is a recipe that you can use."
@@ -55,7 +55,7 @@ class SweepsPanel(FormPanel):
         self._status, self._legend, self._wrong = Elided("", "muted", 40), QLabel(wordWrap=True), warning()
         self._stop = link("Stop", lambda: self._with_run(self.sweeps.stop))
         self._after = link("Stop after this point", lambda: self._with_run(partial(self.sweeps.stop, after_point=True)))
-        self._again = link("Run what is missing", self._go_on)
+        self._rerun_link = link("Run what is missing", self._go_on)
         self._save = link("Save as…", self.save_wanted.emit)
         self._remove = link("Remove", lambda: self._with_run(self.sweeps.remove))
         self._build()
@@ -70,18 +70,18 @@ class SweepsPanel(FormPanel):
         self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
         self.example_link = link("Try it: accuracy against weight width", self.run_example)
         empty = empty_page(WORDS, muted(ABOUT), self.example_link, self._how)
-        shown = QWidget()  # filled in its place: a reparented widget is styled again
-        self._lay_out(empty, self.setup, self.setup.foot, shown, [SETUP, 560 + TABLE])
-        self._fill(shown)
+        content = QWidget()  # filled in place, since a reparented widget is styled again
+        self._lay_out(empty, self.setup, self.setup.foot, content, [SETUP, 560 + TABLE])
+        self._fill(content)
 
-    def _fill(self, shown: QWidget) -> None:
-        """The sweep that is chosen: what it is and what can be done with it, over its curves and its points."""
-        box, split = QVBoxLayout(shown), QSplitter(Qt.Orientation.Horizontal)
+    def _fill(self, content: QWidget) -> None:
+        """Build the view of the chosen sweep: its actions above its curves and its points."""
+        box, split = QVBoxLayout(content), QSplitter(Qt.Orientation.Horizontal)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         self._runs.setMaximumWidth(NAME)
-        box.addLayout(_bar(self._runs, self._figure, self._status, self._again, self._after, self._stop, self._save,
-                           self._remove))  # fmt: skip
+        box.addLayout(_bar(self._runs, self._figure, self._status, self._rerun_link, self._after, self._stop,
+                           self._save, self._remove))  # fmt: skip
         box.addWidget(split, 1)
         split.setHandleWidth(1)
         for part in (self._middle(), self.points):
@@ -92,18 +92,18 @@ class SweepsPanel(FormPanel):
 
     def _middle(self) -> QWidget:
         self._legend.setTextFormat(Qt.TextFormat.RichText)
-        self._legend.setMinimumWidth(1)  # it wraps; its words must not hold the window open
+        self._legend.setMinimumWidth(1)  # wraps; its text must not widen the window
         self._legend.setContentsMargins(12, 0, 12, 0)
         self._wrong.setContentsMargins(12, 0, 12, 0)
-        held = QWidget()
-        held.setMinimumWidth(MIDDLE)
-        box = QVBoxLayout(held)
+        content = QWidget()
+        content.setMinimumWidth(MIDDLE)
+        box = QVBoxLayout(content)
         box.setContentsMargins(0, 3, 0, 2)
         box.setSpacing(3)
         box.addWidget(self._wrong)
         box.addWidget(self._legend)
         box.addWidget(self.chart, 1)
-        return held
+        return content
 
     def _connect(self) -> None:
         self.chart.themed.connect(self._name_colours)
@@ -118,33 +118,33 @@ class SweepsPanel(FormPanel):
         self.sweeps.listed.connect(self._listed)
         session.opened.connect(self._opened)
         session.changed.connect(lambda _: self._offer(self._looked_at))
-        session.score_changed.connect(self.setup.tell)
+        session.score_changed.connect(self.setup.update_estimate)
 
     def look_on(self, on: bool) -> None:
-        """Whether the panel is in front; then it catches up with the recipe."""
+        """Follow the visibility of the panel; a visible one follows the recipe."""
         self._looked_at = on
         self._offer(on)
 
-    # -- what is shown
+    # -- display
 
     @property
     def run(self) -> Run | None:
-        """The sweep that is shown."""
+        """The shown sweep."""
         return self.sweeps.runs.get(self._runs.get()) if self._runs.currentIndex() >= 0 else None
 
     @property
     def figure(self) -> str:
-        """The figure that is drawn."""
+        """The shown metric."""
         return self._figure.get() if self._figure.currentIndex() >= 0 else "accuracy"
 
     def _opened(self) -> None:
         self.setup.score.forget()
         self._listed()
 
-    def _offer(self, seen: bool = True) -> None:
-        """What can be varied; a long recipe takes a while to look through, so nobody waits for it unseen."""
+    def _offer(self, visible: bool = True) -> None:
+        """Offer the options to vary, only if visible, since a long recipe takes a while."""
         document = self._session.document
-        if document and seen:
+        if document and visible:
             self.setup.offer(document.recipe)
         self.example_link.setVisible(document is not None)
         self._how.setVisible(document is not None)
@@ -166,22 +166,22 @@ class SweepsPanel(FormPanel):
         else:
             self._wait.stop()
             self.refresh()
-            self.setup.tell()
+            self.setup.update_estimate()
 
     def _run_chosen(self) -> None:
         self.chart.picked = None
         self.refresh()
 
     def refresh(self) -> None:
-        """Draw the sweep that is chosen."""
+        """Draw the chosen sweep."""
         run = self.run
-        sweep, found = (run.sweep, list(run.outcomes.values())) if run else (None, [])
-        known = figures_of(found) or ("accuracy",)
-        self._figure.offer(known, tuple(map(figure_title, known)))
+        sweep, outcomes = (run.sweep, list(run.outcomes.values())) if run else (None, [])
+        metrics = figures_of(outcomes) or ("accuracy",)
+        self._figure.offer(metrics, tuple(map(figure_title, metrics)))
         for part in (self._runs, self._figure, self._save, self._remove):
             part.setVisible(run is not None)
-        self.chart.show_run(sweep, found, self.figure)
-        self.points.show_run(sweep, found)
+        self.chart.show_run(sweep, outcomes, self.figure)
+        self.points.show_run(sweep, outcomes)
         self._name_colours()
         self._show_state(run)
 
@@ -194,13 +194,13 @@ class SweepsPanel(FormPanel):
             self._status.show_text("")
         else:
             total, failed = len(points(run.sweep)), sum(bool(o.error) for o in self.points.outcomes)
-            words = [f"{len(self.points.outcomes)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
+            texts = [f"{len(self.points.outcomes)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
                      _doing(run)]  # fmt: skip
-            self._status.show_text(" · ".join(w for w in words if w))
+            self._status.show_text(" · ".join(w for w in texts if w))
         running = run is not None and run.running
         for part in (self._stop, self._after):
             part.setVisible(running)
-        self._again.setVisible(run is not None and not running and run.missing > 0)
+        self._rerun_link.setVisible(run is not None and not running and run.missing > 0)
         wrong = run.error if run else ""
         self._wrong.setText(f"{wrong} The points so far are kept." if wrong else "")
         self._wrong.setVisible(bool(wrong))
@@ -225,12 +225,12 @@ class SweepsPanel(FormPanel):
         self.begun.emit()
 
     def run_example(self) -> None:
-        """A sweep that shows what sweeps are."""
+        """Run an example."""
         document = self._session.open_document
         self.start(example(document.recipe, document.graph, self._session.measured_on))
 
     def preset(self, index: int, path: str | None = None) -> None:
-        """Begin with an option of a step."""
+        """Preset an option of a step."""
         self._offer()
         self.setup.preset(index, path)
 
@@ -263,7 +263,7 @@ def _doing(run: Run) -> str:
 
 
 def _bar(runs: QWidget, figure: QWidget, *others: QWidget) -> FlowLayout:
-    """The sweep and the figure, how far it is, and the links; in two lines where one is too narrow."""
+    """The bar with sweep, metric, progress and links, in two lines if it is narrow."""
     runs.setMinimumWidth(150)
     figure.setMinimumWidth(90)
     bar = FlowLayout()

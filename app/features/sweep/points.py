@@ -1,4 +1,4 @@
-"""The points of a sweep as a table: chosen by a row or from the plot, told in words, used as the recipe."""
+"""The points of a sweep as a table: chosen by a row or in the chart, described, and applied as the recipe."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from espalier.app.widgets.table import Table
 from espalier.passes.sweep.results import Outcome, point_text, rows
 from espalier.passes.sweep.sweep import Sweep, axis_name
 
-LAST = ("seed", "n", "error", "seconds")  # columns that stand behind the figures
+LAST = ("seed", "n", "error", "seconds")  # columns after the metrics
 NARROWER, NARROWEST = 16, 44  # pixels of a column
 
 
 class SweepPoints(QWidget):
-    """`chosen` tells the outcome of the row that was chosen, `used` that its recipe is wanted."""
+    """`chosen`: the outcome of the chosen row; `used`: apply its recipe."""
 
     chosen = Signal(object)
     used = Signal(object)
@@ -48,76 +48,76 @@ class SweepPoints(QWidget):
         self.table.doubleClicked.connect(lambda _: self.want())
 
     def show_run(self, sweep: Sweep | None, outcomes: Sequence[Outcome]) -> None:
-        """Show these outcomes; the one that is chosen stays chosen where it is among them."""
+        """Show outcomes, keeping the chosen one if it is among them."""
         self._sweep, self.outcomes = sweep, list(outcomes)
         self.picked = self.picked if self.picked in self.outcomes else None
         self.table.show_rows(self._rows())
         for column in range(len(self.table.rows.columns)):
             self.table.setColumnWidth(column, max(self.table.columnWidth(column) - NARROWER, NARROWEST))
         self._mark()
-        self._tell()
+        self._update_texts()
 
     def _rows(self) -> list[dict[str, Any]]:
         return [self._row(r) for r in rows(self._sweep, self.outcomes)] if self._sweep else []
 
-    def _row(self, found: dict[str, Any]) -> dict[str, Any]:
-        """A point as it is read: what it is, its figures, and only then how long it took; nothing that is always so."""
+    def _row(self, values: dict[str, Any]) -> dict[str, Any]:
+        """A row of a point: its values, metrics, then seconds; constant columns are omitted."""
         sweep = self._sweep
         assert sweep is not None
         hidden = {"variant"} if sweep.axis and all(not v.label for v in sweep.variants) else set[str]()
         hidden |= {"seed"} if len(sweep.seeds) < 2 else set()
         hidden |= {"error"} if not any(o.error for o in self.outcomes) else set()
         named = {axis_name(sweep.recipe, sweep.axis): "value"} if sweep.axis else {}
-        kept = {named.get(k, k): v for k, v in found.items() if k not in hidden}
-        if held := kept.get("interval"):
-            kept["interval"] = "–".join(percent(e) for e in held)
-        if kept.get("change") is not None:
-            noise = ", within noise" if kept.pop("within_noise") else ""
-            kept["change"] = f"{signed(100 * kept['change'], 1)} points{noise}"
-        kept.pop("within_noise", None)
-        last = {k: kept.pop(k) for k in LAST if k in kept}
-        return kept | last
+        shown = {named.get(k, k): v for k, v in values.items() if k not in hidden}
+        if interval := shown.get("interval"):
+            shown["interval"] = "–".join(percent(e) for e in interval)
+        if shown.get("change") is not None:
+            noise = ", within noise" if shown.pop("within_noise") else ""
+            shown["change"] = f"{signed(100 * shown['change'], 1)} points{noise}"
+        shown.pop("within_noise", None)
+        last = {k: shown.pop(k) for k in LAST if k in shown}
+        return shown | last
 
-    def _row_chosen(self, now: QModelIndex) -> None:
-        """A row of the table: in whatever order the rows stand, each has its outcome."""
-        if now.isValid() and now.row() < len(self.table.rows.shown):
-            wanted = self.table.rows.shown[now.row()]
-            place = next((i for i, r in enumerate(self._rows()) if r == wanted), None)
-            if place is not None:
-                self.choose(self.outcomes[place])
+    def _row_chosen(self, current: QModelIndex) -> None:
+        """Choose the outcome of a row, for any sort order."""
+        if current.isValid() and current.row() < len(self.table.rows.shown):
+            values = self.table.rows.shown[current.row()]
+            index = next((i for i, r in enumerate(self._rows()) if r == values), None)
+            if index is not None:
+                self.choose(self.outcomes[index])
 
     def choose_at(self, variant: int, x: int) -> None:
-        """Choose a point of the plot: of several seeds the most accurate, else the first."""
-        found = [o for o in self.outcomes if (o.variant, o.x) == (variant, x) and not o.error]
-        if found:
-            self.choose(max(found, key=lambda o: o.score.get("accuracy") or -math.inf))
+        """Choose a point of the chart: of several seeds the most accurate, otherwise the first."""
+        matching = [o for o in self.outcomes if (o.variant, o.x) == (variant, x) and not o.error]
+        if matching:
+            self.choose(max(matching, key=lambda o: o.score.get("accuracy") or -math.inf))
 
     def choose(self, outcome: Outcome) -> None:
-        """Mark a point, and say which it is."""
+        """Select a point and emit it."""
         if outcome is not self.picked:
             self.picked = outcome
             self._mark()
-            self._tell()
+            self._update_texts()
             self.chosen.emit(outcome)
 
     def _mark(self) -> None:
         if self.picked is None:
             return
-        wanted = self._rows()[self.outcomes.index(self.picked)]
-        place = next((i for i, r in enumerate(self.table.rows.shown) if r == wanted), None)
-        if place is not None and self.table.currentIndex().row() != place:
-            self.table.setCurrentIndex(self.table.rows.index(place, 0))
+        values = self._rows()[self.outcomes.index(self.picked)]
+        index = next((i for i, r in enumerate(self.table.rows.shown) if r == values), None)
+        if index is not None and self.table.currentIndex().row() != index:
+            self.table.setCurrentIndex(self.table.rows.index(index, 0))
 
-    def _tell(self) -> None:
+    def _update_texts(self) -> None:
         outcome = self.picked
         self.use.setEnabled(outcome is not None and not outcome.error)
         if outcome is None or self._sweep is None:
             self.words.setText("Click a point or a row." if self.outcomes else "")
         else:
-            told = f": {outcome.error} {outcome.hint}".rstrip() if outcome.error else ""
-            self.words.setText(f"{point_text(self._sweep, outcome)}{told}")
+            reason = f": {outcome.error} {outcome.hint}".rstrip() if outcome.error else ""
+            self.words.setText(f"{point_text(self._sweep, outcome)}{reason}")
 
     def want(self) -> None:
-        """Ask for the chosen point's recipe."""
+        """Request to apply the chosen point's recipe."""
         if self.picked and not self.picked.error:
             self.used.emit(self.picked)

@@ -1,4 +1,4 @@
-"""What is to be swept: an option, lines of variants, seeds, the data of the score; and how long that will take."""
+"""The form of a sweep: option, variants, seeds and data of the score, with the expected duration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SweepSetup(QWidget):
-    """The form at the left of the panel. `run_wanted` tells the sweep that the button asks for."""
+    """The form at the left of the panel. `run_wanted`: run this sweep."""
 
     run_wanted = Signal(object)
 
@@ -47,14 +47,14 @@ class SweepSetup(QWidget):
         self.baseline.setToolTip("Baseline of the points: the present project, or the model as opened")
         self.score = ScoreField(lambda: session.measured_on, "No data: sizes and bits alone are counted", optional=True)
         self._words = muted("")
-        self.foot = QWidget()  # stays below the fields, however many there are
+        self.foot = QWidget()  # stays below the fields
         self.run_button = QPushButton("Run")
         self.run_button.setProperty("primary", True)
         self.run_button.clicked.connect(self.run)
         self._arrange()
         self.main.edited.connect(self._edited)
         for part in (self.seeds, self.score):
-            part.edited.connect(self.tell)
+            part.edited.connect(self.update_estimate)
         self.main.values.returnPressed.connect(self.run)
 
     def _arrange(self) -> None:
@@ -63,12 +63,12 @@ class SweepSetup(QWidget):
             box.setSpacing(6)
         self._links.setSpacing(0)
         self._along_link = _left(link("+ another option along with it", self.add_along))
-        self.seeds.setToolTip("Repeat with so many seeds: the curve shows means and standard deviations")
+        self.seeds.setToolTip("Number of seeds: the curve shows means and standard deviations")
         seeds = QHBoxLayout()
         seeds.addWidget(caption("Seeds"))
         seeds.addWidget(self.seeds)
         self.repeat_link = link("repeat the recipe unchanged", self.repeat)
-        self.repeat_link.setToolTip("The present recipe with so many seeds: mean and spread of its score")
+        self.repeat_link.setToolTip("The present recipe with several seeds: mean and standard deviation of its score")
         seeds.addWidget(self.repeat_link)
         seeds.addStretch(1)
         against = QHBoxLayout()
@@ -88,22 +88,22 @@ class SweepSetup(QWidget):
         foot.addWidget(self._words)
         foot.addWidget(self.run_button)
 
-    # -- what there is to choose from
+    # -- choices
 
     def offer(self, recipe: Recipe) -> None:
-        """Take another recipe; what is chosen stays where it can."""
+        """Offer the options of another recipe, keeping valid choices."""
         first = not self._recipe.steps
         self._recipe = recipe
         self.setEnabled(bool(recipe.steps))
         for field in self._fields():
             field.offer(recipe)
-        if first and (found := usual_axis(recipe)):
-            self.main.choose(found.step, found.path, found.values)
+        if first and (axis := usual_axis(recipe)):
+            self.main.choose(axis.step, axis.path, axis.values)
         self._offer_lines()
-        self.tell()
+        self.update_estimate()
 
     def preset(self, index: int, path: str | None = None) -> None:
-        """Begin with an option of a step."""
+        """Preset an option of a step."""
         self.main.choose(index, path)
         self.main.values.setFocus()
 
@@ -111,32 +111,32 @@ class SweepSetup(QWidget):
         return [self.main, *([self.along] if self.along else []), *self.lines]
 
     def _offer_lines(self) -> None:
-        """What is often worth a line each, as links."""
+        """Offer frequent variants as links."""
         while (item := self._links.takeAt(0)) is not None:
             if widget := item.widget():
                 widget.hide()
                 widget.deleteLater()
         if not self._recipe.steps:
             return
-        taken = {f.place for f in self._fields()}
+        used = {f.place for f in self._fields()}
         main = self.main.place
-        for words, offer in suggested_lines(self._recipe, Axis(*main, ()) if main else None):
-            if (offer.step, offer.path) not in taken:
-                self._links.addWidget(_left(link(f"+ {words}", lambda o=offer: self.add_line(o))))
+        for title, offer in suggested_lines(self._recipe, Axis(*main, ()) if main else None):
+            if (offer.step, offer.path) not in used:
+                self._links.addWidget(_left(link(f"+ {title}", lambda o=offer: self.add_line(o))))
         self._links.addWidget(_left(link("+ a line for each value of…", self.add_line)))
 
     def add_line(self, offer: Offer | None = None) -> AxisField:
-        """One more option whose every value is a line."""
+        """Add an option with a line per value."""
         field = AxisField(removable=True)
         field.offer(self._recipe)
         if offer:
             field.choose(offer.step, offer.path, offer.values)
-        field.edited.connect(self.tell)
+        field.edited.connect(self.update_estimate)
         field.removed.connect(lambda: self._drop(field))
         self.lines.append(field)
         self._rows.addWidget(field)
         self._offer_lines()
-        self.tell()
+        self.update_estimate()
         return field
 
     def _drop(self, field: AxisField) -> None:
@@ -148,32 +148,32 @@ class SweepSetup(QWidget):
         field.hide()
         field.deleteLater()
         self._offer_lines()
-        self.tell()
+        self.update_estimate()
 
     def add_along(self) -> AxisField:
-        """An option that moves with the first, value by value."""
+        """Add an option that varies along with the first, value by value."""
         if self.along is None:
             self.along = AxisField(once=False, removable=True)
             self.along.offer(self._recipe)
-            self.along.edited.connect(self.tell)
+            self.along.edited.connect(self.update_estimate)
             self.along.removed.connect(lambda field=self.along: self._drop(field))
             self._more.addWidget(self.along)
             self._along_link.hide()
-            self.tell()
+            self.update_estimate()
         return self.along
 
     # -- the sweep
 
     def sweep(self) -> Sweep:
-        """What is asked for; raises OptionsError."""
+        """The sweep of the form; raises OptionsError."""
         axis = self.main.axis()
         along = (self.along.axis(),) if self.along else ()
         lines = [f.axis() for f in self.lines]
         variants = variants_of(self._recipe, lines)
-        made = Sweep(self._recipe, axis, along, variants, tuple(range(self.seeds.get())), self.score.get(),
+        built = Sweep(self._recipe, axis, along, variants, tuple(range(self.seeds.get())), self.score.get(),
                      baseline=self._compared)  # fmt: skip
-        points(made)
-        return made
+        points(built)
+        return built
 
     @property
     def _compared(self) -> Recipe:
@@ -181,16 +181,16 @@ class SweepSetup(QWidget):
         return self._recipe if self.baseline.get() == START else Recipe()
 
     def run(self) -> None:
-        """Ask for the sweep, if there is one."""
-        self.tell()
+        """Request the sweep if it is valid."""
+        self.update_estimate()
         if self.run_button.isEnabled():
             self.run_wanted.emit(self.sweep())
 
     def repeat(self) -> None:
-        """Ask for the recipe as it is, with as many seeds as are written, or three."""
+        """Request the unchanged recipe with the given number of seeds, or three."""
         if self.seeds.get() < 2:
             self.seeds.put(3)
-            self.tell()
+            self.update_estimate()
         seeds = tuple(range(self.seeds.get()))
         self.run_wanted.emit(
             Sweep(self._recipe, None, (), (Variant(),), seeds, self.score.get(), baseline=self._compared)
@@ -198,30 +198,34 @@ class SweepSetup(QWidget):
 
     def _edited(self) -> None:
         self._offer_lines()
-        self.tell()
+        self.update_estimate()
 
-    def tell(self) -> None:
-        """Say how much work it is, or why it cannot run."""
+    def update_estimate(self) -> None:
+        """Show the expected work, or the error."""
         self.score.show_summary()
         try:
             sweep = self.sweep()
-            found = estimate(sweep, self._timed)
+            estimate_of_sweep = estimate(sweep, self._timed)
         except EspalierError as error:
-            told = f"{error.message} {error.hint}".strip()
-            self._words.setText(told if self._recipe.steps else "Add a step to the recipe to vary it.")
+            text = f"{error.message} {error.hint}".strip()
+            self._words.setText(text if self._recipe.steps else "Add a step to the recipe to vary it.")
             self.run_button.setEnabled(False)
             return
-        self._words.setText(work_text(found.points, found.runs, found.seconds, found.untimed))
+        self._words.setText(
+            work_text(
+                estimate_of_sweep.points, estimate_of_sweep.runs, estimate_of_sweep.seconds, estimate_of_sweep.untimed
+            )
+        )
         self.run_button.setEnabled(True)
 
 
 def work_text(number: int, runs: Mapping[str, int], seconds: float, untimed: tuple[str, ...]) -> str:
-    """`19 points · 9 × Fine-tune, 19 × Evaluate · about 2 min 10 s`."""
+    """The expected work, such as `19 points · 9 × Fine-tune, 19 × Evaluate · about 2 min 10 s`."""
     slow = [f"{count(n)} × {_title(name)}" for name, n in runs.items() if not PASSES.get(name).instant]
-    known = f"about {duration(seconds)}" if seconds >= 1 else "a moment" if not untimed else ""
+    duration_text = f"about {duration(seconds)}" if seconds >= 1 else "a moment" if not untimed else ""
     new = f"{', '.join(map(_title, untimed))} not timed yet" if untimed and any(n in runs for n in untimed) else ""
     new = "" if all(PASSES.get(n).instant for n in untimed) else new
-    return " · ".join(t for t in (plural(number, "point"), ", ".join(slow), known, new) if t)
+    return " · ".join(t for t in (plural(number, "point"), ", ".join(slow), duration_text, new) if t)
 
 
 def _title(name: str) -> str:
@@ -229,10 +233,10 @@ def _title(name: str) -> str:
 
 
 def _left(widget: QWidget) -> QWidget:
-    """The widget at the left of a line of its own."""
-    held = QWidget()
-    row = QHBoxLayout(held)
+    """A row with the widget at its left."""
+    container = QWidget()
+    row = QHBoxLayout(container)
     row.setContentsMargins(0, 0, 0, 0)
     row.addWidget(widget)
     row.addStretch(1)
-    return held
+    return container

@@ -1,4 +1,4 @@
-"""The sweeps of a document: started as jobs, heard point by point, kept in the project, used as recipes."""
+"""The sweeps of a document: run as jobs, received point by point, stored in the project, applied as recipes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from espalier.passes.sweep.transferred import transferred
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-PAUSE = 1000  # milliseconds between two writings of what has come
+PAUSE = 1000  # milliseconds between two writes of new points
 
 
 @dataclass(slots=True)
 class Run:
-    """A sweep and what has come of it; `name` is its member of the project file."""
+    """A sweep and its outcomes; `name`: its member of the project file."""
 
     name: str
     sweep: Sweep
@@ -51,7 +51,7 @@ class Run:
 
     @property
     def title(self) -> str:
-        """What it is called: its own title, or what it varies."""
+        """Its title, or what it varies."""
         if self.sweep.title:
             return self.sweep.title
         steps = self.sweep.recipe.steps
@@ -60,17 +60,17 @@ class Run:
 
     @property
     def running(self) -> bool:
-        """Whether its job waits or runs."""
+        """Whether its job is queued or running."""
         return self.job is not None
 
     @property
     def missing(self) -> int:
-        """How many points have no score yet."""
+        """Number of points without a score."""
         return len(points(self.sweep)) - sum(not o.error for o in self.outcomes.values())
 
 
 class Sweeps(DocumentRuns):
-    """All sweeps of the open document. `changed` tells of a point or of an end, `listed` of another list of runs."""
+    """All sweeps of the open document. `changed`: a point or the end of a run; `listed`: the list of runs changed."""
 
     changed = Signal(object)
 
@@ -79,15 +79,15 @@ class Sweeps(DocumentRuns):
         self.runs: dict[str, Run] = {}
         self.timed: dict[str, float] = {}
 
-    # -- what there is
+    # -- runs
 
     def _read(self) -> None:
-        """Take the sweeps of another document."""
+        """Read the sweeps of another document."""
         self._forget()
         self.timed.clear()
         document = self._session.document
-        found = journal.journals(document.project.extras) if document else {}
-        self.runs = {n: Run(n, j.sweep, {o.place: o for o in j.outcomes}) for n, j in found.items()}
+        stored = journal.journals(document.project.extras) if document else {}
+        self.runs = {n: Run(n, j.sweep, {o.place: o for o in j.outcomes}) for n, j in stored.items()}
         for run in self.runs.values():
             self._learn(run.outcomes.values())
         self.listed.emit()
@@ -99,15 +99,15 @@ class Sweeps(DocumentRuns):
     # -- running
 
     def start(self, sweep: Sweep) -> Run:
-        """Run what is missing of a sweep; raises OptionsError where it cannot run, or does already."""
+        """Run the missing points of a sweep; raises OptionsError if it cannot run or is running."""
         points(sweep)
         document = self._session.open_document
         run = next((r for r in self.runs.values() if r.sweep == sweep), None)
         if run and run.running:
             raise OptionsError("This sweep runs already.", "Wait for it, or stop it first.")
         if run is None:
-            taken = (*document.project.extras, *self.runs)
-            run = self.runs[name] = Run(name := journal.member(taken), sweep)
+            names = (*document.project.extras, *self.runs)
+            run = self.runs[name] = Run(name := journal.member(names), sweep)
         run.error = ""
         self._submit(run)
         self._note(run)
@@ -129,19 +129,19 @@ class Sweeps(DocumentRuns):
         self.start(wanted)
 
     def _work(self, run: Run) -> SweepJob:
-        """The job of a sweep, with the outcomes of points that need not run again."""
+        """The job of a sweep, with the outcomes of finished points."""
         document = self._session.open_document
         source, base = document.project.source, document.project.base
-        held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
+        graphs = ((document.recipe.active, document.graph),) if document.recipe.active else ()
         locations = document.store.locate(keys_of(base, document.graph))
-        known = tuple(o for r in self.runs.values() for o in r.outcomes.values() if not o.error)
-        return SweepJob(run.sweep, base, locations, document.store.folder, source, held, known)
+        outcomes = tuple(o for r in self.runs.values() for o in r.outcomes.values() if not o.error)
+        return SweepJob(run.sweep, base, locations, document.store.folder, source, graphs, outcomes)
 
     def _rest(self, run: Run, result: Any) -> Rest | None:
         return Rest(self._work(run)) if len(run.outcomes) < len(points(run.sweep)) else None
 
     def stop(self, run: Run, *, after_point: bool = False) -> None:
-        """End a run: now, or after the point that it is at. What has come stays."""
+        """Stop a run now or after the running point; its points are kept."""
         run.gives_way = False
         if run.job and after_point:
             self._session.stop_and_keep(run.job.id)
@@ -149,7 +149,7 @@ class Sweeps(DocumentRuns):
             self._session.cancel(run.job.id)
 
     def remove(self, run: Run) -> None:
-        """Forget a sweep, in the project too; one that runs is stopped."""
+        """Remove a sweep, also from the project; a running one is stopped."""
         self.stop(run)
         self.runs.pop(run.name, None)
         self._unwritten.discard(run.name)
@@ -157,38 +157,38 @@ class Sweeps(DocumentRuns):
         self.listed.emit()
         self.stored.emit()
 
-    def _hear(self, heard: JobEvent) -> None:
-        self._time(heard)
-        run = next((r for r in self.runs.values() if r.job and r.job.id == heard.job.id), None)
+    def _on_job_event(self, job_event: JobEvent) -> None:
+        self._time(job_event)
+        run = next((r for r in self.runs.values() if r.job and r.job.id == job_event.job.id), None)
         if run is None:
             return
-        if isinstance(heard.event, PartialResult) and isinstance(heard.event.part, Outcome):
-            run.outcomes[heard.event.part.place] = heard.event.part
-            self._learn([heard.event.part])
+        if isinstance(job_event.event, PartialResult) and isinstance(job_event.event.part, Outcome):
+            run.outcomes[job_event.event.part.place] = job_event.event.part
+            self._learn([job_event.event.part])
             self._note(run)
             self._give_way(run)
-        elif isinstance(heard.event, TERMINAL):
+        elif isinstance(job_event.event, TERMINAL):
             run.job = None
-            run.error = heard.event.message if isinstance(heard.event, Failed) else ""
+            run.error = job_event.event.message if isinstance(job_event.event, Failed) else ""
             self.write()
         self.changed.emit(run)
 
-    # -- how long things take
+    # -- durations
 
     def _learn(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
             self.timed.update(outcome.seconds)
 
-    def _time(self, heard: JobEvent) -> None:
-        """Learn from the jobs of the window how long each pass takes on this model."""
-        job = heard.job
-        if not isinstance(heard.event, Done):
+    def _time(self, job_event: JobEvent) -> None:
+        """Record the duration of each pass on this model, from the jobs of the window."""
+        job = job_event.job
+        if not isinstance(job_event.event, Done):
             return
         if is_evaluation(job) and job.finished:
             self.timed["evaluate"] = job.took
-        elif isinstance(job.job, ReplayJob) and isinstance(heard.event.result, ReplayResult):
-            found = heard.event.result.results
-            self.timed.update({r.report.pass_name: r.seconds for r in found if r and r.seconds})
+        elif isinstance(job.job, ReplayJob) and isinstance(job_event.event.result, ReplayResult):
+            results = job_event.event.result.results
+            self.timed.update({r.report.pass_name: r.seconds for r in results if r and r.seconds})
 
     # -- using
 
@@ -198,7 +198,7 @@ class Sweeps(DocumentRuns):
         return wish.recipe
 
     def use(self, run: Run, outcome: Outcome) -> None:
-        """Make a point's recipe the recipe, in one undo step; its score is known already."""
+        """Apply a point's recipe in one undo step, with its score."""
         recipe = self.recipe_of(run, outcome)
         if outcome.score.get("accuracy") is not None:
             self._session.record_score(recipe, run.sweep.score, outcome.score)

@@ -26,7 +26,8 @@ def rows(session: Session, find: Callable[[], object]) -> list[Action]:
                "Ctrl+Shift+B", needs=has_selection, group=1,
                help="The nodes at the same place of repeated blocks"),
         Action("select_none", "Clear the selection", "Edit", partial(session.select, ()), needs=has_selection, group=1),
-        Action("find", "Find a node or a command", "Edit", find, "Ctrl+F", needs=always, group=2),
+        Action("find", "Find a node or a command", "Edit", find, "Ctrl+F", needs=always, group=2,
+               more_keys=("Ctrl+Shift+P",)),
     ]  # fmt: skip
 
 

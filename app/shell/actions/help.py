@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import PySide6
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QDialog, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.errors import open_file
 from espalier.app.menu import Action, always
 from espalier.app.settings import data_folder
 from espalier.app.widgets.heading import muted
-from espalier.app.widgets.table import Table
 
 if TYPE_CHECKING:
+    from espalier.app.features.guide.window import GuideWindow
+    from espalier.app.shell.keys import KeyBindings
     from espalier.app.widgets.style import Appearance
 
 KEYS = (
+    ("Graph", "Bypass, mute, rename the selected nodes", "Delete; M; F2"),
+    ("Graph", "Copy, cut, paste a configuration", "Ctrl+C; Ctrl+X; Ctrl+V"),
+    ("Graph", "Duplicate the selected node", "Ctrl+D"),
     ("Inspector", "Next, previous field", "Tab, Shift+Tab"),
     ("Inspector", "Step a number, by ten", "Up, Down; PgUp, PgDown"),
     ("Inspector", "Back to the graph", "Esc"),
@@ -32,16 +35,32 @@ KEYS = (
     ("Recipe", "Move the selected step", "Alt+Up, Alt+Down"),
     ("Recipe", "Remove the selected step", "Delete"),
     ("Tables", "Copy rows as TSV", "Ctrl+C"),
-    ("Find", "Find a node or a command", "Ctrl+Shift+P"),
+    ("Console", "Run, or continue an open block", "Return"),
+    ("Console", "Run as it is; new line", "Ctrl+Return; Shift+Return"),
+    ("Console", "Earlier, later text", "Up, Down"),
+    ("Console", "Complete", "Tab"),
+    ("Console", "Stop the running text", "Ctrl+C"),
+    ("Console", "Clear the output", "Ctrl+L"),
+    ("Console", "Back to the graph", "Esc"),
 )
 
 
-def rows(window: QWidget, appearance: Appearance, all_rows: Callable[[], Sequence[Action]]) -> list[Action]:
+def rows(
+    window: QWidget,
+    appearance: Appearance,
+    keys: Callable[[], KeyBindings],
+    ask: Callable[[], object],
+    tour: Callable[[], object],
+) -> list[Action]:
     """Rows for the guide, the shortcuts, crash reports and the version."""
     return [
         Action("guide", "Guide", "Help", partial(guide, window, appearance), "F1", needs=always,
                help="The manual, with search"),
-        Action("shortcuts", "Shortcuts", "Help", lambda: shortcuts(window, all_rows()), "Ctrl+F1", needs=always),
+        Action("what_is", "What is this?", "Help", ask, "Shift+F1", needs=always,
+               help="Explain the word under the pointer: a format, a pass, a column, a figure"),
+        Action("tour", "Tour", "Help", tour, needs=always, help="Five steps through the window"),
+        Action("shortcuts", "Shortcuts", "Help", lambda: shortcuts(window, keys()), "Ctrl+F1", needs=always,
+               help="All keys, which you can change"),
         Action("crash_reports", "Crash reports", "Help", lambda: open_file(data_folder("crashes")), needs=always),
         Action("about", "About Espalier", "Help", partial(about, window), needs=always, group=1),
     ]  # fmt: skip
@@ -57,26 +76,17 @@ def _page(window: QWidget, title: str, width: int, height: int) -> tuple[QDialog
     return page, box
 
 
-def shortcuts(window: QWidget, rows: Sequence[Action]) -> None:
-    """Show all shortcuts in a table."""
-    page, box = _page(window, "Shortcuts", 560, 620)
-    entries = [{"where": r.menu.replace("/", " › "), "what": r.title.rstrip("…"),
-             "key": QKeySequence(r.key).toString(QKeySequence.SequenceFormat.NativeText)}
-            for r in rows if r.key]  # fmt: skip
-    entries += [{"where": where, "what": what, "key": key} for where, what, key in KEYS]
-    table = Table()
-    table.show_rows(entries)
-    table.resizeColumnsToContents()
-    table.horizontalHeader().setStretchLastSection(True)
-    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    width = sum(table.columnWidth(i) for i in range(table.model().columnCount())) + 70
-    height = (len(entries) + 1) * table.verticalHeader().defaultSectionSize() + 60
-    page.resize(width, min(height, window.height() - 40))
-    box.addWidget(table)
+def shortcuts(window: QWidget, keys: KeyBindings) -> None:
+    """Show all keys in a table in which they can be changed."""
+    from espalier.app.shell.shortcuts_window import ShortcutsWindow
+
+    page = window.findChild(ShortcutsWindow) or ShortcutsWindow(window, keys, KEYS)
     page.show()
+    page.raise_()
+    page.activateWindow()
 
 
-def guide(window: QWidget, appearance: Appearance) -> None:
+def guide(window: QWidget, appearance: Appearance) -> GuideWindow:
     """Show the guide in a separate window."""
     from espalier.app.features.guide.window import GuideWindow
 
@@ -84,6 +94,7 @@ def guide(window: QWidget, appearance: Appearance) -> None:
     page.show()
     page.raise_()
     page.activateWindow()
+    return page
 
 
 def about(window: QWidget) -> None:

@@ -234,9 +234,9 @@ class MetricChart(Chart):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
         x = self.plot.vb.mapSceneToView(QPointF(self.mapToScene(event.pos()))).x()
-        QToolTip.showText(event.globalPosition().toPoint(), self.words_at(x), self)
+        QToolTip.showText(event.globalPosition().toPoint(), self.hover_text_at(x), self)
 
-    def words_at(self, x: float) -> str:
+    def hover_text_at(self, x: float) -> str:
         """The values nearest to step `x`, for the tool tip."""
         lines = []
         for name, points in self.series.items():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout
 
+from espalier.app.widgets.asking import ASKING, item_text, offer_meaning, plain_item
 from espalier.app.widgets.forms.fields import Choice, tokens
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import named_format
@@ -64,6 +66,7 @@ class FormatChoice(Choice):
 
     def __init__(self, names: tuple[Any, ...]) -> None:
         super().__init__(names)
+        offer_meaning(self, lambda _: self.currentText())
         self._list: FormatList | None = None
         self.preset: dict[str, Any] = {}
 
@@ -123,6 +126,7 @@ class FormatList(QFrame):
         self.items.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.items.setAccessibleName("formats")
         self.items.itemClicked.connect(self._accept)
+        offer_meaning(self.items, partial(item_text, self.items))
         column = QVBoxLayout(self)
         column.setContentsMargins(6, 6, 6, 6)
         column.setSpacing(4)
@@ -177,6 +181,12 @@ class FormatList(QFrame):
         if rows:
             self.items.setCurrentRow((rows if query else [*chosen, *rows])[0])
 
+    def _ask(self) -> None:
+        """Ask for the meaning of the current format; the window does not get keys while the list is open."""
+        if (item := self.items.currentItem()) is not None:
+            corner = self.items.visualItemRect(item).bottomLeft()
+            ASKING.asked.emit(plain_item(item.text()), self.items.viewport().mapToGlobal(corner))
+
     def _accept(self, item: QListWidgetItem | None) -> None:
         if item is not None and item.data(VALUE) is not None:
             self.picked.emit(item.data(VALUE), preset_of(item.data(VALUE), self.search.text()))
@@ -192,6 +202,9 @@ class FormatList(QFrame):
             self.close()
             return True
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            if event.key() == Qt.Key.Key_F1 and event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+                self._ask()
+                return True
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 self._accept(self.items.currentItem())
                 return True

@@ -1,6 +1,7 @@
 """Decodes an MXINT8 code step by step: the assembled bfloat16 and its correction.
 
-Whole numbers alone, so that a window can do it at each keystroke. The kernel `bits` of mxint8_dequantize does the same.
+Integer arithmetic only, so that the window can decode at each keystroke. The version `bits` of mxint8_dequantize does
+the same.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ NAN_FIELD = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Dequantised:
-    """A code m and a stored exponent s, and what the bit trick makes of them.
+class Dequantisation:
+    """A code m and a stored exponent s, decoded by the bit trick and by the definition.
 
     `size`: |m|. `built`, `bias`: bits of bfloat16s: sign, exponent and six bits of fraction; the same without fraction.
-    `result`: what the trick gives, in bfloat16; `defined`: m/64·2^(s − 127).
+    `result`: the trick's value in bfloat16; `defined`: m/64·2^(s − 127).
     """
 
     code: int
@@ -41,17 +42,17 @@ class Dequantised:
 
     @property
     def dont_need_abs(self) -> bool:
-        """Whether bit 6 of the size is set: then the one that a float implies is real."""
+        """Whether bit 6 of |m| is set, so that the implicit one of the float is correct."""
         return self.integer_bit
 
     @property
     def agrees(self) -> bool:
-        """Whether the trick gives what the definition says; NaN equals NaN."""
+        """Whether the trick agrees with the definition; NaN equals NaN."""
         return self.result == self.defined or (math.isnan(self.result) and math.isnan(self.defined))
 
     @property
     def why_not(self) -> str:
-        """Why it does not, in words; empty where it does."""
+        """The reason for a disagreement; empty if they agree."""
         if self.agrees:
             return ""
         if self.stored == NAN_FIELD:
@@ -65,8 +66,8 @@ class Dequantised:
         )
 
 
-def dequantised(code: int, stored: int) -> Dequantised:
-    """Take a code and an exponent through the trick; raises KernelError where they are no bytes."""
+def dequantise(code: int, stored: int) -> Dequantisation:
+    """Decode a code and a stored exponent; raises KernelError if one is out of range."""
     if not CODES[0] <= code <= CODES[1]:
         raise KernelError(f"A mantissa cannot be {code}.", "Give a whole number from −128 to 127.")
     if not EXPONENTS[0] <= stored <= EXPONENTS[1]:
@@ -75,11 +76,13 @@ def dequantised(code: int, stored: int) -> Dequantised:
     fraction, integer_bit = size & 63, bool(size & 64)
     built = head | (fraction << 1)
     result = bfloat16(built) if integer_bit else rounded(bfloat16(built) - bfloat16(head))
-    return Dequantised(code, stored, size, code < 0, integer_bit, fraction, built, head, result, defined(code, stored))
+    return Dequantisation(
+        code, stored, size, code < 0, integer_bit, fraction, built, head, result, defined(code, stored)
+    )
 
 
 def defined(code: int, stored: int) -> float:
-    """m/64·2^(s − 127), in bfloat16, which holds it but for −128 at the largest exponent; 255 is NaN."""
+    """m/64·2^(s − 127) in bfloat16, exact except for −128 at the largest exponent; s = 255 is NaN."""
     return math.nan if stored == NAN_FIELD else rounded(math.ldexp(code, stored - BIAS - FRACTION))
 
 
@@ -89,23 +92,23 @@ def bfloat16(bits: int) -> float:
 
 
 def rounded(value: float) -> float:
-    """The nearest bfloat16, ties to even; beyond the largest infinity."""
+    """The nearest bfloat16, ties to even; infinity beyond the largest."""
     if not math.isfinite(value) or value == 0:
         return value
     _, exponent = math.frexp(value)
     step = max(exponent - 8, -133)
-    found = math.ldexp(round(math.ldexp(value, -step)), step)
-    return found if abs(found) < 2.0**128 else math.copysign(math.inf, value)
+    nearest = math.ldexp(round(math.ldexp(value, -step)), step)
+    return nearest if abs(nearest) < 2.0**128 else math.copysign(math.inf, value)
 
 
 def bits_of(value: float) -> int:
-    """The bits of a value that a bfloat16 holds."""
+    """The bit pattern of a value that is a bfloat16."""
     return struct.unpack(">I", struct.pack(">f", value))[0] >> 16
 
 
 def encoded(value: float, stored: int | None = None) -> tuple[int, int]:
-    """The code of a value under an exponent, clipped to ±127, and that exponent: unasked the largest power of two in
-    it, as in a block whose largest element it is. Raises KernelError for what is no number.
+    """(code of a value, clipped to ±127, and its exponent). The default exponent is the largest power of two in the
+    value, as in a block with this largest element. Raises KernelError for values that are not finite.
     """
     if not math.isfinite(value):
         raise KernelError(f"MXINT8 has no code for {value}.", "Give a number.")
@@ -120,7 +123,7 @@ def encoded(value: float, stored: int | None = None) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class BitStep:
-    """A step: what is done, in words; the bits it gives, fields apart, and their value."""
+    """A step of the decoding: its description, the resulting bits by field, and their value."""
 
     name: str
     text: str
@@ -128,20 +131,20 @@ class BitStep:
     value: float | None = None
 
 
-def steps(found: Dequantised) -> tuple[BitStep, ...]:
-    """From the two bytes to the float."""
-    sign = "−" if found.negative else "+"
+def steps(decoded: Dequantisation) -> tuple[BitStep, ...]:
+    """The steps from the two bytes to the float."""
+    sign = "−" if decoded.negative else "+"
     parts = [
-        BitStep("stored", f"mantissa m = {_minus(found.code)}, exponent s = {found.stored}",
-                f"{found.byte:08b}  {found.stored:08b}"),
-        BitStep("sign and size", f"sign {sign}, |m| = {found.size}", _spaced(found.size & 127, (1, 6))),
-        BitStep("bfloat16 built", "sign, s, and the six bits of fraction one place up", spaced16(found.built),
-                bfloat16(found.built)),
-        BitStep("dont_need_abs", "bit 6 of |m| is " + ("set: the implied one is real" if found.integer_bit else
-                "not set: the implied one is too much"), str(int(found.integer_bit))),
-        BitStep("bias", "the same sign and exponent, no fraction", spaced16(found.bias), bfloat16(found.bias)),
-        BitStep("result", "as built" if found.integer_bit else "built − bias", "", found.result),
-        BitStep("definition", f"{_minus(found.code)}/64·2^({found.stored} − 127)", "", found.defined),
+        BitStep("stored", f"mantissa m = {_minus(decoded.code)}, exponent s = {decoded.stored}",
+                f"{decoded.byte:08b}  {decoded.stored:08b}"),
+        BitStep("sign and size", f"sign {sign}, |m| = {decoded.size}", _spaced(decoded.size & 127, (1, 6))),
+        BitStep("bfloat16 built", "sign, s, and the six bits of fraction one place up", spaced16(decoded.built),
+                bfloat16(decoded.built)),
+        BitStep("dont_need_abs", "bit 6 of |m| is " + ("set: the implied one is real" if decoded.integer_bit else
+                "not set: the implied one is too much"), str(int(decoded.integer_bit))),
+        BitStep("bias", "the same sign and exponent, no fraction", spaced16(decoded.bias), bfloat16(decoded.bias)),
+        BitStep("result", "as built" if decoded.integer_bit else "built − bias", "", decoded.result),
+        BitStep("definition", f"{_minus(decoded.code)}/64·2^({decoded.stored} − 127)", "", decoded.defined),
     ]  # fmt: skip
     return tuple(parts)
 
@@ -152,11 +155,11 @@ def spaced16(bits: int) -> str:
 
 
 def _spaced(bits: int, sizes: tuple[int, ...]) -> str:
-    text, found = f"{bits:0{sum(sizes)}b}", list[str]()
+    text, fields = f"{bits:0{sum(sizes)}b}", list[str]()
     for size in sizes:
-        found.append(text[:size])
+        fields.append(text[:size])
         text = text[size:]
-    return " ".join(found)
+    return " ".join(fields)
 
 
 def _minus(value: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So many times M·N elements and so many times M."""
+    """`mn`·M·N + `m`·M elements."""
 
     mn: int = 0
     m: int = 0
@@ -27,7 +27,8 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One trip through memory: an operation, the tensors it reads and the one it writes, whole (MN) or a column (M)."""
+    """One pass over memory: an operation, the tensors it reads and the one it writes, as a matrix (MN) or column
+    (M)."""
 
     text: str
     reads: tuple[str, ...]
@@ -62,14 +63,14 @@ def moved(passes: Sequence[Pass], m: int, n: int, size: int) -> int:
 
 
 def score_bytes(batch: int, heads: int, tokens: int, size: int) -> int:
-    """One matrix of scores of an attention."""
+    """Bytes of one matrix of attention scores."""
     return batch * heads * tokens * tokens * size
 
 
 @dataclass(frozen=True, slots=True)
 class Online:
-    """After a block of scores: its end, the largest so far, the sum of exp(score − largest), and what the sum so far
-    was multiplied by."""
+    """State after a block of scores: its end, the largest score so far, the sum of exp(score − largest), and the factor
+    that rescaled the earlier sum."""
 
     end: int
     largest: float
@@ -78,7 +79,7 @@ class Online:
 
 
 def online(scores: Sequence[float], block: int) -> Iterator[Online]:
-    """A softmax's largest and sum, block by block: no score is needed twice."""
+    """Maximum and sum of a softmax, block by block, reading each score once (Milakov & Gimelshein 2018)."""
     largest, total = -math.inf, 0.0
     for start in range(0, len(scores), block):
         part = scores[start : start + block]

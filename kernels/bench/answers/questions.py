@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where it comes from."""
+    """A reference with its address."""
 
     text: str
     url: str
@@ -22,25 +22,26 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A function of ours to read: a file from the root, and its name there."""
+    """A function of this repository: its file from the root, and its name."""
 
     file: str
     name: str
 
     @property
     def text(self) -> str:
-        """Its lines, with decorators; the file is parsed, not run."""
-        whole = (ROOT / self.file).read_text(encoding="utf-8")
-        for node in ast.parse(whole).body:
+        """Its source text, with decorators; the file is parsed, not executed."""
+        source = (ROOT / self.file).read_text(encoding="utf-8")
+        for node in ast.parse(source).body:
             if isinstance(node, ast.FunctionDef) and node.name == self.name:
                 first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-                return "\n".join(whole.splitlines()[first - 1 : node.end_lineno])
+                return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
         raise KernelError(f"{self.file} has no function {self.name}.", "Install Espalier anew.")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question; `name`: in short. `text`: paragraphs; `formulas`: a line each; `measures`: what a click does."""
+    """A question; `name`: its short title. `text`: paragraphs; `formulas`: lines; `measures`: what its button
+    measures."""
 
     key: str
     name: str
@@ -125,7 +126,7 @@ QUESTIONS: tuple[Question, ...] = (
         (
             "A GPU runs a block of threads for each tile (cta_tiler). The layout of threads (layout_sX) lies on "
             "the tile like a stamp: each thread takes the element below it, then the stamp moves on. Memory gives"
-            " stretches of 32 bytes: where neighbouring threads read neighbouring elements few stretches serve a "
+            " sectors of 32 bytes: where neighbouring threads read neighbouring elements few sectors serve a "
             "warp; down a column each thread needs one of its own. A CPU feels the same with its cache lines, "
             "which is what is timed here.",
         ),
@@ -172,9 +173,9 @@ QUESTIONS: tuple[Question, ...] = (
 
 
 def question(key: str) -> Question:
-    """The question of a key; raises KernelError."""
-    found = next((q for q in QUESTIONS if q.key == key), None)
-    if found is None:
-        known = [q.key for q in QUESTIONS]
-        raise KernelError(f"There is no question {key!r}.", nearest(key, known))
-    return found
+    """The question with a key; raises KernelError for an unknown one."""
+    match = next((q for q in QUESTIONS if q.key == key), None)
+    if match is None:
+        keys = [q.key for q in QUESTIONS]
+        raise KernelError(f"There is no question {key!r}.", nearest(key, keys))
+    return match

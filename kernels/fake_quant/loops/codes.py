@@ -1,4 +1,4 @@
-"""Codes of formats in which they are integers, as a packed file holds them, and back to values."""
+"""Integer codes as in packed files, and their values."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from numba.extending import register_jitable
 
 from espalier.kernels.fake_quant.loops.compiled import loop
 from espalier.kernels.fake_quant.loops.scales import stored
-from espalier.kernels.fake_quant.loops.stretches import plain_pattern
-from espalier.kernels.fake_quant.loops.words import REDO, bits, real, size
+from espalier.kernels.fake_quant.loops.segments import plain_pattern
+from espalier.kernels.fake_quant.loops.words import REDO, absolute, bits, real
 
 
 @register_jitable
 def _exponent_entry(m: Any) -> Any:
-    """Place in a table by exponent: 0 for zero, 1 for a denormal, then one for each exponent from −126 on."""
+    """Index into a table by exponent: 0 for zero, 1 for denormals, then one for each exponent from −126 on."""
     return np.uint32(np.uint32(m) >> np.uint32(23)) + np.uint32(1) if m else np.uint32(0)
 
 
 @loop
-def fixed_codes(x: Any, codes: Any, entries: Any, block: Any, table: Any, most: Any, top: Any, sign: Any) -> Any:
-    """rne(x·up) of blocks, at most `top`, and each block's place in the table; REDO where only the definition will do.
+def fixed_codes(x: Any, codes: Any, entries: Any, block: Any, table: Any, infinity: Any, top: Any, sign: Any) -> Any:
+    """rne(x·up) of blocks, at most `top`, and each block's index into the table; REDO if only the definition can do it.
 
-    Negative ones have the bit `sign` set; where that is 0, they are negative numbers.
+    Negative codes have the bit `sign` set, or are negative numbers if `sign` is 0.
     """
     for b in range(entries.size):
         start = b * block
         m = plain_pattern(x, start, block)
         entry = _exponent_entry(m)
-        if m > most or table[entry, 0] == 0:
+        if m > infinity or table[entry, 0] == 0:
             return REDO
         entries[b], up = entry, table[entry, 0]
         for i in range(block):
             v = x[start + i]
-            code = np.rint(size(v) * up)
+            code = np.rint(absolute(v) * up)
             k = np.int32(top if code > top else code)
             codes[start + i] = ((k | sign) if sign else -k) if bits(v) < 0 else k
     return np.int32(1)
@@ -42,7 +42,7 @@ def fixed_codes(x: Any, codes: Any, entries: Any, block: Any, table: Any, most: 
 
 @loop
 def fixed_values(codes: Any, out: Any, downs: Any, block: Any, sign: Any) -> Any:
-    """code·down of blocks, back from `fixed_codes`."""
+    """code·down of blocks, the inverse of `fixed_codes`."""
     for b in range(downs.size):
         start, down = b * block, downs[b]
         for i in range(block):
@@ -52,13 +52,13 @@ def fixed_values(codes: Any, out: Any, downs: Any, block: Any, sign: Any) -> Any
 
 
 @loop
-def integer_codes(x: Any, codes: Any, scales: Any, block: Any, most: Any, top: Any, kind: Any) -> Any:
-    """clip(rne(x/s)) of stretches, and their scales; REDO where something is not finite."""
+def integer_codes(x: Any, codes: Any, scales: Any, block: Any, infinity: Any, top: Any, kind: Any) -> Any:
+    """clip(rne(x/s)) of segments, and their scales; REDO if an element is not finite."""
     last = np.float32(top)
     for b in range(scales.size):
         start = b * block
         m = plain_pattern(x, start, block)
-        if m > most:
+        if m > infinity:
             return REDO
         s = stored(np.float64(real(m)) / top, kind)
         scales[b] = s

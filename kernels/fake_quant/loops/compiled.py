@@ -1,6 +1,6 @@
-"""How the loops are compiled: one file here is one numba cache, in the user's own cache folder.
+"""Compilation options of the loops: each file here has a numba cache in the user's cache folder.
 
-Loops stand or fall with vectorisation: no branches, no slices in inner loops, indices that start at 0.
+Speed depends on vectorisation: no branches, no slices in inner loops, indices that start at 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def _cache_folder() -> Path | None:
-    """A folder that is named for these sources: numba itself does not see when an inlined function changes."""
+    """A folder named by the hash of these sources, as numba does not detect changes of inlined functions."""
     text = b"".join(path.read_bytes() for path in sorted(HERE.glob("*.py")))
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "espalier" / "numba" / hashlib.sha256(text).hexdigest()[:16]
@@ -33,7 +33,7 @@ def _cache_folder() -> Path | None:
 
 
 def _features() -> str:
-    """What this processor has, as LLVM names it; empty where it does not know."""
+    """This processor's features by LLVM's names; empty if unknown."""
     try:
         return str(llvm.get_host_cpu_features().flatten())
     except RuntimeError:
@@ -51,18 +51,18 @@ def _names() -> Iterator[int]:
 
 
 def _compiler() -> Callable[..., Any]:
-    # Not interleaved: blocks of 16 and 32 elements then fill whole vectors (measured: 3 times faster, others alike).
+    # Without interleaving, blocks of 16 and 32 elements fill whole vectors (measured: 3 times faster, others equal).
     llvm.set_option("", "-force-vector-interleave=1")
-    llvm.set_option("", "-unroll-full-max-count=7")  # a block's elements are vectors, not 16 copies of the code
-    settings: Any = config  # fills itself from NUMBA_… variables; the user's own settings are left
+    llvm.set_option("", "-unroll-full-max-count=7")  # vectorise a block's elements instead of unrolling them 16 times
+    settings: Any = config  # filled from NUMBA_… variables; the user's settings are kept
     if settings.DISABLE_JIT:
-        raise ImportError("Numba is told not to compile (NUMBA_DISABLE_JIT): the definitions run.")
-    # Half as many instructions; older processors than these slow their clock for wide vectors.
+        raise ImportError("Numba's compilation is disabled (NUMBA_DISABLE_JIT): the definitions run.")
+    # Half as many instructions; older processors reduce their clock for wide vectors.
     if settings.CPU_FEATURES is None and "+avx512vbmi2" in _features():
         settings.CPU_FEATURES = f"{_features()},-prefer-256-bit"
     if not settings.CACHE_DIR:
         settings.CACHE_DIR = str(_cache_folder() or "")
-    if getattr(settings, "CACHE_LOCATOR_CLASSES", None) == "":  # numba before 0.62 has none
+    if getattr(settings, "CACHE_LOCATOR_CLASSES", None) == "":  # absent before numba 0.62
         from espalier.kernels.fake_quant.loops.shared_cache import LOCATORS
 
         settings.CACHE_LOCATOR_CLASSES = ",".join(LOCATORS)
@@ -73,5 +73,5 @@ def _compiler() -> Callable[..., Any]:
 
 _njit = _compiler()
 loop = _njit()
-# Sums in float64, in any order: they are rounded to float32, where the order does not show.
+# Sums in float64 in any order: rounded to float32, they do not depend on the order.
 any_order = _njit(fastmath={"reassoc"})

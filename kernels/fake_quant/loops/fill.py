@@ -1,5 +1,5 @@
-"""Elements of a stretch, each for itself. Two of bfloat16 are taken from one word of 32 bits and put back as one: half
-the instructions of widening and narrowing each. What lies ahead is fetched meanwhile, the result's memory too."""
+"""Elementwise evaluation of a segment. Pairs of bfloat16 are read and written as one 32-bit word, which halves
+the instructions for widening and narrowing. Input and result memory ahead are prefetched."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from espalier.kernels.fake_quant.loops.words import MAGNITUDE, bits, real, size, unsigned_part, widen
+from espalier.kernels.fake_quant.loops.words import MAGNITUDE, absolute, bits, real, unsigned_part, widen
 
-PIECE = 512  # elements that are fetched at a time
-LINE = 64  # bytes of a line of cache
+PIECE = 512  # elements prefetched at a time
+LINE = 64  # bytes of a cache line
 _INT, _SHIFT = ir.IntType(32), np.int32(16)
 _UPPER, _UPPER_SIZE, _SIGNS = np.int32(-0x10000), np.int32(0x7FFF0000), np.int32(-0x7FFF8000)
 _HALF_SIGN = np.int16(-0x8000)
@@ -26,7 +26,7 @@ def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any
 
 @intrinsic
 def _element(typing: Any, x: Any, i: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
-    """x[i] for what is no negative index: numba's own test for that keeps loops from becoming vectors."""
+    """x[i] for i ≥ 0: numba's test for negative indices prevents vectorisation."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load(_place(context, builder, signature.args[0], *args), align=x.dtype.bitwidth // 8)
@@ -36,11 +36,11 @@ def _element(typing: Any, x: Any, i: Any) -> Any:  # pyright: ignore[reportUnuse
 
 @intrinsic
 def _put(typing: Any, x: Any, i: Any, v: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
-    """The reverse of `_element`."""
+    """x[i] = v for i ≥ 0."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _place(context, builder, signature.args[0], args[0], args[1])
-        builder.store(args[2], place, align=x.dtype.bitwidth // 8)
+        address = _place(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], address, align=x.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(x, types.intp, x.dtype), generate
@@ -48,22 +48,22 @@ def _put(typing: Any, x: Any, i: Any, v: Any) -> Any:  # pyright: ignore[reportU
 
 @intrinsic
 def _pair(typing: Any, x: Any, i: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
-    """Two elements of 16 bits as one word."""
+    """Read two 16-bit elements as one word."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _place(context, builder, signature.args[0], *args)
-        return builder.load(builder.bitcast(place, _INT.as_pointer()), align=2)
+        address = _place(context, builder, signature.args[0], *args)
+        return builder.load(builder.bitcast(address, _INT.as_pointer()), align=2)
 
     return types.int32(x, types.intp), generate
 
 
 @intrinsic
 def _put_pair(typing: Any, x: Any, i: Any, word: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
-    """The reverse of `_pair`."""
+    """Write two 16-bit elements as one word."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _place(context, builder, signature.args[0], args[0], args[1])
-        builder.store(args[2], builder.bitcast(place, _INT.as_pointer()), align=2)
+        address = _place(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], builder.bitcast(address, _INT.as_pointer()), align=2)
         return context.get_dummy_value()
 
     return types.void(x, types.intp, types.int32), generate
@@ -71,11 +71,11 @@ def _put_pair(typing: Any, x: Any, i: Any, word: Any) -> Any:  # pyright: ignore
 
 @intrinsic
 def four(typing: Any, x: Any, i: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
-    """Four elements of 16 bits as one word."""
+    """Read four 16-bit elements as one word."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _place(context, builder, signature.args[0], *args)
-        return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=2)
+        address = _place(context, builder, signature.args[0], *args)
+        return builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=2)
 
     return types.int64(x, types.intp), generate
 
@@ -100,7 +100,7 @@ _to_read, _to_write = _fetching(0), _fetching(1)
 
 
 def fetch(x: Any, start: Any, count: Any) -> None:
-    """Ask for elements that will be read; beyond the end nothing happens."""
+    """Prefetch elements for reading; no effect beyond the end."""
     raise NotImplementedError
 
 
@@ -115,12 +115,12 @@ def _fetch(x: Any, start: Any, count: Any) -> Any:
     return ask
 
 
-def fetch_room(out: Any, start: Any, count: Any) -> None:
-    """Ask for places that will be written; beyond the end nothing happens."""
+def fetch_for_write(out: Any, start: Any, count: Any) -> None:
+    """Prefetch elements for writing; no effect beyond the end."""
     raise NotImplementedError
 
 
-@overload(fetch_room, strict=False, inline="always")
+@overload(fetch_for_write, strict=False, inline="always")
 def _fetch_room(out: Any, start: Any, count: Any) -> Any:
     line = 8 * LINE // out.dtype.bitwidth
 
@@ -132,7 +132,7 @@ def _fetch_room(out: Any, start: Any, count: Any) -> Any:
 
 
 def result_in(x: Any, out: Any) -> Any:
-    """`x` itself where `out` is None: told as it is compiled, since two arrays that may be one are never vectors."""
+    """`x` itself if `out` is None. Decided at compile time, since arrays that may alias are not vectorised."""
     raise NotImplementedError(x, out)
 
 
@@ -141,16 +141,16 @@ def _result_in(x: Any, out: Any) -> Any:
     return (lambda x, out: x) if out in (None, types.none) else (lambda x, out: out)
 
 
-def _twos(x: Any, count: Any) -> bool:
-    """Whether elements are taken by twos: blocks of 16 would fill but half of a vector."""
+def _by_pairs(x: Any, count: Any) -> bool:
+    """Whether elements are processed in pairs; blocks of 16 would fill only half a vector."""
     return x.dtype == types.uint16 and getattr(count, "literal_value", 0) != 16
 
 
 def fill(
     x: Any, out: Any, start: Any, count: Any, value: Callable[..., Any], into: Callable[..., Any], p: Any, c: Any
 ) -> None:
-    """out = into(value(v, p, c), element) of `count` elements, v their float32."""
-    raise NotImplementedError  # only the compiled overload runs
+    """out = into(value(v, p, c), element) for `count` elements, v their float32 values."""
+    raise NotImplementedError  # replaced by the compiled overload
 
 
 @overload(fill, strict=False, inline="always", prefer_literal=True)
@@ -170,13 +170,13 @@ def _fill(x: Any, out: Any, start: Any, count: Any, value: Any, into: Any, p: An
         if count & 1:
             out[start + count - 1] = into(value(widen(x[start + count - 1]), p, c), x[0])
 
-    return by_twos if _twos(x, count) else each
+    return by_twos if _by_pairs(x, count) else each
 
 
 def fill_sizes(
     x: Any, out: Any, start: Any, count: Any, value: Callable[..., Any], into: Callable[..., Any], p: Any, c: Any
 ) -> None:
-    """As `fill`, of magnitudes: values get the elements' signs."""
+    """As `fill`, for magnitudes: values get the elements' signs."""
     raise NotImplementedError
 
 
@@ -185,7 +185,7 @@ def _fill_sizes(x: Any, out: Any, start: Any, count: Any, value: Any, into: Any,
     def each(x: Any, out: Any, start: Any, count: Any, value: Any, into: Any, p: Any, c: Any) -> None:
         for i in range(count):
             v = _element(x, start + i)  # pyright: ignore[reportCallIssue]
-            _put(out, start + i, with_sign(into(value(size(widen(v)), p, c), v), v))  # pyright: ignore[reportCallIssue]
+            _put(out, start + i, with_sign(into(value(absolute(widen(v)), p, c), v), v))  # pyright: ignore[reportCallIssue]
 
     def by_twos(x: Any, out: Any, start: Any, count: Any, value: Any, into: Any, p: Any, c: Any) -> None:
         for i in range(count >> 1):
@@ -196,15 +196,15 @@ def _fill_sizes(x: Any, out: Any, start: Any, count: Any, value: Any, into: Any,
             _put_pair(out, start + 2 * i, np.int32(word | np.int32(w & _SIGNS)))  # pyright: ignore[reportCallIssue]
         if count & 1:
             v = x[start + count - 1]
-            out[start + count - 1] = with_sign(into(value(size(widen(v)), p, c), v), v)
+            out[start + count - 1] = with_sign(into(value(absolute(widen(v)), p, c), v), v)
 
-    return by_twos if _twos(x, count) else each
+    return by_twos if _by_pairs(x, count) else each
 
 
 def fill_beyond(
     x: Any, out: Any, start: Any, count: Any, value: Callable[..., Any], into: Callable[..., Any], p: Any, c: Any
 ) -> None:
-    """As `fill`, of elements of 16 bits by their patterns: ± p[3] where a magnitude lies above p[2], else 0."""
+    """As `fill`, for 16-bit elements by their patterns: ±p[3] where a magnitude exceeds p[2], else 0."""
     raise NotImplementedError
 
 
@@ -225,7 +225,7 @@ def _fill_beyond(x: Any, out: Any, start: Any, count: Any, value: Any, into: Any
 
 
 def with_sign(y: Any, v: Any) -> Any:
-    """An element whose sign bit is not set, with that of `v`."""
+    """A non-negative element with the sign bit of `v`."""
     raise NotImplementedError(y, v)
 
 

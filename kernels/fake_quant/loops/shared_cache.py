@@ -1,6 +1,6 @@
-"""Where numba keeps compiled loops: by their place in this package, so that checkouts with the same loops share them.
+"""Cache folder of compiled loops: named by their position in this package, so that equal checkouts share them.
 
-numba itself names the folder by the whole path; what is in a file is told by its content either way.
+numba itself names the folder by the full path; cached files are identified by their content in both cases.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any
 from numba.core import caching
 
 HERE = Path(__file__).parent
-# Beside it those that numba tries by itself, for functions of others.
+# numba's own locators stay, for other functions
 LOCATORS = (f"{__name__}.OfTheLoops", "UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator")
 
 
 class OfTheLoops(caching.UserProvidedCacheLocator):
-    """A locator for the loops alone; None for all other functions."""
+    """A cache locator for the loops; None for all other functions."""
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """The folder below numba's cache folder."""
+        """The subfolder of numba's cache folder."""
         return HERE.name
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
-        """A locator, where the function is one of the loops."""
+        """A locator if the function is one of the loops; otherwise None."""
         return super().from_function(py_func, py_file) if Path(py_file).parent == HERE else None

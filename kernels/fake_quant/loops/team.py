@@ -1,6 +1,6 @@
-"""Loops on torch's OpenMP team with no Python in its threads: waiting for the interpreter's lock costs each tens of µs.
+"""Loops on torch's OpenMP team without Python in its threads, which would wait tens of µs each for the GIL.
 
-Loops are called by address, so one small function serves all of the same argument types.
+Loops are called by address, so that one small function serves all loops of the same argument types.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _PARALLEL = ir.FunctionType(ir.VoidType(), [_WORK.as_pointer(), _BYTES, _INT, _I
 
 
 def _called_at(result: Any) -> Any:
-    """Calls what is compiled at an address with a tuple of arguments."""
+    """An intrinsic that calls the function compiled at an address with a tuple of arguments."""
 
     @intrinsic
     def call(typing: Any, address: Any, arguments: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
         if any(isinstance(kind, types.Optional) for kind in arguments.types):
-            return None  # no loop takes it: what is there must lie where the loop looks for it
+            return None  # keeps the argument layout that loops expect
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             kinds, convention = signature.args[1].types, context.call_conv
             target = builder.inttoptr(values[0], convention.get_function_type(result, kinds).as_pointer())
-            given = cgutils.unpack_tuple(builder, values[1])
-            _, found = convention.call_function(builder, target, result, kinds, given)  # loops raise nothing
-            return context.get_dummy_value() if result == types.void else found
+            arguments = cgutils.unpack_tuple(builder, values[1])
+            _, value = convention.call_function(builder, target, result, kinds, arguments)  # loops raise nothing
+            return context.get_dummy_value() if result == types.void else value
 
         return result(address, arguments), generate
 
@@ -42,19 +42,19 @@ def _called_at(result: Any) -> Any:
 
 
 def _in_team(piece: Callable[..., None]) -> Any:
-    """(address of GOMP_parallel, threads, count, arguments): `piece` (number, *arguments) for each number below
-    `count`, by whoever of the team is free; all threads count denormals as the caller does."""
+    """(address of GOMP_parallel, threads, count, arguments): run `piece` (number, *arguments) for each number below
+    `count`, dynamically scheduled on the team; all threads use the caller's denormal flags."""
 
     @intrinsic
     def run(typing: Any, parallel: Any, threads: Any, count: Any, arguments: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             kinds = signature.args[3].types
-            given = [
+            arguments = [
                 _uncounted(context, builder, kind, value)
                 for kind, value in zip(kinds, cgutils.unpack_tuple(builder, values[3]), strict=True)
             ]
             compiled = context.compile_subroutine(builder, piece, types.void(types.int64, *kinds))
-            _Team(context, builder, compiled, given).begin(*values[:3])
+            _Team(context, builder, compiled, arguments).begin(*values[:3])
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64, arguments), generate
@@ -63,7 +63,7 @@ def _in_team(piece: Callable[..., None]) -> Any:
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """An array without an owner, which the caller is: threads that count references to one wait for each other."""
+    """An array without an owner (the caller keeps it alive), since threads would contend for its reference count."""
     if not isinstance(kind, types.Array):
         return value
     array = context.make_array(kind)(context, builder, value)
@@ -73,18 +73,18 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 class _Team:
-    """Instructions of a parallel region: what all threads see, and what each of them does."""
+    """The code of a parallel region: the data shared by all threads, and the work of each."""
 
-    def __init__(self, context: Any, builder: Any, piece: Any, given: list[Any]) -> None:
-        self.context, self.builder, self.piece, self.given = context, builder, piece, given
-        self.seen = ir.LiteralStructType([_LONG, _LONG, _INT, *(value.type for value in given)])
+    def __init__(self, context: Any, builder: Any, piece: Any, arguments: list[Any]) -> None:
+        self.context, self.builder, self.piece, self.given = context, builder, piece, arguments
+        self.seen = ir.LiteralStructType([_LONG, _LONG, _INT, *(value.type for value in arguments)])
         self.flags = {
             name: cgutils.get_or_insert_function(builder.module, _WORK, f"llvm.x86.sse.{name}mxcsr")
             for name in ("st", "ld")
         }
 
     def begin(self, parallel: Any, threads: Any, count: Any) -> None:
-        """Puts down what threads see, and calls them."""
+        """Store the shared data and start the region."""
         builder = self.builder
         seen = cgutils.alloca_once(builder, self.seen)
         for i, value in enumerate([_LONG(0), count]):
@@ -96,33 +96,33 @@ class _Team:
         builder.call(call, [self._work(), builder.bitcast(seen, _BYTES), builder.trunc(threads, _INT), _INT(0)])
 
     def _work(self) -> Any:
-        """What each thread does: the next number, until there are none."""
+        """The work of a thread: take the next number until none is left."""
         module = self.builder.module
         work = ir.Function(module, _WORK, module.get_unique_name("team_work"))
         work.linkage = "internal"
         start, ask, do, end = (work.append_basic_block(name) for name in ("start", "ask", "do", "end"))
         builder = ir.IRBuilder(start)
         seen = builder.bitcast(work.args[0], self.seen.as_pointer())
-        own = builder.alloca(_INT)
-        self._flag(builder, "st", own)
+        number_address = builder.alloca(_INT)
+        self._flag(builder, "st", number_address)
         self._flag(builder, "ld", self._at(builder, seen, 2))
-        count, *given = (builder.load(self._at(builder, seen, i)) for i in (1, *range(3, len(self.seen.elements))))
+        count, *arguments = (builder.load(self._at(builder, seen, i)) for i in (1, *range(3, len(self.seen.elements))))
         builder.branch(ask)
         builder.position_at_end(ask)
         number = builder.atomic_rmw("add", self._at(builder, seen, 0), _LONG(1), "monotonic")
         builder.cbranch(builder.icmp_signed("<", number, count), do, end)
         builder.position_at_end(do)
         piece, kinds = self.context.declare_function(module, self.piece.fndesc), self.piece.signature.args
-        self.context.call_conv.call_function(builder, piece, types.void, kinds, [number, *given])
+        self.context.call_conv.call_function(builder, piece, types.void, kinds, [number, *arguments])
         builder.branch(ask)
         builder.position_at_end(end)
-        self._flag(builder, "ld", own)
+        self._flag(builder, "ld", number_address)
         builder.ret_void()
         return work
 
-    def _flag(self, builder: Any, name: str, place: Any) -> None:
-        """Stores or loads the thread's floating-point flags."""
-        builder.call(self.flags[name], [builder.bitcast(place, _BYTES)])
+    def _flag(self, builder: Any, name: str, address: Any) -> None:
+        """Store or load the thread's floating-point flags."""
+        builder.call(self.flags[name], [builder.bitcast(address, _BYTES)])
 
     @staticmethod
     def _at(builder: Any, seen: Any, i: int) -> Any:
@@ -130,12 +130,12 @@ class _Team:
 
 
 def _part(x: Any, start: Any, stop: Any) -> Any:
-    """Of an array that may be missing."""
+    """A slice of an array that may be None."""
     return None if x is None else x[start:stop]
 
 
 @overload(_part, strict=False)
-def _part_or_none(x: Any, start: Any, stop: Any) -> Any:  # what is called by address must find exactly its types
+def _part_or_none(x: Any, start: Any, stop: Any) -> Any:  # a call by address needs exactly the compiled types
     if isinstance(x, types.NoneType):
         return lambda x, start, stop: None
     return lambda x, start, stop: x[start:stop]
@@ -144,55 +144,55 @@ def _part_or_none(x: Any, start: Any, stop: Any) -> Any:  # what is called by ad
 _passes_at, _row_at = _called_at(types.int64), _called_at(types.void)
 
 
-def _stretches(
-    k: Any, address: Any, x: Any, out: Any, gate: Any, unit: Any, shared: Any, c: Any, each: Any, found: Any
+def _segment_chunk(
+    k: Any, address: Any, x: Any, out: Any, gate: Any, unit: Any, shared: Any, c: Any, chunk: Any, results: Any
 ) -> None:
-    start = k * each
-    stop = min(start + each, x.size)
+    start = k * chunk
+    stop = min(start + chunk, x.size)
     rows = shared[start // unit :] if shared.shape[0] > 1 else shared
-    found[k] = _passes_at(address, (x[start:stop], _part(out, start, stop), _part(gate, start, stop), unit, rows, c))
+    results[k] = _passes_at(address, (x[start:stop], _part(out, start, stop), _part(gate, start, stop), unit, rows, c))
 
 
-def _sums(k: Any, address: Any, x: Any, a: Any, b: Any, each: Any, found: Any) -> None:
-    start = k * each
-    _row_at(address, (x[start : min(start + each, x.size)], a, b, found[k]))
+def _sum_chunk(k: Any, address: Any, x: Any, a: Any, b: Any, chunk: Any, results: Any) -> None:
+    start = k * chunk
+    _row_at(address, (x[start : min(start + chunk, x.size)], a, b, results[k]))
 
 
-def _rows(k: Any, address: Any, codes: Any, exponents: Any, out: Any, given: Any, each: Any) -> None:
-    start = k * each
-    stop = min(start + each, codes.shape[0])
-    _row_at(address, (codes[start:stop], exponents[start:stop], out[start:stop], given))
+def _row_chunk(k: Any, address: Any, codes: Any, exponents: Any, out: Any, parameters: Any, chunk: Any) -> None:
+    start = k * chunk
+    stop = min(start + chunk, codes.shape[0])
+    _row_at(address, (codes[start:stop], exponents[start:stop], out[start:stop], parameters))
 
 
-_stretches_in_team, _sums_in_team, _rows_in_team = _in_team(_stretches), _in_team(_sums), _in_team(_rows)
+_stretches_in_team, _sums_in_team, _rows_in_team = _in_team(_segment_chunk), _in_team(_sum_chunk), _in_team(_row_chunk)
 
 
 @loop
-def stretches(
-    parallel: Any, threads: Any, address: Any, x: Any, out: Any, gate: Any, unit: Any, shared: Any, c: Any, each: Any,
-    found: Any,
+def run_segments(
+    parallel: Any, threads: Any, address: Any, x: Any, out: Any, gate: Any, unit: Any, shared: Any, c: Any, chunk: Any,
+    results: Any,
 ) -> None:  # fmt: skip
-    """The loop at `address` over chunks of `each` elements, whole units; what it gives for each into `found`."""
-    _stretches_in_team(parallel, threads, found.size, (address, x, out, gate, unit, shared, c, each, found))
+    """Run the loop at `address` over chunks of `chunk` elements (whole units); writes each result into `results`."""
+    _stretches_in_team(parallel, threads, results.size, (address, x, out, gate, unit, shared, c, chunk, results))
 
 
 @loop
-def sums(parallel: Any, threads: Any, address: Any, x: Any, a: Any, b: Any, each: Any, found: Any) -> None:
-    """The loop (x, a, b, row) at `address` over chunks of `each` elements; a row of `found` each."""
-    _sums_in_team(parallel, threads, found.shape[0], (address, x, a, b, each, found))
+def run_sums(parallel: Any, threads: Any, address: Any, x: Any, a: Any, b: Any, chunk: Any, results: Any) -> None:
+    """Run the loop (x, a, b, row) at `address` over chunks of `chunk` elements, with a row of `results` each."""
+    _sums_in_team(parallel, threads, results.shape[0], (address, x, a, b, chunk, results))
 
 
 @loop
-def rows(
-    parallel: Any, threads: Any, address: Any, codes: Any, exponents: Any, out: Any, given: Any, each: Any
+def run_rows(
+    parallel: Any, threads: Any, address: Any, codes: Any, exponents: Any, out: Any, parameters: Any, chunk: Any
 ) -> None:
-    """The loop (codes, exponents, out, given) at `address` over chunks of `each` rows."""
-    count = (codes.shape[0] + each - 1) // each
-    _rows_in_team(parallel, threads, count, (address, codes, exponents, out, given, each))
+    """The loop (codes, exponents, out, given) at `address` over chunks of `chunk` rows."""
+    count = (codes.shape[0] + chunk - 1) // chunk
+    _rows_in_team(parallel, threads, count, (address, codes, exponents, out, parameters, chunk))
 
 
 def address_of(function: Any, arguments: tuple[Any, ...], result: Any = np.int64) -> int:
-    """Where a loop is compiled for such arguments; 0 where it gives something else than `result`."""
+    """Address of a loop compiled for these arguments; 0 if its result type is not `result`."""
     kinds = tuple(typeof(argument) for argument in arguments)
     function.compile(kinds)
     compiled = function.overloads[kinds]

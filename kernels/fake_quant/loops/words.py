@@ -16,9 +16,9 @@ MAGNITUDE = np.int32(0x7FFFFFFF)
 INFINITY = np.int32(0x7F800000)
 SIGN = np.int32(-(2**31))
 _HALF_MAGNITUDE, _HALF_INFINITY = np.int16(0x7FFF), np.int16(0x7C00)
-REDO = np.int32(-1)  # what a loop returns where only the definition will do
-MOST = np.finfo(np.float32).max
-_MOST_BFLOAT, _MOST_HALF = np.float32((2 - 2.0**-7) * 2.0**127), np.float32(65504.0)
+REDO = np.int32(-1)  # result of a loop if only the definition can compute
+LARGEST = np.finfo(np.float32).max
+_LARGEST_BFLOAT, _LARGEST_HALF = np.float32((2 - 2.0**-7) * 2.0**127), np.float32(65504.0)
 
 
 @register_jitable
@@ -35,12 +35,12 @@ def real(b: Any) -> Any:
 
 @register_jitable
 def magnitude(v: Any) -> Any:
-    """Its pattern; NaN lies above infinity."""
+    """The pattern of |v|; NaN exceeds infinity."""
     return np.int32(bits(v) & MAGNITUDE)
 
 
 @register_jitable
-def size(v: Any) -> Any:
+def absolute(v: Any) -> Any:
     """|v|."""
     return real(bits(v) & MAGNITUDE)
 
@@ -96,7 +96,7 @@ def _widen(v: Any) -> Any:
 
 
 def word(v: Any) -> Any:
-    """The pattern of an element in its own width, a signed integer: without its sign it orders magnitudes."""
+    """The pattern of an element in its own width, as a signed integer; without the sign bit it orders magnitudes."""
     raise NotImplementedError(v)
 
 
@@ -109,12 +109,12 @@ def _word(v: Any) -> Any:
 
 @register_jitable
 def pattern(v: Any) -> Any:
-    """The magnitude's pattern in the element's own width; NaN lies above infinity."""
+    """The magnitude's pattern in the element's own width; NaN exceeds infinity."""
     return unsigned_part(word(v))
 
 
 def unsigned_part(k: Any) -> Any:
-    """A word without its sign."""
+    """A word without its sign bit."""
     raise NotImplementedError(k)
 
 
@@ -126,7 +126,7 @@ def _unsigned_part(k: Any) -> Any:
 
 
 def unsigned(k: Any) -> Any:
-    """A word as an unsigned integer: negative numbers lie above all others, and rise with their magnitude."""
+    """A word as an unsigned integer: negative numbers are above all others, ordered by magnitude."""
     raise NotImplementedError(k)
 
 
@@ -152,30 +152,30 @@ def _value_of(k: Any, like: Any) -> Any:
 
 
 def narrow(y: Any, like: Any) -> Any:
-    """`y` (float32 or float64) rounded to the element type of `like`; what is finite stays finite."""
+    """`y` (float32 or float64) rounded to the element type of `like`; finite values stay finite."""
     raise NotImplementedError(y, like)
 
 
 @overload(narrow, strict=False)
 def _narrow(y: Any, like: Any) -> Any:
     if like != types.uint16:
-        return lambda y, like: cut(y, like)
+        return lambda y, like: narrow_exact(y, like)
 
     def to_bfloat(y: Any, like: Any) -> Any:
         v = np.float32(y)
-        v = -_MOST_BFLOAT if v < -_MOST_BFLOAT else v
-        u = bits(_MOST_BFLOAT if v > _MOST_BFLOAT else v)
+        v = -_LARGEST_BFLOAT if v < -_LARGEST_BFLOAT else v
+        u = bits(_LARGEST_BFLOAT if v > _LARGEST_BFLOAT else v)
         return np.uint16((u + np.int32(0x7FFF) + ((u >> np.int32(16)) & np.int32(1))) >> np.int32(16))
 
     return to_bfloat
 
 
-def nearest(y: Any, like: Any) -> Any:
-    """As `narrow`, of what the type `holds`, or NaN."""
+def narrow_in_range(y: Any, like: Any) -> Any:
+    """As `narrow`, for values that `stays_finite` accepts, or NaN."""
     raise NotImplementedError(y, like)
 
 
-@overload(nearest, strict=False)
+@overload(narrow_in_range, strict=False)
 def _nearest(y: Any, like: Any) -> Any:
     if like == types.int16:
         return lambda y, like: to_half(np.float32(y))  # pyright: ignore[reportCallIssue]
@@ -189,23 +189,23 @@ def _nearest(y: Any, like: Any) -> Any:
     return to_bfloat
 
 
-def holds(y: Any, like: Any) -> Any:
+def stays_finite(y: Any, like: Any) -> Any:
     """Whether a magnitude stays finite as an element like `like`."""
     raise NotImplementedError(y, like)
 
 
-@overload(holds, strict=False)
-def _holds(y: Any, like: Any) -> Any:
-    most = {types.int16: _MOST_HALF, types.uint16: _MOST_BFLOAT}.get(like, MOST)
+@overload(stays_finite, strict=False)
+def _stays_finite(y: Any, like: Any) -> Any:
+    most = {types.int16: _LARGEST_HALF, types.uint16: _LARGEST_BFLOAT}.get(like, LARGEST)
     return lambda y, like: y <= most
 
 
-def cut(y: Any, like: Any) -> Any:
-    """As `narrow`, of what bfloat16 holds exactly."""
+def narrow_exact(y: Any, like: Any) -> Any:
+    """As `narrow`, for values that are exact in bfloat16."""
     raise NotImplementedError(y, like)
 
 
-@overload(cut, strict=False)
+@overload(narrow_exact, strict=False)
 def _cut(y: Any, like: Any) -> Any:
     if like == types.uint16:
         return lambda y, like: np.uint16(np.uint32(bits(y)) >> np.uint32(16))
@@ -213,22 +213,23 @@ def _cut(y: Any, like: Any) -> Any:
         return lambda y, like: np.float32(y)
 
     def narrowed(y: Any, like: Any) -> Any:
-        # Clipped afterwards, by pattern: LLVM makes of an earlier maximum two comparisons and blends of narrow lanes.
+        # Clipped afterwards, by pattern: LLVM compiles an earlier maximum to two comparisons and blends of narrow
+        # lanes.
         k = to_half(np.float32(y))  # pyright: ignore[reportCallIssue]
         return np.int16(k - np.int16(np.int16(k & _HALF_MAGNITUDE) == _HALF_INFINITY))
 
     return narrowed
 
 
-def cut_size(y: Any, like: Any) -> Any:
-    """As `cut`, of a magnitude."""
+def narrow_exact_magnitude(y: Any, like: Any) -> Any:
+    """As `narrow_exact`, for a magnitude."""
     raise NotImplementedError(y, like)
 
 
-@overload(cut_size, strict=False)
+@overload(narrow_exact_magnitude, strict=False)
 def _cut_size(y: Any, like: Any) -> Any:
     if like != types.int16:
-        return lambda y, like: cut(y, like)
+        return lambda y, like: narrow_exact(y, like)
 
     def narrowed(y: Any, like: Any) -> Any:
         k = to_half(np.float32(y))  # pyright: ignore[reportCallIssue]

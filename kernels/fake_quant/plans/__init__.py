@@ -1,1 +1,1 @@
-"""One module per family of formats: the constants of its loop. Importing them needs no torch."""
+"""One module per family of formats: the constants of its loop. Importing them does not import torch."""

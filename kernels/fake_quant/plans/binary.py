@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from espalier.kernels.fake_quant.plan import Plan, planned
+from espalier.kernels.fake_quant.plan import Plan, register_plan
 from espalier.model.formats.binary import Binary
 
 if TYPE_CHECKING:
     import torch
 
 
-@planned(Binary)
+@register_plan(Binary)
 def binary(fmt: Binary, dtype: torch.dtype) -> Plan | None:
     """Where the gradient ends, threshold, lower and upper value."""
     if fmt.stochastic:

@@ -1,4 +1,4 @@
-"""Precomputed constants of plans: where a format's gradient ends, and limits in a tensor's dtype."""
+"""Precomputed constants of plans: limits of a format's gradient, and limits in a tensor's dtype."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ MOST = np.finfo(np.float32).max
 
 
 def last_below(code: Callable[[np.float32], float], limit: float, near: float) -> np.float32:
-    """The largest finite x ≥ 0 whose `code`, rising with x, is at most `limit`; `near` lies a few steps from it."""
+    """The largest finite x ≥ 0 with `code`(x) ≤ `limit`; `code` is monotonic, and `near` is a few steps from the
+    result."""
     with np.errstate(over="ignore", under="ignore"):
         x = np.float32(np.clip(near, 0, MOST))
         while x > 0 and code(x) > limit:
@@ -25,18 +26,18 @@ def last_below(code: Callable[[np.float32], float], limit: float, near: float) -
     return x
 
 
-def held(value: float, dtype: torch.dtype) -> float:
-    """The number of `dtype` nearest to `value`, no less than any number of `dtype` that is not above `value`."""
+def saturated(value: float, dtype: torch.dtype) -> float:
+    """`value` rounded to `dtype`, at most its largest finite number."""
     import torch
 
     if dtype != torch.bfloat16:
         return value
-    most = torch.finfo(dtype).max
-    return torch.tensor(value, dtype=torch.float64).clamp(-most, most).to(dtype).item()
+    largest = torch.finfo(dtype).max
+    return torch.tensor(value, dtype=torch.float64).clamp(-largest, largest).to(dtype).item()
 
 
 def most_pattern(dtype: torch.dtype) -> np.int32:
-    """float32 pattern of the largest number of `dtype`: what infinity counts as."""
+    """float32 pattern of the largest number of `dtype`, which replaces infinity."""
     import torch
 
     return np.float32(torch.finfo(dtype).max).view(np.int32)

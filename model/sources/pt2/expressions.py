@@ -1,4 +1,5 @@
-"""Checks shape expressions of torch.export files by a grammar: torch passes them to sympify, which evaluates Python.
+"""Checks shape expressions of torch.export files by a grammar, since torch passes them to sympify, which evaluates
+Python.
 
 They are written by sympy.srepr: `Mul(Integer(2), Symbol('s0', positive=True, integer=True))`.
 """
@@ -8,12 +9,12 @@ from __future__ import annotations
 import ast
 import re
 
-LONGEST = 4000  # characters; sizes of real models take some hundred
+LONGEST = 4000  # characters; expressions of real models have a few hundred
 DEEPEST = 60
-DIGITS = 20  # of a number: more than any size has
+DIGITS = 20  # digits of a number; no size has more
 HIGHEST_POWER = 16
 
-SYMBOL = re.compile(r"[A-Za-z_]{1,12}\d{1,5}")  # torch counts up to the number of some
+SYMBOL = re.compile(r"[A-Za-z_]{1,12}\d{1,5}")  # largest exponent; torch expands some powers
 # sympy's classes in sizes and conditions, and those of torch.utils._sympy.functions that torch's own reader knows.
 FUNCTIONS = frozenset(
     ("Add", "Mul", "Pow", "Max", "Min", "Mod", "Rational", "Equality", "Unequality", "LessThan", "GreaterThan",
@@ -73,10 +74,10 @@ def _check_call(name: str, node: ast.Call, deep: int) -> None:
 
 
 def _check_symbol(node: ast.Call) -> None:
-    named = [a.value for a in node.args if isinstance(a, ast.Constant)]
+    names = [a.value for a in node.args if isinstance(a, ast.Constant)]
     assumed = all(k.arg in _ASSUMPTIONS and isinstance(k.value, ast.Constant) for k in node.keywords)
-    plain = len(named) == len(node.args) == 1 and isinstance(named[0], str) and SYMBOL.fullmatch(named[0])
-    if not plain or not assumed or not all(isinstance(_value(k), bool) for k in node.keywords):
+    is_plain = len(names) == len(node.args) == 1 and isinstance(names[0], str) and SYMBOL.fullmatch(names[0])
+    if not is_plain or not assumed or not all(isinstance(_value(k), bool) for k in node.keywords):
         raise ValueError("a shape expression has a symbol of no shape's name")
 
 

@@ -1,6 +1,6 @@
 """Reads torch.export files (.pt2) without running their code; torch.export.load unpickles and evaluates.
 
-Every member comes through one reader of zip files, so that what was checked is what is used. Tensors are raw bytes;
+Every member is read by one zip reader, so that the checked bytes are the used ones. Tensors are raw bytes;
 example inputs are unpickled with weights_only; the program is checked by `rules`.
 """
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from espalier.model.borders import opened_zip, parse_json
-from espalier.model.sources.pt2.rules import Json, checked, results_of
+from espalier.model.sources.pt2.rules import Json, checked_program, results_of
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.export import ExportedProgram
 
-MOST_EXPANDED = 1 << 28  # bytes of a tensor that repeats a smaller one
-LARGEST_TEXT = 1 << 30  # bytes of the program; a 70B Llama's has some megabytes
+MOST_EXPANDED = 1 << 28  # largest tensor that repeats a smaller one, in bytes
+LARGEST_TEXT = 1 << 30  # bytes of the program; that of a 70B Llama has a few megabytes
 
 
 class Unsafe(ValueError):
@@ -31,8 +31,8 @@ class Unsafe(ValueError):
 def read_program(path: Path) -> ExportedProgram:
     """The program in a .pt2 file, with its example inputs.
 
-    Raises Unsafe where the file holds pickled objects or compiled code, ValueError and what zipfile and torch raise
-    where it is damaged.
+    Raises Unsafe for files with pickled objects or compiled code, and ValueError or the exceptions of zipfile and torch
+    for damaged ones.
     """
     with opened_zip(path) as (archive, _):
         members = _Members(archive, path.stat().st_size)
@@ -40,7 +40,7 @@ def read_program(path: Path) -> ExportedProgram:
         tensors = _tensors(members, "weights", "weight_")
         constants = _tensors(members, "constants", "tensor_")
         inputs = _inputs(members)
-    return _made(program, tensors, constants, inputs)
+    return _build_program(program, tensors, constants, inputs)
 
 
 class _Members:
@@ -86,22 +86,22 @@ def _program(members: _Members) -> Json:
         raise ValueError("it is another kind of archive")
     if "models/model.json" not in members.names:
         raise ValueError("it holds no program of the name 'model'")
-    return checked(members.json("models/model.json"))
+    return checked_program(members.json("models/model.json"))
 
 
 def _tensors(members: _Members, folder: str, prefix: str) -> dict[str, Tensor]:
     """Name → tensor of the weights or the constants; tensors of one payload share their memory."""
     config = members.json(f"data/{folder}/model_{folder}_config.json")["config"]
     raw: dict[str, bytearray] = {}
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, entry in cast("dict[str, Json]", config).items():
-        place = entry["path_name"]
-        if entry["use_pickle"] or not str(place).startswith(prefix):
+        path = entry["path_name"]
+        if entry["use_pickle"] or not str(path).startswith(prefix):
             raise Unsafe("its weights are pickled" if folder == "weights" else "it holds pickled objects")
-        if place not in raw:
-            raw[place] = bytearray(members.read(f"data/{folder}/{place}"))
-        found[name] = _tensor(raw[place], entry)
-    return found
+        if path not in raw:
+            raw[path] = bytearray(members.read(f"data/{folder}/{path}"))
+        tensors[name] = _tensor(raw[path], entry)
+    return tensors
 
 
 def _tensor(raw: bytearray, entry: Json) -> Tensor:
@@ -111,21 +111,21 @@ def _tensor(raw: bytearray, entry: Json) -> Tensor:
 
     meta = entry["tensor_meta"]
     dtype = deserialize_scalar_type(meta["dtype"])
-    sizes, strides = ([_whole(n) for n in meta[k]] for k in ("sizes", "strides"))
+    sizes, strides = ([_as_integer(n) for n in meta[k]] for k in ("sizes", "strides"))
     if not raw:
         if 0 not in sizes:
             raise ValueError("a tensor of it is missing")
         value = torch.empty(sizes, dtype=dtype)
     else:
         flat = torch.frombuffer(raw, dtype=dtype)
-        value = torch.as_strided(flat, sizes, strides, _whole(meta["storage_offset"]))
-    if value.numel() * value.element_size() > max(len(raw), MOST_EXPANDED):  # strides of 0 repeat what is there
+        value = torch.as_strided(flat, sizes, strides, _as_integer(meta["storage_offset"]))
+    if value.numel() * value.element_size() > max(len(raw), MOST_EXPANDED):  # strides of 0 repeat stored data
         raise ValueError("a tensor is far larger than its stored data")
     learns = bool(meta.get("requires_grad"))
     return torch.nn.Parameter(value, requires_grad=learns) if entry["is_param"] else value
 
 
-def _whole(value: Mapping[str, Any]) -> int:
+def _as_integer(value: Mapping[str, Any]) -> int:
     number = value["as_int"]
     if type(number) is not int or number < 0:
         raise ValueError("a tensor of it has a size that is none")
@@ -142,16 +142,16 @@ def _inputs(members: _Members) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     if not raw:
         return None
     try:
-        found = torch.load(io.BytesIO(raw), weights_only=True)
+        inputs = torch.load(io.BytesIO(raw), weights_only=True)
     except pickle.UnpicklingError as error:
         raise Unsafe("its example inputs cannot be read as plain tensors") from error
-    if not found:  # torch writes an empty dict where there are none
+    if not inputs:  # torch writes an empty dict for none
         return None
-    args, kwargs = found
+    args, kwargs = inputs
     return tuple(args), dict(kwargs)
 
 
-def _made(
+def _build_program(
     program: Json,
     tensors: dict[str, Tensor],
     constants: dict[str, Tensor],
@@ -163,7 +163,7 @@ def _made(
         _dict_to_dataclass,  # pyright: ignore[reportPrivateUsage]
     )
 
-    for home in results_of(program):  # torch reads no structure of an unknown class
+    for home in results_of(program):  # torch cannot read structures of unknown classes
         importlib.import_module(home)
-    told = _dict_to_dataclass(schema.ExportedProgram, program)
-    return ExportedProgramDeserializer({}).deserialize(told, tensors, constants, inputs)
+    exported = _dict_to_dataclass(schema.ExportedProgram, program)
+    return ExportedProgramDeserializer({}).deserialize(exported, tensors, constants, inputs)

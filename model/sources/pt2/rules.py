@@ -1,4 +1,4 @@
-"""Rules for programs of torch.export files: each text of torch's schema has a rule; anything else is refused.
+"""Rules for programs of torch.export files: each text of torch's schema has a rule; all others are rejected.
 
 torch resolves functions by getattr along a text, imports what structures name, compiles guards, and runs source that
 names are written into (torch/_export/serde/serialize.py, torch/fx/graph.py).
@@ -31,9 +31,9 @@ _ARITHMETIC = frozenset(
 _SIZES = frozenset(("sym_int", "sym_float", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"))
 _MATHS = frozenset(("trunc", "ceil", "floor"))
 _FILES = ("filename", "path", "file")  # arguments by which a function reads or writes files
-# They trust sizes, offsets or storages that they are given, or are for tests and other devices.
+# They trust given sizes, offsets or storages, or are for tests and other devices.
 _UNCHECKED = re.compile(r"unsafe|nested|sparse|cudnn|mkldnn|miopen|^_?set_|_set_|record_stream|^_test|^_print|resize_")
-# Those of fx are what a dict or a list in a graph's results becomes.
+# The fx types represent dicts and lists in a graph's results.
 _FX = "torch.fx.immutable_collections.immutable_"
 _CONTAINERS = (
     "builtins.tuple",
@@ -44,17 +44,17 @@ _CONTAINERS = (
     f"{_FX}list",
 )
 _RESULT = re.compile(r"transformers\.(modeling_outputs|models\.\w+\.modeling_\w+)\.\w+", re.ASCII)
-_KEPT = ("stack_trace", "nn_module_stack")  # of a node's metadata: where it comes from
+_KEPT = ("stack_trace", "nn_module_stack")  # metadata of a node's origin
 
 
-def checked(program: Any) -> Json:
+def checked_program(program: Any) -> Json:
     """The checked program, without guards and comments. Raises ValueError if it is more than data."""
     if not isinstance(program, dict):
         raise ValueError("its program has another form than it should")
-    # Guards are Python that torch compiles; what sizes a graph takes, it finds out by itself.
-    told = {**cast("Json", program), "guards_code": []}
-    _walk(told, "", DEEPEST)
-    return told
+    # Guards are Python that torch compiles; the supported sizes are inferred without them.
+    unguarded = {**cast("Json", program), "guards_code": []}
+    _walk(unguarded, "", DEEPEST)
+    return unguarded
 
 
 def _walk(value: Any, key: str, deep: int) -> None:
@@ -79,7 +79,7 @@ def _walk(value: Any, key: str, deep: int) -> None:
 
 
 def _check_dict(value: Json, key: str) -> None:
-    """Rules of keys that are names of the program, and of metadata of nodes."""
+    """Check keys that are names of the program, and metadata of nodes."""
     if key == "metadata":
         for name in [n for n in value if n not in _KEPT]:
             del value[name]
@@ -126,10 +126,10 @@ def _file_of_code(_: str) -> None:
 
 def check_operator(text: str) -> None:
     """Raise ValueError unless `text` names a function of tensors or sizes."""
-    found = _OPERATOR.fullmatch(text)
-    if found and found[1] == "higher_order" and found[2] in _HIGHER_ORDER and found[3] is None:
+    match = _OPERATOR.fullmatch(text)
+    if match and match[1] == "higher_order" and match[2] in _HIGHER_ORDER and match[3] is None:
         return
-    if found and found[1] in _SPACES and _computes(found[1], found[2], found[3]):
+    if match and match[1] in _SPACES and _computes(match[1], match[2], match[3]):
         return
     head, _, name = text.rpartition(".")
     allowed: Mapping[str, frozenset[str]] = {"_operator": _ARITHMETIC, "torch": _SIZES, "math": _MATHS,
@@ -143,22 +143,23 @@ def _computes(space: str, name: str, overload: str | None) -> bool:
     import torch
 
     packet = getattr(getattr(torch.ops, space), name, None)
-    found = getattr(packet, overload or "default", None)
-    if not isinstance(found, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
+    overload_function = getattr(packet, overload or "default", None)
+    if not isinstance(overload_function, torch._ops.OpOverload):  # pyright: ignore[reportPrivateUsage]
         return False
     if _UNCHECKED.search(name):
         return False
-    names = {a.name for a in found._schema.arguments}  # pyright: ignore[reportPrivateUsage]
-    there = torch._C._dispatch_has_kernel(found.name())  # pyright: ignore[reportPrivateUsage]
+    names = {a.name for a in overload_function._schema.arguments}  # pyright: ignore[reportPrivateUsage]
+    there = torch._C._dispatch_has_kernel(overload_function.name())  # pyright: ignore[reportPrivateUsage]
     return there and not names.intersection(_FILES)
 
 
 def _structure(text: str) -> None:
-    """Of inputs and results, as torch.utils._pytree.treespec_dumps writes it: [protocol, {type, context, …}]."""
-    told = json.loads(text)
-    if not isinstance(told, list) or len(cast("list[Any]", told)) != 2:
+    """Check the structure of inputs or results by torch.utils._pytree.treespec_dumps: [protocol, {type, context,
+    …}]."""
+    parts = json.loads(text)
+    if not isinstance(parts, list) or len(cast("list[Any]", parts)) != 2:
         raise ValueError("its program has a structure of another form")
-    _check_structure(cast("list[Any]", told)[1], DEEPEST)
+    _check_structure(cast("list[Any]", parts)[1], DEEPEST)
 
 
 def _check_structure(value: Any, deep: int) -> None:
@@ -178,8 +179,8 @@ def _check_context(context: Any) -> None:
     """Keys of a dict or fields of a result: names and numbers. torch imports what an "__enum__" names, and writes
     keys of inputs into the source of `forward`.
     """
-    told = json.loads(context) if isinstance(context, str) else context
-    values: list[Any] = [told]
+    content = json.loads(context) if isinstance(context, str) else context
+    values: list[Any] = [content]
     while values:
         value = values.pop()
         match value:
@@ -196,11 +197,13 @@ def _check_context(context: Any) -> None:
 def results_of(program: Json) -> set[str]:
     """The modules of transformers that define the result classes of a checked program."""
     texts = json.dumps(program)
-    found = re.findall(r'\\"type\\": *\\"(transformers\.(?:modeling_outputs|models\.\w+\.modeling_\w+))\.\w+\\"', texts)
-    return set(found)
+    modules = re.findall(
+        r'\\"type\\": *\\"(transformers\.(?:modeling_outputs|models\.\w+\.modeling_\w+))\.\w+\\"', texts
+    )
+    return set(modules)
 
 
-# Where a dict's keys are the file's own names.
+# dicts whose keys are names of the file
 _BY_NAME = frozenset(
     ("tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values", "custom_obj_values",
      "as_string_to_argument", "opset_version", "range_constraints", "treespec_namedtuple_fields")

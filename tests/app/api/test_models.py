@@ -159,3 +159,11 @@ def test_a_students_script_beside_its_model(tmp_path: Path, root: Path) -> None:
     assert done.returncode == 0 and not done.stderr, done.stderr
     accuracy, scored, n = json.loads(done.stdout)
     assert scored == accuracy and n == 41
+
+
+def test_the_graph_is_the_one_of_the_project_and_follows_edits() -> None:
+    m = es.open("demo:digits-mlp")
+    before = m.graph
+    assert list(before.nodes) == [n.id for n in m] and len(before) == len(m.nodes())
+    m.quantize("linear", weight="int8")
+    assert m.graph is m.project.graph and m.graph.delta(before).changed == tuple(n.id for n in m.nodes("linear"))

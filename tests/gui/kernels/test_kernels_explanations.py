@@ -22,7 +22,7 @@ from espalier.app.features.kernels.state.runs import kernel_runs_of
 from espalier.app.session.session import Session
 from espalier.app.shell.window import Window
 from espalier.app.theme import DARK, LIGHT
-from espalier.kernels.bench.answers.known import Fact, Known, gathered
+from espalier.kernels.bench.answers.measured_data import Fact, MeasuredData, merge_measurements
 from espalier.kernels.bench.answers.questions import QUESTIONS
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.request import Request
@@ -327,10 +327,12 @@ def test_pictures_follow_the_theme_and_files_are_light(page: KernelExplanations,
 
 
 def test_what_is_kept_is_read_again() -> None:
-    known = gathered("cpu", everything())
-    kept = from_bytes(to_bytes({"cpu": StoredFacts("A processor", known), "cuda": StoredFacts("", Known("cuda"))}))
+    known = merge_measurements("cpu", everything())
+    kept = from_bytes(
+        to_bytes({"cpu": StoredFacts("A processor", known), "cuda": StoredFacts("", MeasuredData("cuda"))})
+    )
     assert set(kept) == {"cpu"} and kept["cpu"].machine == "A processor"
-    again = kept["cpu"].known
+    again = kept["cpu"].measured
     assert again.facts == known.facts and again.ceilings == known.ceilings
     assert [r.key for r in again.rows] == [r.key for r in known.rows]
 
@@ -360,9 +362,9 @@ def test_memory_of_the_open_model(opened: Window, runner: list[FakeRunner], qtbo
             runner[-1].finish(Report("memory", rows, {}))
         else:
             runner[-1].tell(info, Failed("not now"))
-    known = held.known("cpu")
+    known = held.measured("cpu")
     assert known.project[0]["line"] == "float: biases" and known.project_name == "demo:small"
-    assert held.known("cuda").project == ()
+    assert held.measured("cuda").project == ()
     assert session.document and json.loads(session.document.project.extras[MEMBER])["version"] == 1
     page = KernelExplanations(session)
     qtbot.addWidget(page)
@@ -377,9 +379,9 @@ def test_answers_come_with_their_project(window: Window, runner: list[FakeRunner
     from tests.gui.conftest import small_project
 
     held = kernel_answers_of(window.session)
-    kept = to_bytes({"cpu": StoredFacts("", gathered("cpu", everything()))})
+    kept = to_bytes({"cpu": StoredFacts("", merge_measurements("cpu", everything()))})
     open_small(window, runner, replace(small_project(), extras={MEMBER: kept}))
-    assert held.known("cpu").fact("weight packed", 8) and held.error is None
+    assert held.measured("cpu").fact("weight packed", 8) and held.error is None
     window.session.close()
     open_small(window, runner, replace(small_project(), extras={MEMBER: b"{}"}))
     assert held.error is not None and "cannot be read" in held.error.message
@@ -388,11 +390,11 @@ def test_answers_come_with_their_project(window: Window, runner: list[FakeRunner
 def test_answers_of_another_machine_are_not_shown_as_measured_here(window: Window, runner: list[FakeRunner]) -> None:
     from tests.gui.conftest import small_project
 
-    held, known = kernel_answers_of(window.session), gathered("cpu", everything())
+    held, known = kernel_answers_of(window.session), merge_measurements("cpu", everything())
     theirs = replace(small_project(), extras={MEMBER: to_bytes({"cpu": StoredFacts("Another one", known)})})
     open_small(window, runner, theirs)
     held.runs._on_lab(LAB)  # of "A processor"
-    assert not held.known("cpu").facts and "Another one" in held.status
+    assert not held.measured("cpu").facts and "Another one" in held.status
     held.start("mxint8", "cpu")
     while runner[-1].waiting:
         info = runner[-1].waiting[0]
@@ -404,7 +406,7 @@ def test_answers_of_another_machine_are_not_shown_as_measured_here(window: Windo
             runner[-1].tell(info, Failed("not now"))
     assert window.session.document and held.status == ""
     kept = from_bytes(window.session.document.project.extras[MEMBER])["cpu"]
-    assert kept.machine == "A processor" and len(kept.known.facts) == 1  # theirs are not called ours
+    assert kept.machine == "A processor" and len(kept.measured.facts) == 1  # theirs are not called ours
 
 
 def test_the_tab_is_reached_by_its_command(window: Window, runner: list[FakeRunner]) -> None:

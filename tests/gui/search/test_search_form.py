@@ -74,7 +74,7 @@ def test_without_data_the_example_asks_for_some(window: Window, runner: list[Fak
     assert not runner[-1].waiting and not setup.run_button.isEnabled() and "no data are named" in setup.wrong.text()
     assert setup.score.form is not None
     setup.score.form.editors["data"].put("demo:small")
-    setup.tell()
+    setup.update_notes()
     setup.run()
     spec = search_job(runner).job.search.spec  # type: ignore[union-attr]
     assert spec.goals == (Goal("accuracy"),) and spec.within and spec.warm and spec.score.data == "demo:small"
@@ -105,10 +105,10 @@ def test_the_form_begins_with_mixed_precision_and_counts_it(panel: SearchPanel) 
     assert spec.space == (Vary("format", Select("type", ("linear",)), values="integer(width=2|3|4|5|6|8)"),)
     formats = card.form.fields["values"]  # type: ignore[attr-defined]
     formats.rows[0].chips.buttons["12"].click()
-    panel.setup.tell()
+    panel.setup.update_notes()
     assert panel.setup.counted.text() == "7² = 49 configurations"
     card.per.put("all")
-    panel.setup.tell()
+    panel.setup.update_notes()
     assert panel.setup.counted.text() == "7 configurations" and card.note.text() == "2 layers · 1 choice · 7 formats"
 
 
@@ -116,7 +116,7 @@ def test_what_is_wrong_stands_beside_it(panel: SearchPanel) -> None:
     setup, card = panel.setup, panel.setup.cards[0]
     panel.compose()
     card.form.fields["select"].values.put(("no_such",))  # type: ignore[attr-defined]
-    setup.tell()
+    setup.update_notes()
     assert (
         card.wrong.text().startswith("The selection (type no_such)")
         and not card.wrong.isHidden()
@@ -124,16 +124,16 @@ def test_what_is_wrong_stands_beside_it(panel: SearchPanel) -> None:
     )
     card.form.fields["select"].values.put(("linear",))  # type: ignore[attr-defined]
     setup.goals.limits[0].number.put("")
-    setup.tell()
+    setup.update_notes()
     assert card.wrong.isHidden() and "no limit" in setup.goals.wrong.text() and not setup.run_button.isEnabled()
     setup.goals.limits[0].number.put("x")
-    setup.tell()
+    setup.update_notes()
     assert "not a constraint" in setup.goals.wrong.text() and not setup.run_button.isEnabled()
     setup.goals.limits[0].removed.emit()
-    setup.tell()
+    setup.update_notes()
     assert setup.run_button.isEnabled() and setup.wrong.isHidden()
     card.removed.emit()
-    setup.tell()
+    setup.update_notes()
     assert "Nothing varies" in setup.wrong.text() and not setup.run_button.isEnabled()
     setup.run()
     assert not panel.searches.studies
@@ -178,7 +178,7 @@ def test_a_template_fills_the_form_with_a_recipe_of_its_own(panel: SearchPanel, 
         'trials = 4\ngoals = "loss"\n[[space]]\nkind = "option"\nkey = "prune.sparsity"\nvalues = [0.2, 0.4]\n'
         '[[steps]]\npass = "prune"\n', encoding="utf-8")  # fmt: skip
     panel.setup.open_file(path)
-    assert "own recipe: prune" in panel.setup._own.text() and panel.setup.counted.text() == "2 configurations"
+    assert "own recipe: prune" in panel.setup._recipe_note.text() and panel.setup.counted.text() == "2 configurations"
     assert panel.setup.spec().trials == 4 and panel.setup.spec().study == "own"
     told: list[object] = []
     panel._session.problem.connect(told.append)
@@ -191,12 +191,12 @@ def test_what_no_trial_can_hold_is_told_before_any_runs(panel: SearchPanel, runn
     setup = panel.setup
     panel.compose()
     setup.goals.limits[0].number.put("1")
-    setup.tell()
+    setup.update_notes()
     assert "weight_bits<=1 cannot be held: the least possible is" in setup.wrong.text()
     assert not setup.wrong.isHidden() and not setup.run_button.isEnabled()
     least = float(setup.wrong.text().partition("possible is ")[2].split(" ")[0].rstrip("."))
     setup.goals.limits[0].number.put(f"{least + 0.01:.2f}")
-    setup.tell()
+    setup.update_notes()
     assert setup.wrong.isHidden() and setup.run_button.isEnabled()
     told: list[object] = []
     panel._session.problem.connect(told.append)
@@ -212,7 +212,7 @@ def test_the_bounds_of_the_pruner_are_fields(panel: SearchPanel) -> None:
     panel.setup.how.folds["Weak trials end early"].unfold()
     assert panel.setup.spec() == spec and panel.setup.how.editor("upper").get() is None
     panel.setup.how.editor("lower").put(None)
-    panel.setup.tell()
+    panel.setup.update_notes()
     assert "no bound" in panel.setup.wrong.text() and not panel.setup.run_button.isEnabled()
 
 

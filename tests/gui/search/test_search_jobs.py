@@ -66,7 +66,7 @@ def test_a_dead_worker_is_told_and_nothing_is_lost(panel: SearchPanel, runner: l
     runner[-1].tell(info, Failed("The worker process ended unexpectedly.", "Go on with it."))
     study = panel.study
     assert study and "ended unexpectedly" in panel.head.wrong.text() and "are kept" in panel.head.wrong.text()
-    assert study.leader and study.leader.number == 0 and study.trials[1].error == "It was cut off."
+    assert study.leader and study.leader.number == 0 and study.trials[1].error == "It was interrupted."
 
 
 def test_an_end_before_the_first_trial_keeps_none(panel: SearchPanel, runner: list[FakeRunner]) -> None:
@@ -141,7 +141,7 @@ def test_a_search_of_which_nothing_is_left_is_done(panel: SearchPanel, runner: l
     panel._session.evaluate()
     feed(runner, info, [trial(0)])
     runner[-1].tell(info, Done("all 18 configurations were tried"))
-    assert info.state == "done" and panel.study and not panel.study.running and "all 18" in panel.study.why
+    assert info.state == "done" and panel.study and not panel.study.running and "all 18" in panel.study.end_reason
 
 
 def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
@@ -213,12 +213,12 @@ def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> N
     panel.setup.name.put("mine")
     info = begin(panel, runner)
     panel.setup.run()
-    assert "runs already" in str(told[0])
+    assert "is running already" in str(told[0])
     feed(runner, info, [trial(0)])
     runner[-1].tell(info, Done(0))
     panel.setup.goals.add_goal()
     panel.setup.run()
-    assert "varies something else" in str(told[1]) and len(panel.searches.studies) == 1
+    assert "another space or other goals" in str(told[1]) and len(panel.searches.studies) == 1
     panel.setup.name.put("")
     panel.setup.run()
     assert list(panel.searches.studies) == ["mine", "formats 1"]

@@ -126,7 +126,7 @@ def test_the_present_configuration_competes(panel: SearchPanel, runner: list[Fak
     panel.act("stop")
     session.set_recipe(Recipe(), "Float")
     panel.act("hand")
-    assert "none of this search: fc1.weight is float" in str(told[0])
+    assert "outside this search: fc1.weight is float" in str(told[0])
 
 
 def test_a_search_is_repeated_with_other_seeds(panel: SearchPanel, runner: list[FakeRunner]) -> None:
@@ -155,7 +155,7 @@ def test_studies_are_compared(panel: SearchPanel, runner: list[FakeRunner], qtbo
     assert panel.head.compare.isVisibleTo(panel) and panel.head.together == ("formats 1", "formats 1 · seed 1")
     panel.head.others.actions()[0].setChecked(False)
     panel.head.others.actions()[0].setChecked(True)
-    chart = panel.board.seen[-1].charts["Comparison"]
+    chart = panel.board.visible_tiles[-1].charts["Comparison"]
     assert [(c.name, c.group, len(c.trials)) for c in chart.others] == [
         ("formats 1", "formats 1", 2), ("formats 1 · seed 1", "formats 1", 0)]  # fmt: skip
 
@@ -170,7 +170,7 @@ def test_a_repeated_search_is_drawn_when_it_has_ended(panel: SearchPanel, runner
     runner[-1].tell(info, Started())
     feed(runner, info, [trial(0), trial(1)])
     runner[-1].tell(info, Done(""))
-    assert [len(c.trials) for c in panel.board.seen[-1].charts["Comparison"].others] == [0, 2]
+    assert [len(c.trials) for c in panel.board.visible_tiles[-1].charts["Comparison"].others] == [0, 2]
 
 
 def test_another_architecture_becomes_a_project(
@@ -224,10 +224,10 @@ def test_the_menu_runs_and_applies(panel: SearchPanel, runner: list[FakeRunner],
 def test_what_a_search_does_before_its_first_trial_is_told(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     runner[-1].tell(info, Progress(96, 256, "gradients of the outputs"))
-    panel.results.tell()
+    panel.results.update_texts()
     assert "gradients of the outputs · 96 of 256" in panel.head.status.toolTip()
     feed(runner, info, [trial(0)])
-    panel.results.tell()
+    panel.results.update_texts()
     assert "gradients" not in panel.head.status.toolTip()
 
 
@@ -236,7 +236,7 @@ def test_the_same_search_does_not_run_twice_at_once(panel: SearchPanel, runner: 
     told: list[object] = []
     panel._session.problem.connect(told.append)
     panel.setup.run()  # as F8 does
-    assert list(panel.searches.studies) == ["formats 1"] and "runs already, as formats 1" in str(told[-1])
+    assert list(panel.searches.studies) == ["formats 1"] and "running already, as formats 1" in str(told[-1])
     panel.setup.how.editor("seed") or panel.setup.how.folds["How it begins"].unfold()
     panel.setup.how.editor("seed").put(7)
     panel.setup.run()  # another seed is another search

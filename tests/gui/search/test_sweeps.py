@@ -135,13 +135,13 @@ def test_the_form_offers_lines_and_counts_the_work(panel: SweepsPanel) -> None:
     line = setup.add_line()
     line.choose(1, "", "on, off")
     setup.seeds.put(3)
-    setup.tell()
+    setup.update_estimate()
     made = setup.sweep()
     assert len(made.variants) == 2 and made.variants[0].label == "with quantize#2" and made.seeds == (0, 1, 2)
     assert setup._words.text().startswith("13 points · 12 × Evaluate")  # the state where it begins is one of them
     assert "Evaluate not timed yet" in setup._words.text() and setup.score.summary.text() == "Scored on demo:small"
     panel.sweeps.timed["evaluate"] = 2.0
-    setup.tell()
+    setup.update_estimate()
     assert setup._words.text().replace("\u2009", " ").endswith("about 24 s")
     along = setup.add_along()
     along.choose(0, "weight.frac_width", "2, 4")
@@ -171,7 +171,7 @@ def test_the_curve_grows_point_by_point(panel: SweepsPanel, runner: list[FakeRun
     assert len(panel.points.table.rows.shown) == 3 and panel.points.table.rows.shown[1]["value"] == 4
     runner[-1].tell(info, PartialResult(found[3]))
     runner[-1].tell(info, Done(4))
-    assert len(panel.points.outcomes) == 4 and not panel.run.running and panel._again.isHidden()
+    assert len(panel.points.outcomes) == 4 and not panel.run.running and panel._rerun_link.isHidden()
     assert "baseline" in panel._legend.text() and panel._status._text == "4 of 4 points"
     assert panel.sweeps.timed["evaluate"] == 2.0
     assert [panel._figure.itemText(i) for i in range(panel._figure.count())] == [
@@ -190,7 +190,7 @@ def test_a_point_is_clicked_and_its_recipe_used(panel: SweepsPanel, runner: list
     qtbot.waitUntil(lambda: panel.chart.viewport().width() > 500)
     spot = panel.chart.spot(2, found[3].score["accuracy"]).toPoint()
     assert panel.chart.near(spot.toPointF()) == (0, 2) and panel.chart.near(QPoint(2, 2).toPointF()) is None
-    assert "width 8" in panel.chart.words_at(0, 2) and "70 %" in panel.chart.words_at(0, 2)
+    assert "width 8" in panel.chart.hover_text_at(0, 2) and "70 %" in panel.chart.hover_text_at(0, 2)
     QTest.mouseClick(panel.chart.viewport(), Qt.MouseButton.LeftButton, pos=spot)
     assert (
         panel.points.picked is found[3]
@@ -216,8 +216,8 @@ def test_a_stopped_sweep_keeps_its_points_and_goes_on(panel: SweepsPanel, runner
         runner[-1].tell(info, PartialResult(outcome))
     panel._stop.click()
     assert info.state == "stopped" and panel.run and not panel.run.running
-    assert len(panel.points.outcomes) == 2 and not panel._again.isHidden() and panel.run.missing == 2
-    panel._again.click()
+    assert len(panel.points.outcomes) == 2 and not panel._rerun_link.isHidden() and panel.run.missing == 2
+    panel._rerun_link.click()
     again = sweep_job(runner)
     assert again is not info and isinstance(again.job, SweepJob) and again.job.outcomes == tuple(found[:2])
     assert len(panel.sweeps.runs) == 1
@@ -281,7 +281,7 @@ def test_sweeps_are_kept_with_the_project(
     quiet(runner)
     open_small(window, runner, replace(small_project("demo:small"), extras=extras))
     assert panel.run and panel.run.sweep == held.sweep and panel.points.outcomes == found[:2]
-    assert not window.session.document.dirty and not panel._again.isHidden()
+    assert not window.session.document.dirty and not panel._rerun_link.isHidden()
     panel._remove.click()
     assert not panel.sweeps.runs and not window.session.document.project.extras and window.session.document.dirty
 
@@ -299,7 +299,7 @@ def test_sweeps_are_exported(panel: SweepsPanel, runner: list[FakeRunner], tmp_p
     for outcome in found:
         runner[-1].tell(info, PartialResult(outcome))
     runner[-1].tell(info, Done(7))
-    assert panel.chart.lines[0][0][1].std > 0 and "over 2 seeds" in panel.chart.words_at(0, 0)
+    assert panel.chart.lines[0][0][1].std > 0 and "over 2 seeds" in panel.chart.hover_text_at(0, 0)
     for ending in ("png", "svg", "csv"):
         panel.export(tmp_path / f"s.{ending}")
     assert QImage(str(tmp_path / "s.png")).width() == 1520

@@ -37,7 +37,7 @@ def _taken(rows: TrialRows, i: int) -> float:
 
 def test_what_is_cut_off_is_lost_and_what_waits_is_paused() -> None:
     rows = TrialRows()
-    cut = trial(1, state="failed", values=(), error="It was cut off.", lost=True)
+    cut = trial(1, state="failed", values=(), error="It was interrupted.", lost=True)
     broken = trial(2, state="failed", values=(), error="NaN")
     rows.begin((Goal("accuracy"),), [trial(0), cut, broken, trial(3, state="running", seconds=None)])
     column = [c.key for c in rows.columns].index("state")
@@ -45,7 +45,7 @@ def test_what_is_cut_off_is_lost_and_what_waits_is_paused() -> None:
     def words() -> list[object]:
         return [rows.data(rows.index(r, column)) for r in range(rows.rowCount())]
 
-    assert words() == ["complete", "lost", "failed", "running"] and state_text(cut) == "lost: It was cut off."
+    assert words() == ["complete", "lost", "failed", "running"] and state_text(cut) == "lost: It was interrupted."
     changed: list[int] = []
     rows.dataChanged.connect(lambda first, last: changed.append(first.row()))
     rows.pause(True)

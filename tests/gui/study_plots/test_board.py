@@ -117,9 +117,9 @@ def test_charts_that_are_not_seen_draw_nothing_and_catch_up(board: StudyBoard, q
     board.tiles[0].show_kind("Pareto front")
     board.append(trial(20))
     board.draw_fresh()
-    assert chart._known == 20
+    assert chart._drawn_count == 20
     board.tiles[0].show_kind("History")
-    assert chart._known == 21
+    assert chart._drawn_count == 21
 
 
 def test_one_to_four_charts_each_of_its_own_kind(board: StudyBoard) -> None:

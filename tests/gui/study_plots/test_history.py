@@ -31,7 +31,7 @@ def test_the_best_so_far_counts_only_what_holds_the_constraints(board: StudyBoar
     assert (chart._dots.rows[:, 2] == GREY).sum() == len(broken)
     failed = [t.number for t in board.study.trials if t.state == "failed"]
     assert sorted(set(chart._edge.getData()[0].tolist())) == failed
-    words = chart.words_at(failed[0])
+    words = chart.hover_text_at(failed[0])
     assert "failed: The loss is no number." in words or "rows do not divide" in words
 
 

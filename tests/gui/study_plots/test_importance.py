@@ -36,10 +36,13 @@ def test_what_decides_has_the_largest_share(method: str) -> None:
 @pytest.mark.slow
 def test_importance_is_computed_beside_the_window(board: StudyBoard, qtbot: QtBot) -> None:
     chart = show(board, 80, "Importance")
-    assert chart.busy and not chart.found
-    qtbot.waitUntil(lambda: bool(chart.found) or bool(chart.problem), timeout=60_000)
-    assert not chart.problem and set(chart.found) == {"accuracy", "weight_bits"}
-    assert chart.rows()[0] and max(chart.found["accuracy"], key=lambda n: chart.found["accuracy"][n]) == "sparsity"
+    assert chart.busy and not chart.importances
+    qtbot.waitUntil(lambda: bool(chart.importances) or bool(chart.problem), timeout=60_000)
+    assert not chart.problem and set(chart.importances) == {"accuracy", "weight_bits"}
+    assert (
+        chart.rows()[0]
+        and max(chart.importances["accuracy"], key=lambda n: chart.importances["accuracy"][n]) == "sparsity"
+    )
     assert "80" not in chart.legend() and "complete trials" in chart.legend()
     assert len(chart.table()[1]) == len(choices())
 
@@ -55,7 +58,7 @@ def test_importance_asks_for_more_trials_and_stops_when_it_is_hidden(board: Stud
 
 def test_what_is_asked_of_the_process_is_what_the_trials_chose(board: StudyBoard) -> None:
     chart = show(board, 40, "Importance")
-    head, _, columns = chart._asked().partition(b"\n")
+    head, _, columns = chart._job_input().partition(b"\n")
     about = json.loads(head)
     table = np.frombuffer(columns).reshape(len(about["choices"]) + 2, about["rows"])
     done = [t for t in board.study.trials if t.state == "complete"]

@@ -24,7 +24,7 @@ def test_labels_of_close_axes_keep_apart(board: StudyBoard, width: int) -> None:
     chart.resize(width, 300)
     gap = chart._x(1) - chart._x(0)
     assert chart._room(len(chart.axes) - 1, 60, gap, True) <= gap / 2
-    words = [k for k, a in enumerate(chart.axes) if a.words]
+    words = [k for k, a in enumerate(chart.axes) if a.is_categorical]
     shared = [k for k in words if chart.axes[k].like(chart.axes[k + 1])]
     assert shared and all(chart._room(k, 200, gap, False) <= 2 * gap for k in shared)
     assert all(chart._room(k, 200, gap, False) <= gap for k in words if k not in shared)
@@ -56,8 +56,8 @@ def test_a_brush_that_came_or_went_unseen_is_drawn_so(board: StudyBoard) -> None
 
 def middle_of(chart: Any, place: int) -> QPoint:
     """Where a trial's first cell lies in the map."""
-    box, column = chart._box(), int(np.flatnonzero(chart.places == place)[0])
-    wide, tall = box.width() / len(chart.places), box.height() / len(chart.axes)
+    box, column = chart._box(), int(np.flatnonzero(chart.indices == place)[0])
+    wide, tall = box.width() / len(chart.indices), box.height() / len(chart.axes)
     return QPointF(box.left() + (column + 0.5) * wide, box.top() + 0.5 * tall).toPoint()
 
 

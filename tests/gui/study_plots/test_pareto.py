@@ -62,7 +62,7 @@ def test_a_figure_is_told_by_size_and_a_hover_tells_all(board: StudyBoard) -> No
     sizes, values = chart._bubbles.data["size"], sorted((t.figures["size_bytes"] for t in shown), reverse=True)
     assert len(sizes) == len(shown) and list(sizes) == sorted(sizes, reverse=True), "large ones lie below"
     assert sizes[0] > 2 * sizes[-1] and values[0] > values[-1] and "●" in chart.legend()
-    words = chart.words_at(int(chart.front[0])).lower()
+    words = chart.hover_text_at(int(chart.front[0])).lower()
     assert all(w in words for w in ("accuracy", "weight bits", "size"))
     board.append(trial(99, third=True))
     board.draw_fresh()
@@ -82,8 +82,8 @@ def test_what_the_head_has_no_room_for_is_in_a_menu(board: StudyBoard) -> None:
     hidden = [o for o in chart.options() if tile.fields[o.name].isHidden()]
     fill(tile.rest, hidden, chart.option, tile._take)
     texts = {a.text(): a for a in tile.rest.actions()}
-    assert "Figure told by the size of the dots" in texts and "Logarithmic vertical axis" in texts
-    sizes = texts["Figure told by the size of the dots"].menu()
+    assert "Metric shown by the size of the dots" in texts and "Logarithmic vertical axis" in texts
+    sizes = texts["Metric shown by the size of the dots"].menu()
     next(a for a in sizes.actions() if a.text() == "weight bits").trigger()
     texts["Logarithmic vertical axis"].trigger()
     assert chart.bulk == "weight_bits" and chart.log_y and len(chart._bubbles.data)
@@ -92,7 +92,7 @@ def test_what_the_head_has_no_room_for_is_in_a_menu(board: StudyBoard) -> None:
 def test_a_study_of_one_goal_has_no_front_until_a_figure_is_told(board: StudyBoard) -> None:
     board.tiles[0].show_kind("Pareto front")
     board.show_study([Trial(0, "complete", {}, (0.5,))], (Goal("accuracy"),))
-    assert "one figure only" in board.tiles[0]._words.text()
+    assert "one metric only" in board.tiles[0]._words.text()
 
 
 def test_a_front_says_what_it_waits_for(board: StudyBoard) -> None:
@@ -101,7 +101,7 @@ def test_a_front_says_what_it_waits_for(board: StudyBoard) -> None:
     assert "No trial is complete yet" in board.tiles[0]._words.text()
     board.append(Trial(0, "complete", {}, (0.5,), {"accuracy": 0.5}))
     board.draw_fresh()
-    assert "one figure only" in board.tiles[0]._words.text()
+    assert "one metric only" in board.tiles[0]._words.text()
 
 
 def test_a_goal_is_not_drawn_against_itself(board: StudyBoard) -> None:

@@ -38,7 +38,7 @@ def test_a_slice_shows_a_figure_by_the_categories_of_a_choice(board: StudyBoard)
     told = [t.values[0] for t in study.trials if t.state == "complete" and scale.place(t.params[name]) == 0]
     assert strokes[0][1] == strokes[1][1] == pytest.approx(np.median(told)) and "median" in chart.legend()
     assert not len(chart.front) and "front" not in chart.legend()
-    assert f"{name}: " in chart.words_at(3)
+    assert f"{name}: " in chart.hover_text_at(3)
 
 
 def test_two_choices_at_once_tell_a_figure_by_colour(board: StudyBoard) -> None:
@@ -132,7 +132,7 @@ def test_intermediate_values_end_where_a_trial_was_pruned(board: StudyBoard) -> 
 def test_values_of_trainings_are_told_after_steps(board: StudyBoard, counted: str) -> None:
     board.tiles[0].show_kind("Intermediate values")
     board.show_study([replace(trial(1), state="pruned", violation={}, steps=((8, 0.5),))], GOALS, counted=counted)
-    assert f"ended early after 8 {counted}" in board.tiles[0].chart.words_at(0)
+    assert f"ended early after 8 {counted}" in board.tiles[0].chart.hover_text_at(0)
 
 
 def test_without_intermediate_values_it_says_what_would_tell_them(board: StudyBoard) -> None:
@@ -144,7 +144,7 @@ def test_without_intermediate_values_it_says_what_would_tell_them(board: StudyBo
 def test_the_map_shows_which_layer_took_which_format(board: StudyBoard, qtbot: QtBot) -> None:
     chart = show(board, 100, "Choice map")
     feasible = sorted((t for t in board.study.trials if t.feasible), key=lambda t: -t.values[0])
-    assert [board.study.trials[p].number for p in chart.places] == [t.number for t in feasible[:30]]
+    assert [board.study.trials[p].number for p in chart.indices] == [t.number for t in feasible[:30]]
     head, rows = chart.table()
     assert head[1] == f"trial {feasible[0].number}" and rows[0][1] in (
         "int 2/1",
@@ -160,7 +160,7 @@ def test_the_map_shows_which_layer_took_which_format(board: StudyBoard, qtbot: Q
         QTest.mouseClick(chart, LEFT, NONE, at.toPoint())
     assert told.args[0].number == feasible[0].number
     chart.choose("trials", "front")
-    assert set(chart.places.tolist()) == set(board.study.front(["accuracy", "weight_bits"]).tolist())
+    assert set(chart.indices.tolist()) == set(board.study.front(["accuracy", "weight_bits"]).tolist())
 
 
 def test_seeds_of_a_sampler_are_a_mean_with_its_spread(board: StudyBoard) -> None:

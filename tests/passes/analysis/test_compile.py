@@ -165,7 +165,7 @@ def test_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionsError, match=r"C\+\+ compiler"):
         told(case("mlp"), backend="inductor")
     monkeypatch.setattr(module, "has_compiler", lambda: True)
-    monkeypatch.setattr("espalier.kernels.bench.machine.spaced", lambda: True)
+    monkeypatch.setattr("espalier.kernels.bench.machine.has_space_in_torch_path", lambda: True)
     with pytest.raises(OptionsError, match="contains a space"):
         told(case("mlp"), backend="inductor")
 

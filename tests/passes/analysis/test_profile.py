@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from espalier.kernels.bench import others
+from espalier.kernels.bench import other_load
 from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError, ExportError, OptionsError
 from espalier.model.formats.integer import Integer
@@ -49,10 +49,10 @@ def test_each_node_is_told_in_the_order_of_the_run() -> None:
 
 def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     mlp, options = case("mlp"), ProfileOptions(batch_size=2, runs=1)
-    monkeypatch.setattr(others.Others, "share", lambda _: 0.4)
+    monkeypatch.setattr(other_load.OtherLoad, "share", lambda _: 0.4)
     found = told(mlp, mlp.graph, options).summary
     assert found["others"] == 0.4 and "Other programs took 40" in found["about"]
-    monkeypatch.setattr(others.Others, "share", lambda _: 0.02)
+    monkeypatch.setattr(other_load.OtherLoad, "share", lambda _: 0.02)
     assert "Other programs" not in told(mlp, mlp.graph, options).summary["about"]
 
 

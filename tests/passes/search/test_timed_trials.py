@@ -9,7 +9,7 @@ import pytest
 
 from espalier.app.cli import main
 from espalier.app.features.search.state.texts import best_text
-from espalier.kernels.bench import others
+from espalier.kernels.bench import other_load
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
@@ -35,10 +35,10 @@ limit = 64
 def test_beside_a_time_stands_what_others_took(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     mlp = open_any(MLP, tmp_path, origin=Origin.TYPED)
     wish: Any = (mlp.project.base, EvaluateOptions(MLP, limit=64), Context(mlp.store, base=mlp.project.base))
-    monkeypatch.setattr(others.Others, "share", lambda _: 0.4)
+    monkeypatch.setattr(other_load.OtherLoad, "share", lambda _: 0.4)
     found = measured("latency", *wish)
     assert found["latency"] > 0 and found[OTHERS] == 0.4
-    monkeypatch.setattr(others.Others, "share", lambda _: None)
+    monkeypatch.setattr(other_load.OtherLoad, "share", lambda _: None)
     assert list(measured("latency", *wish)) == ["latency"]
     assert measured("sparsity", *wish) == {}  # it needs no run
 
@@ -47,7 +47,7 @@ def test_a_search_for_latency_tells_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "spec.toml").write_text(SPEC)
-    monkeypatch.setattr(others.Others, "share", lambda _: 0.4)
+    monkeypatch.setattr(other_load.OtherLoad, "share", lambda _: 0.4)
     assert main(["search", MLP, str(tmp_path / "spec.toml"), "-o", str(tmp_path / "all.csv")]) == 0
     told = capsys.readouterr()
     assert "other programs took 40" in told.err and "s, " in told.err.partition("latency ")[2][:12]  # 412 µs, 1.3 ms

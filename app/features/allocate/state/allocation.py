@@ -232,10 +232,10 @@ class Allocations(SearchSpace):
         amount, low = self.current.problem.amount(0, figure), self.current.front.ends[0]
         self.aim(amount)
         if amount < low - 1e-9 * abs(low):
-            word = "least" if self.current.cost.better == "low" else "most"
-            least = self.current.problem.figure(0, low)
-            raise OptionsError(f"The {word} possible is {least:.6g} {self.current.cost.unit}.".replace(" .", "."),
-                               "Add cheaper formats or more pruning.")  # fmt: skip
+            direction = "least" if self.current.cost.better == "low" else "most"
+            minimum = self.current.problem.figure(0, low)
+            text = f"The {direction} possible is {minimum:.6g} {self.current.cost.unit}.".replace(" .", ".")
+            raise OptionsError(text, "Add cheaper formats or more pruning.")
 
     def reset(self) -> None:
         """Drop the budget and the solution."""

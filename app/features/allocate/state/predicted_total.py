@@ -19,7 +19,7 @@ class TotalPredictor:
     def __init__(self, totals: CombinedDivergences, rows: Sequence[Sensitivity], graph: Graph) -> None:
         self._totals = totals
         present_choices = {(r.node, r.port): present(r, graph.nodes[r.node]) for r in rows if r.node in graph.nodes}
-        self._rest = {place: c for place, c in present_choices.items() if c != FLOAT}
+        self._rest = {port: c for port, c in present_choices.items() if c != FLOAT}
 
     def of(self, chosen: Mapping[PortRef, Candidate]) -> float:
         """Divergence in nats a sample; a format that the table lacks counts as 0."""
@@ -35,7 +35,7 @@ def present(row: Sensitivity, node: Node) -> Candidate:
 
 def divergence_of(row: Sensitivity, node: Node) -> float | None:
     """Divergence of the present candidate at a row's port alone; None if the table lacks it."""
-    now = present(row, node)
-    if now == FLOAT:
+    present_bits = present(row, node)
+    if present_bits == FLOAT:
         return 0.0
-    return next((kl for c, kl in zip(row.candidates, row.known, strict=True) if c == now), None)
+    return next((kl for c, kl in zip(row.candidates, row.known, strict=True) if c == present_bits), None)

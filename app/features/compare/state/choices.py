@@ -40,7 +40,7 @@ class StateChoice:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Equal for the same choice of a document that was edited since."""
+        """A key that is equal for the same choice after edits of the document."""
         return self.kind, self.name
 
 
@@ -51,8 +51,8 @@ def choices_of(session: Session) -> list[list[StateChoice]]:
         return []
     recipe = document.recipe
     steps = recipe.active
-    now = f"Now, after {plural(len(steps), 'step')}" if steps else "Now, as opened"
-    positions = [StateChoice("now", now, recipe=recipe)]
+    title = f"Now, after {plural(len(steps), 'step')}" if steps else "Now, as opened"
+    positions = [StateChoice("now", title, recipe=recipe)]
     positions += [StateChoice("step", f"Step {i}: {step_title(steps[i - 1])}", str(i), Recipe(steps[:i]))
                   for i in range(len(steps) - 1, 0, -1)]  # fmt: skip
     positions.append(StateChoice("opened", "Opened, before the first step", recipe=Recipe()))
@@ -64,14 +64,14 @@ def choices_of(session: Session) -> list[list[StateChoice]]:
 
 
 def _trials(session: Session, name: str, record: Record) -> Iterator[StateChoice]:
-    """The best trials of a study; none of a search over architectures, to which no recipe leads."""
+    """The best trials of a study; none for other architectures, which no recipe can produce."""
     if record.space is None or any(c.kind == "config" for c in record.space.choices):
         return
     search = Search(record.spec, record.recipe, session.open_document.project.base)
     for trial in ranked((t for t in record.trials if t.state == "complete"), wanted(record.spec))[:MAX_TRIALS]:
         try:
             recipe = search.recipe_of(record.space, trial.params, trial.begins)
-        except EspalierError:  # of a plug-in that is not loaded
+        except EspalierError:  # a plug-in is not loaded
             continue
         accuracy = trial.figures.get("accuracy")
         score = f" · {percent(accuracy)}" if isinstance(accuracy, float) else ""

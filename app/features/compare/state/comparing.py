@@ -1,4 +1,4 @@
-"""The two sides of the panel Compare: their graphs, loaded as needed, and what differs."""
+"""The two sides of the panel Compare: their graphs, loaded on demand, and their comparison."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 Place = Literal["a", "b"]
-MAX_KEPT = 3  # comparisons: each holds two graphs
+MAX_KEPT = 3  # cached comparisons, each with two graphs
 
 
 @dataclass(frozen=True, slots=True)
 class OtherModel:
-    """A model of another file, opened to be compared. `scratch`: its working folder."""
+    """A model of another file opened for comparison. `scratch`: its working folder."""
 
     result: OpenResult
     store: WeightStore
@@ -42,9 +42,9 @@ class OtherModel:
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
-    """A recipe that runs for a side, or a file that is opened for it (`what`: its path, into the folder `scratch`).
+    """A pending side: a recipe being run, or a file being opened (`what`: its path, into the folder `scratch`).
 
-    `side`: None once another document is open.
+    `side`: None after a change of documents.
     """
 
     side: StateChoice | None
@@ -53,9 +53,9 @@ class _Awaited:
 
 
 class Comparing(QObject):
-    """`changed`: sides, state or result are others. `result`: the comparison, None while it is computed or impossible.
+    """`changed`: sides, state or result changed. `result`: the comparison, None while it is pending or impossible.
 
-    `error`: why a side has no graph. `document_left`: another document is open, or none.
+    `error`: why a side has no graph. `document_left`: the document was closed or replaced.
     """
 
     changed = Signal()
@@ -67,10 +67,10 @@ class Comparing(QObject):
         self.sides: dict[Place, StateChoice | None] = {"a": None, "b": None}
         self.result: StateComparison | None = None
         self.error: EspalierError | None = None
-        self.active = False  # whether anything is computed: only while the panel is in view
+        self.active = False  # compute only while the panel is visible
         self._graphs: dict[Place, Graph | None] = {"a": None, "b": None}
         self._others: dict[str, OtherModel] = {}
-        self._awaited: dict[int, _Awaited] = {}  # by the number of the job
+        self._awaited: dict[int, _Awaited] = {}  # by job number
         self._scorer = Scorer()
         self._previews = Previews(self, MAX_KEPT, session.opened)
         self._previews.ready.connect(self._compared)
@@ -82,16 +82,16 @@ class Comparing(QObject):
 
     # -- sides
 
-    def look_on(self, visible: bool) -> None:
-        """Compute only while the panel is in view."""
+    def set_visible(self, visible: bool) -> None:
+        """Compute only while the panel is visible."""
         if visible != self.active:
             self.active = visible
             if visible:
                 self.refresh()
 
-    def choose(self, place: Place, choice: StateChoice) -> None:
+    def choose(self, side: Place, choice: StateChoice) -> None:
         """Set a side."""
-        self.sides[place], self._graphs[place] = choice, None
+        self.sides[side], self._graphs[side] = choice, None
         self.refresh()
 
     def swap(self) -> None:
@@ -100,12 +100,12 @@ class Comparing(QObject):
         self._graphs = {"a": self._graphs["b"], "b": self._graphs["a"]}
         self.refresh()
 
-    def open_file(self, place: Place, source: str) -> None:
-        """Compare with a model of another file, which the user chose; it is opened in the worker, as it is by now."""
-        other = self.sides["b" if place == "a" else "a"]
+    def open_file(self, side: Place, source: str) -> None:
+        """Compare with a model of another file chosen by the user; the worker opens its present content."""
+        other = self.sides["b" if side == "a" else "a"]
         if other is None or other.key != ("file", source):
             self._leave_file(source)
-        self.choose(place, StateChoice("file", Path(source).name, source))
+        self.choose(side, StateChoice("file", Path(source).name, source))
 
     def _leave_file(self, name: str) -> None:
         if other := self._others.pop(name, None):
@@ -128,35 +128,35 @@ class Comparing(QObject):
     # -- computing
 
     def refresh(self) -> None:
-        """Follow the document: choices of a state that moved, then graphs, then the comparison."""
+        """Follow the document: update changed choices, then graphs, then the comparison."""
         if not self.active:
             return
         groups = choices_of(self._session)
-        known = {c.key: c for group in groups for c in group}
+        choices = {c.key: c for group in groups for c in group}
         pair = default_pair(groups)
-        for place in ("a", "b"):
-            side: StateChoice | None = self.sides[place]
-            if side is None or (side.kind != "file" and side.key not in known):
-                side = pair["ab".index(place)] if pair else None
-            fresh = known.get(side.key, side) if side else None
-            if fresh is not side or (fresh and side and fresh.recipe != side.recipe) or side is not self.sides[place]:
-                self._graphs[place] = None
-            self.sides[place] = fresh
+        for name in ("a", "b"):
+            side: StateChoice | None = self.sides[name]
+            if side is None or (side.kind != "file" and side.key not in choices):
+                side = pair["ab".index(name)] if pair else None
+            fresh = choices.get(side.key, side) if side else None
+            if fresh is not side or (fresh and side and fresh.recipe != side.recipe) or side is not self.sides[name]:
+                self._graphs[name] = None
+            self.sides[name] = fresh
         self.error = None
         self._load()
 
     def _load(self) -> None:
-        for place in ("a", "b"):
-            side = self.sides[place]
-            if side is not None and self._graphs[place] is None:
+        for name in ("a", "b"):
+            side = self.sides[name]
+            if side is not None and self._graphs[name] is None:
                 try:
-                    self._graphs[place] = self._graph(side)
+                    self._graphs[name] = self._graph(side)
                 except EspalierError as error:
                     self.error = error
         self._compare()
 
     def _graph(self, side: StateChoice) -> Graph | None:
-        """The graph of a side; None where it comes later."""
+        """The graph of a side; None while it is pending."""
         if side.kind == "file":
             other = self._others.get(side.name)
             if other is None and not self._is_awaited(side.name):
@@ -165,13 +165,13 @@ class Comparing(QObject):
         recipe = side.recipe or Recipe()
         graph = self._session.graph_of(recipe)
         if graph is None and not self._is_awaited(recipe):
-            job = self._session.compute_graph(recipe, f"Compute {side.title}", partial(self._arrived, recipe),
+            job = self._session.compute_graph(recipe, f"Compute {side.title}", partial(self._receive_graph, recipe),
                                               partial(self._fail, side))  # fmt: skip
             self._awaited[job.id] = _Awaited(side, recipe)
         return graph
 
-    def _is_awaited(self, what: Recipe | str) -> bool:
-        return any(a.what == what for a in self._awaited.values() if a.side is not None)
+    def _is_awaited(self, source: Recipe | str) -> bool:
+        return any(a.what == source for a in self._awaited.values() if a.side is not None)
 
     def _open_other(self, side: StateChoice) -> None:
         scratch, document = Scratch(WINDOW), self._session.document
@@ -187,7 +187,7 @@ class Comparing(QObject):
         self._awaited[info.id] = _Awaited(side, side.name, scratch)
 
     def _job_event(self, event: JobEvent) -> None:
-        """A job has ended in any way, after its result or its error was received."""
+        """Handle the end of a job, after its result or error was received."""
         if not isinstance(event.event, TERMINAL) or (awaited := self._awaited.pop(event.job.id, None)) is None:
             return
         if awaited.scratch is not None:
@@ -200,10 +200,10 @@ class Comparing(QObject):
                 awaited.side, JobError(f"{event.job.title} was stopped.", "Choose the state again to repeat it.")
             )
 
-    def _arrived(self, recipe: Recipe, graph: Graph) -> None:
-        for place, side in self.sides.items():
+    def _receive_graph(self, recipe: Recipe, graph: Graph) -> None:
+        for name, side in self.sides.items():
             if side is not None and side.recipe == recipe:
-                self._graphs[place] = graph
+                self._graphs[name] = graph
         self._compare()
 
     def _fail(self, side: StateChoice, error: EspalierError) -> None:
@@ -212,7 +212,7 @@ class Comparing(QObject):
             self.changed.emit()
 
     def _compare(self) -> None:
-        """Ask for the comparison of both graphs."""
+        """Request the comparison of both graphs."""
         a, b, first, second = self._graphs["a"], self._graphs["b"], self.sides["a"], self.sides["b"]
         self.result = None
         if a is not None and b is not None and first is not None and second is not None:
@@ -238,7 +238,7 @@ class Comparing(QObject):
     # -- scores
 
     def _measured(self, side: StateChoice, graph: Graph) -> Measured:
-        """Costs, and what was measured of a state: by the session, by its search, or as its file stores it."""
+        """Costs and measurements of a state: by the session, by its search, or from its file."""
         measures, recipe, data = self._session.measures, side.recipe, self._session.measured_on
         if side.kind == "file":
             project = self._others[side.name].result.project
@@ -246,28 +246,28 @@ class Comparing(QObject):
             measures.restore(project)
             data = measures.options
         recipe = recipe or Recipe()
-        found, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
+        score, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
         base = self._session.open_document.project.base
         kl = measures.divergence(recipe, Baseline(OPENED, Recipe(), base)) if side.kind != "file" else None
-        if found is None and side.trial is not None and self._is_of(side):
+        if score is None and side.trial is not None and self._is_on_current_data(side):
             figures: dict[str, Any] = {**side.trial.figures, **side.trial.noise}
             if isinstance(figures.get("accuracy"), float) and isinstance(figures.get("loss"), float):
-                found, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
+                score, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
             kl = figures["kl"] if kl is None and isinstance(figures.get("kl"), float) else kl
         if side.recipe is not None and not recipe.active:
-            kl = 0.0  # from itself
+            kl = 0.0  # the divergence of the opened model from itself
         static = self._scorer.score(graph) if side.kind != "file" else static_score(graph)
-        return Measured(static.measured(*found) if found else static, accuracy, kl, data=samples_of(data))
+        return Measured(static.measured(*score) if score else static, accuracy, kl, data=samples_of(data))
 
-    def _is_of(self, side: StateChoice) -> bool:
-        """Whether a trial was measured on the data in use."""
-        held = self._session.measured_on
-        return side.study is not None and (held.which, held.split) == (side.study.spec.score.which,
+    def _is_on_current_data(self, side: StateChoice) -> bool:
+        """Whether a trial was scored on the data in use."""
+        options = self._session.measured_on
+        return side.study is not None and (options.which, options.split) == (side.study.spec.score.which,
                                                                        side.study.spec.score.split)  # fmt: skip
 
     @property
     def can_measure(self) -> bool:
-        """Whether there are data, and a side that is a state of the document and not measured on them."""
+        """Whether there are data and an unmeasured side that is a state of the document."""
         return bool(self._session.measured_on.data) and bool(self._unmeasured())
 
     def _unmeasured(self) -> list[tuple[StateChoice, Graph]]:
@@ -276,7 +276,7 @@ class Comparing(QObject):
                 and self._session.measures.measured_of(s.recipe) is None]  # fmt: skip
 
     def measure(self) -> None:
-        """Evaluate the sides that are states of the document and not measured yet, on the data in use."""
+        """Evaluate the unmeasured sides that are states of the document, on the data in use."""
         data = self._session.measured_on
         for side, graph in self._unmeasured():
             recipe = side.recipe or Recipe()
@@ -286,9 +286,9 @@ class Comparing(QObject):
 
     # -- using
 
-    def use(self, place: Place) -> None:
-        """Make the recipe of a side the document's, as one undoable edit; raises nothing for a file, which has none."""
-        side = self.sides[place]
+    def use(self, name: Place) -> None:
+        """Make the recipe of a side the document's, as one undoable edit; no effect for a file."""
+        side = self.sides[name]
         if side is None or side.recipe is None:
             return
         if side.trial is not None and side.study is not None and {"accuracy", "loss"} <= set(side.trial.figures):

@@ -11,7 +11,7 @@ from espalier.model.document.document import Document
 from espalier.model.document.project import recipe_from_json, recipe_to_json
 from espalier.model.document.recipe import Recipe
 
-MEMBER = "pins.json"  # of the project's file
+MEMBER = "pins.json"  # member of the project file
 LONGEST_NAME = 80  # characters
 
 
@@ -24,7 +24,7 @@ class Pin:
 
 
 def pins_of(document: Document) -> tuple[Pin, ...]:
-    """The pinned states, in the order in which they were pinned; what cannot be read is left out."""
+    """The pinned states in order, without unreadable ones."""
     data = tried(lambda: parse_json(document.project.extras[MEMBER].decode())["pins"], None)
     return (
         tuple(pin for entry in data if (pin := tried(lambda e=entry: _pin(e), None))) if isinstance(data, list) else ()

@@ -63,10 +63,11 @@ class ConfusionView(QWidget):
     def cell_text(self, row: int, column: int) -> str:
         """Tooltip text of a cell."""
         many, of = int(self.matrix[row, column]), int(self.matrix[row].sum())
-        share = percent(many / of) if of else "none"
+        fraction_text = percent(many / of) if of else "none"
         if row == column:
-            return f"{count(many)} of {count(of)} {self.classes[row]} are predicted correctly ({share})"
-        return f"{count(many)} of {count(of)} {self.classes[row]} are predicted as {self.classes[column]} ({share})"
+            return f"{count(many)} of {count(of)} {self.classes[row]} are predicted correctly ({fraction_text})"
+        number = f"{count(many)} of {count(of)}"
+        return f"{number} {self.classes[row]} are predicted as {self.classes[column]} ({fraction_text})"
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if not len(self.matrix):
@@ -88,29 +89,29 @@ class ConfusionView(QWidget):
                 self._paint_cell(painter, row, column, look)
         painter.end()
 
-    def _paint_names(self, painter: QPainter, place: int) -> None:
+    def _paint_names(self, painter: QPainter, index: int) -> None:
         painter.setPen(QColor(tokens(self).muted))
-        below, beside = self._cell(0, place), self._cell(place, 0)
+        below, row_cell = self._cell(0, index), self._cell(index, 0)
         metrics, elide = painter.fontMetrics(), Qt.TextElideMode.ElideRight
         top = QRectF(below.left(), TITLE_HEIGHT, below.width(), HEADER_HEIGHT)
         painter.drawText(
-            top, Qt.AlignmentFlag.AlignCenter, metrics.elidedText(self.classes[place], elide, int(top.width()))
+            top, Qt.AlignmentFlag.AlignCenter, metrics.elidedText(self.classes[index], elide, int(top.width()))
         )
-        left = QRectF(0, beside.top(), self._left - 6, beside.height())
+        left = QRectF(0, row_cell.top(), self._left - 6, row_cell.height())
         side = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
-        painter.drawText(left, side, metrics.elidedText(self.classes[place], elide, int(left.width())))
+        painter.drawText(left, side, metrics.elidedText(self.classes[index], elide, int(left.width())))
 
     def _paint_cell(self, painter: QPainter, row: int, column: int, look: Palette) -> None:
         box = self._cell(row, column).adjusted(1, 1, -1, -1)
-        share = float(self.matrix[row, column]) / max(int(self.matrix[row].sum()), 1)
+        fraction = float(self.matrix[row, column]) / max(int(self.matrix[row].sum()), 1)
         ground = QColor(look.accent if row == column else look.bad)
-        ground.setAlphaF(0.08 + 0.72 * share if share else 0.04)
+        ground.setAlphaF(0.08 + 0.72 * fraction if fraction else 0.04)
         focused = self.hasFocus() and self.at == (row, column)
         painter.setPen(QPen(QColor(look.text), 1.5) if focused else Qt.PenStyle.NoPen)
         painter.setBrush(ground)
         painter.drawRoundedRect(box, 3, 3)
         if box.width() >= MIN_LABELLED and box.height() >= 13:
-            painter.setPen(QColor(look.on_accent if share > 0.6 else look.text))
+            painter.setPen(QColor(look.on_accent if fraction > 0.6 else look.text))
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, count(int(self.matrix[row, column])))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -134,7 +135,7 @@ class ConfusionView(QWidget):
         else:
             super().keyPressEvent(event)
 
-    def _choose(self, place: tuple[int, int]) -> None:
-        self.at = place
+    def _choose(self, cell: tuple[int, int]) -> None:
+        self.at = cell
         self.update()
-        self.chosen.emit(*place)
+        self.chosen.emit(*cell)

@@ -81,12 +81,12 @@ class ClassChart(DataChart):
             return
         width, heading = 0.8 / len(summary.splits), ["<b>Classes</b>"]
         top = 0.0
-        for place, split in enumerate(summary.splits):
-            plain = COLOURS[place % len(COLOURS)]
+        for index, split in enumerate(summary.splits):
+            plain = COLOURS[index % len(COLOURS)]
             colour = lighter(plain, palette)
             shares = [split.counts[c] / max(split.samples, 1) for c in shown]
             top = max([top, *shares])
-            x = np.arange(len(shown)) - 0.4 + (place + 0.5) * width
+            x = np.arange(len(shown)) - 0.4 + (index + 0.5) * width
             bars = pg.BarGraphItem(x=x, height=shares, width=width * 0.86, pen=NO_PEN, brush=tint(colour, 200))
             self.plot.addItem(bars)
             heading.append(f'<span style="color:{colour}">{escape(split.name)}</span>')

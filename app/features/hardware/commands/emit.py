@@ -79,14 +79,14 @@ def _run(args: Arguments, console: Console) -> Answer:
 
 
 def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
-    shown = [
+    rows = [
         {"node": r["node"], "module": r["module"], "stream": r["stream"], "cycles": r["cycles"] or "",
          "busy": f"{r['busy']:.0%}" if r["busy"] else "", "waits": r["waits"] or "",
          **{k: "?" if r[k] is None else r[k] for k in AREA}}
         for r in data["rows"]
     ]  # fmt: skip
     yield from data.get("notes", ())
-    yield from table(shown)
+    yield from table(rows)
     yield ""
     yield f"{len(data['files'])} files in {folder}"
     if data.get("edited"):
@@ -115,9 +115,9 @@ def _hosted(nodes: list[dict[str, Any]]) -> Iterable[str]:
     by_why: dict[str, list[str]] = {}
     for node in nodes:
         by_why.setdefault(node["why"], []).append(f"{node['node']} ({node['op']})")
-    for why, names in by_why.items():
+    for reason, names in by_why.items():
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-        yield f"the host computes {', '.join(names[:8])}{more}: {why}"
+        yield f"the host computes {', '.join(names[:8])}{more}: {reason}"
 
 
 def _resources(area: dict[str, Any]) -> str:

@@ -50,8 +50,8 @@ class EditedModules(QObject):
 
     def settle(self, module: str) -> None:
         """Rebase a copy on the current built-in module, keeping its text."""
-        before, now = self.modules[module], built_in(module)
-        self._put(Edited(module, before.text, before.original if now is None else now))
+        before, library_text = self.modules[module], built_in(module)
+        self._put(Edited(module, before.text, before.original if library_text is None else library_text))
 
     def revert(self, module: str) -> None:
         """Discard a copy."""
@@ -60,8 +60,8 @@ class EditedModules(QObject):
 
     def outdated(self, module: str) -> bool:
         """Whether the built-in module has changed since the copy was made."""
-        copy, now = self.modules.get(module), built_in(module)
-        return copy is not None and now is not None and copy.outdated(now)
+        copy, library_text = self.modules.get(module), built_in(module)
+        return copy is not None and library_text is not None and copy.outdated(library_text)
 
     def write(self) -> None:
         """Write the copies into the project."""

@@ -74,13 +74,13 @@ class Hardware(QObject):
             return False
         return not self._alike(document.graph, front.graph, parallel=False)
 
-    def _alike(self, now: Graph, then: Graph | None, parallel: bool = True) -> bool:
+    def _alike(self, current: Graph, previous: Graph | None, parallel: bool = True) -> bool:
         """Whether two graphs give the same circuit; the last answer is cached."""
-        if then is None:
+        if previous is None:
             return False
         cached = self._compared.get(parallel)
-        if cached is None or cached[0] is not now or cached[1] is not then:
-            cached = self._compared[parallel] = now, then, is_same_circuit(now, then, parallel)
+        if cached is None or cached[0] is not current or cached[1] is not previous:
+            cached = self._compared[parallel] = current, previous, is_same_circuit(current, previous, parallel)
         return cached[2]
 
     @property
@@ -127,8 +127,8 @@ class Hardware(QObject):
         sizes = self.front.options.sizes if self.front else ""
         recipe, step = self._session.recipe, Step(BALANCE, BalanceOptions(multipliers, 0, sizes))
         last = recipe.steps[-1] if recipe.steps else None
-        again = last is not None and last.enabled and last.pass_name == BALANCE
-        after = recipe.set(len(recipe) - 1, step) if again else recipe.append(step)
+        replaces = last is not None and last.enabled and last.pass_name == BALANCE
+        after = recipe.set(len(recipe) - 1, step) if replaces else recipe.append(step)
         self._session.set_recipe(after, f"Balance to {multipliers} multipliers")
 
     # -- job results

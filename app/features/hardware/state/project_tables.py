@@ -75,8 +75,8 @@ def waves_of(result: RunResult, folder: Path | None) -> Path | None:
         return None
     ends = (waves.parts[-n:] for n in range(1, len(waves.parts))) if folder else ()
     near = (folder.joinpath(*end) for end in ends) if folder else ()
-    wanted = [s["stream"] for s in result.summary.get("streams", ())]
-    return waves if waves.is_dir() else next((f for f in near if _streams_in(f) == wanted), None)
+    streams = [s["stream"] for s in result.summary.get("streams", ())]
+    return waves if waves.is_dir() else next((f for f in near if _streams_in(f) == streams), None)
 
 
 def _streams_in(folder: Path) -> list[str] | None:
@@ -102,8 +102,8 @@ def to_bytes(result: RunResult | None, front: Front | None) -> bytes | None:
 
 def from_bytes(raw: bytes) -> tuple[RunResult | None, Front | None]:
     """Inverse of `to_bytes`; raises OptionsError if the data is damaged."""
-    what = "The results of hardware in the project"
-    with reading(what, OptionsError, "cannot be read", "Check the hardware again."):
+    title = "The results of hardware in the project"
+    with reading(title, OptionsError, "cannot be read", "Check the hardware again."):
         data: Any = parse_json(raw)
         if data["version"] != VERSION:
             raise Damage("they were written by another version")

@@ -99,9 +99,9 @@ class PaybackChart(Chart):
         (self._sums if self.kind == SUMMED else self._singles)(palette)
 
     def _sums(self, palette: Palette) -> None:
-        shown = [self.calls[n] for n in ("eager", "compiled") if n in self.calls]
-        top = max(c.summed(self.reach) for c in shown)
-        for each in shown:
+        calls = [self.calls[n] for n in ("eager", "compiled") if n in self.calls]
+        top = max(c.summed(self.reach) for c in calls)
+        for each in calls:
             xs = np.array([1.0, self.reach])
             self.plot.plot(xs, [each.summed(x) for x in xs], pen=pen(self.colour(each.version)))
             self.plot.plot([0.0, 1.0], [0.0, each.first], pen=_dotted(self.colour(each.version)))

@@ -91,10 +91,10 @@ class KernelSweep(LogChart):
 
     def _spread(self, line: Sequence[Point], colour: str) -> None:
         """Draw error bars of half the interquartile range."""
-        share = np.array([s.what.spread or 0.0 for s in line])
+        spread = np.array([s.what.spread or 0.0 for s in line])
         x, y = (np.log10([s.x for s in line]), np.log10([s.y for s in line]))
-        self.plot.addItem(pg.ErrorBarItem(x=x, y=y, top=np.log10(1 + share), beam=0, pen=pen(colour, 1.0, 150),
-                                          bottom=-np.log10(1 - np.minimum(share, 0.9))))  # fmt: skip
+        self.plot.addItem(pg.ErrorBarItem(x=x, y=y, top=np.log10(1 + spread), beam=0, pen=pen(colour, 1.0, 150),
+                                          bottom=-np.log10(1 - np.minimum(spread, 0.9))))  # fmt: skip
 
     @property
     def roof(self) -> float | None:

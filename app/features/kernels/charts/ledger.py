@@ -65,8 +65,8 @@ class LedgerChart(Chart):
             self.plot.addItem(pg.BarGraphItem(x0=[0.0] * len(ys), y=ys, width=widths, height=TALL + 0.18,
                                               brush=tint(palette.muted, 36), pen=none))  # fmt: skip
         for kind in dict.fromkeys(r["kind"] for r in self.rows):
-            own = [(y, r["bytes"]) for y, r in spots if r["kind"] == kind]
-            ys, widths = zip(*own, strict=True)
+            bars = [(y, r["bytes"]) for y, r in spots if r["kind"] == kind]
+            ys, widths = zip(*bars, strict=True)
             self.plot.addItem(pg.BarGraphItem(x0=[0.0] * len(ys), y=ys, width=widths, height=TALL,
                                               brush=QColor(self.colour(kind)), pen=none))  # fmt: skip
         for y, row in spots:

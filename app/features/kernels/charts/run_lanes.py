@@ -96,7 +96,7 @@ def run_of(timeline: dict[str, Any], graph: Graph) -> Run | None:
         spans = [
             (str(k), int(lv), str(n), str(i), float(b) * US, float(s) * US) for k, lv, n, i, b, s in timeline["spans"]
         ]
-        held = np.array(timeline["held"], float).reshape(-1, 2)
+        allocated = np.array(timeline["held"], float).reshape(-1, 2)
         length, left_out = float(timeline["seconds"]) * US, int(timeline.get("left_out", 0))
     except Exception:  # noqa: BLE001
         return None
@@ -104,7 +104,7 @@ def run_of(timeline: dict[str, Any], graph: Graph) -> Run | None:
         return None
     infos = {name: NodeInfo.of(name, graph) for name in {s[3] for s in spans}}
     lanes = [*_modules(spans, infos), *_measured_lanes(spans, infos)]
-    return Run(length, tuple(lanes), held[:, 0] * US, held[:, 1], left_out)
+    return Run(length, tuple(lanes), allocated[:, 0] * US, allocated[:, 1], left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,11 @@ def _lane(title: str, kind: str, spans: tuple[Span, ...]) -> Iterator[Lane]:
     if spans:
         begins, lengths = np.array([s.begin for s in spans]), np.array([s.length for s in spans])
         codes = np.array([PLACES.get(s.colour, OTHER) for s in spans], np.int16)
-        places: dict[str, list[int]] = {}
+        indices: dict[str, list[int]] = {}
         for k, span in enumerate(spans if kind != "module" else ()):
             for node in span.nodes:
-                places.setdefault(node, []).append(k)
-        yield Lane(title, kind, spans, begins, np.maximum.accumulate(begins + lengths), lengths, codes, places)
+                indices.setdefault(node, []).append(k)
+        yield Lane(title, kind, spans, begins, np.maximum.accumulate(begins + lengths), lengths, codes, indices)
 
 
 def _modules(spans: Sequence[RawSpan], infos: Mapping[str, NodeInfo]) -> Iterator[Lane]:

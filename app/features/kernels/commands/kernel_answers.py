@@ -14,7 +14,7 @@ from espalier.app.commands.console import Console, table
 from espalier.app.commands.opening import opened
 
 if TYPE_CHECKING:
-    from espalier.kernels.bench.answers.known import Known
+    from espalier.kernels.bench.answers.measured_data import MeasuredData
     from espalier.kernels.bench.answers.questions import Question
 
 WIDTH = 100
@@ -25,37 +25,37 @@ def measure_answers(args: Arguments, console: Console) -> Answer:
     import torch
 
     from espalier.kernels.bench import machine
-    from espalier.kernels.bench.answers.known import Known, gathered
     from espalier.kernels.bench.answers.measure import measure
+    from espalier.kernels.bench.answers.measured_data import MeasuredData, merge_measurements
     from espalier.kernels.bench.answers.questions import QUESTIONS, question
-    from espalier.kernels.bench.results import check_place
+    from espalier.kernels.bench.results import check_writable
 
     questions = [question(n) for n in args.names] or list(QUESTIONS)
     if args.model and "memory" not in [q.key for q in questions]:
         raise UsageError("--model applies to the question memory only.", "Add memory to the questions.")
     if args.output:
-        check_place(Path(args.output))
+        check_writable(Path(args.output))
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if why := machine.no_device(device):
-        raise UsageError(f"Kernels cannot run on {device}: {why}.", "Choose --device cpu.")
+    if reason := machine.no_device(device):
+        raise UsageError(f"Kernels cannot run on {device}: {reason}.", "Choose --device cpu.")
     parts: list[object] = []
-    known = Known(device)
+    measured = MeasuredData(device)
     for each in questions:
         measure(each.key, device, console.progress, parts.append)
-        known = gathered(device, parts, known)
+        measured = merge_measurements(device, parts, measured)
     if args.model:
-        known = with_project(known, _ledger(args, console), args.model)
+        measured = with_project(measured, _ledger(args, console), args.model)
     console.clear()
-    data = {"machine": machine.facts(device), "answers": [_as_dict(q, known) for q in questions]}
+    data = {"machine": machine.facts(device), "answers": [_as_dict(q, measured) for q in questions]}
     if args.output:
         _write(args.output, data)
         data["output"] = args.output
-    return Answer(data, lambda: _lines(questions, known, args.output))
+    return Answer(data, lambda: _lines(questions, measured, args.output))
 
 
-def with_project(known: Known, rows: Iterable[Mapping[str, Any]], name: str) -> Known:
+def with_project(measured: MeasuredData, rows: Iterable[Mapping[str, Any]], name: str) -> MeasuredData:
     """Add the ledger lines of a model."""
-    return replace(known, project=tuple(rows), project_name=name)
+    return replace(measured, project=tuple(rows), project_name=name)
 
 
 def _ledger(args: Arguments, console: Console) -> tuple[dict[str, Any], ...]:
@@ -68,10 +68,10 @@ def _ledger(args: Arguments, console: Console) -> tuple[dict[str, Any], ...]:
         return run_step(target.project.graph, step, target.context).report.rows
 
 
-def _as_dict(question: Question, known: Known) -> dict[str, Any]:
+def _as_dict(question: Question, measured: MeasuredData) -> dict[str, Any]:
     from espalier.kernels.bench.answers.lines import lines_of
 
-    lines = [asdict(line) for line in lines_of(question.key, known)]
+    lines = [asdict(line) for line in lines_of(question.key, measured)]
     return {"question": question.key, "title": question.title, "text": list(question.text),
             "formulas": list(question.formulas), "lines": lines,
             "links": [link.url for link in question.links]}  # fmt: skip
@@ -83,7 +83,7 @@ def _write(path: str, data: dict[str, Any]) -> None:
     write_report(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-def _lines(questions: list[Question], known: Known, output: str | None) -> Iterator[str]:
+def _lines(questions: list[Question], measured: MeasuredData, output: str | None) -> Iterator[str]:
     from espalier.app.features.kernels.state.answer_text import note_text, value_text
     from espalier.kernels.bench.answers.lines import lines_of
 
@@ -94,7 +94,7 @@ def _lines(questions: list[Question], known: Known, output: str | None) -> Itera
         for text in each.text:
             yield from textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ")
         yield from (f"    {formula}" for formula in each.formulas)
-        rows = lines_of(each.key, known)
+        rows = lines_of(each.key, measured)
         yield from table([{"": x.label, "value": value_text(x), " ": note_text(x)} for x in rows], "  ")
     if output:
         yield f"written to {output}"

@@ -77,20 +77,20 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 def _measured(args: Arguments, console: Console) -> Answer:
     from espalier.kernels.bench import run
-    from espalier.kernels.bench.results import check_place, compared, dumped, save
+    from espalier.kernels.bench.results import check_writable, compared, save, to_json
 
     others, request, parts = [_load(p) for p in args.compare], _request(args), list[object]()
     if args.output:
-        check_place(Path(args.output))
+        check_writable(Path(args.output))
     try:
         results = run.run(request, console.progress, parts.append)
     except KeyboardInterrupt:
         if args.output and parts:
-            save(run.gathered(request, parts), Path(args.output))
+            save(run.results_of(request, parts), Path(args.output))
             console.note(f"Stopped; what was measured until then is in {args.output}.")
         raise
     console.clear()
-    data = dumped(results) | {"rows": [r.as_row() for r in results.rows]}
+    data = to_json(results) | {"rows": [r.as_row() for r in results.rows]}
     if args.output:
         save(results, Path(args.output))
         data["output"] = args.output
@@ -108,10 +108,10 @@ def _load(path: str) -> Results:
 
 
 def _compared(runs: list[Results]) -> Answer:
-    from espalier.kernels.bench.results import compared, dumped
+    from espalier.kernels.bench.results import compared, to_json
 
     if len(runs) == 1:
-        return Answer(dumped(runs[0]), lambda: _lines(runs[0], {}))
+        return Answer(to_json(runs[0]), lambda: _lines(runs[0], {}))
     rows = compared(runs)
     return Answer({"files": [r.label for r in runs], "compared": rows, "busy": _busy(runs)},
                   lambda: [*_comparison(rows), *_busy(runs)])  # fmt: skip
@@ -143,8 +143,8 @@ def _untimed(rows: Iterable[Row]) -> Iterable[str]:
     if whose:
         yield ""
         yield "without a time"
-    for why, names in whose.items():
-        yield f"  {why}:"
+    for reason, names in whose.items():
+        yield f"  {reason}:"
         yield from textwrap.wrap(", ".join(names), WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
@@ -185,15 +185,15 @@ def _matching_arguments(results: Results, others: list[Results]) -> str:
 def _machine(results: Results) -> dict[str, str]:
     from espalier.app.features.kernels.state.row_text import busy_text, rate_of
 
-    shown = {"machine": f"{results.machine['name']} ({results.machine['device']}), {results.date}"}
+    values = {"machine": f"{results.machine['name']} ({results.machine['device']}), {results.date}"}
     limits = results.ceilings
     if limits:
         unit, factor = rate_of(limits.device)
         rates = ", ".join(f"{d} {r * factor:.3g} {unit}" for d, r in limits.matmul_tflop_s.items())
-        shown["ceilings"] = f"copy {limits.copy_gb_s:.4g} GB/s, matrix product {rates}"
+        values["ceilings"] = f"copy {limits.copy_gb_s:.4g} GB/s, matrix product {rates}"
     if busy := busy_text(results.rows):
-        shown["busy"] = busy
-    return shown
+        values["busy"] = busy
+    return values
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _list_or_source(args: Arguments) -> Answer:
         KERNELS.get(name)
     infos = [i for i in catalogue() if not args.names or i.name in args.names]
     if not args.source:
-        lacks = {d: why for d in DEVICES if (why := machine.no_device(d))}
+        lacks = {d: reason for d in DEVICES if (reason := machine.no_device(d))}
         return Answer({"kernels": [_info(i) for i in infos]}, lambda: _list(infos, lacks))
     if len(args.names) != 1:
         raise UsageError("--source needs exactly one kernel.", "Name one: kernels softmax --source triton.")
@@ -235,13 +235,13 @@ def _info(info: KernelInfo) -> dict[str, Any]:
 
 def _list(infos: list[KernelInfo], lacks: dict[str, str]) -> Iterable[str]:
     """Lines of the kernels and versions; why a device is missing is printed once."""
-    yield from (f"Nothing runs on {device} here: {why}." for device, why in lacks.items())
+    yield from (f"Nothing runs on {device} here: {reason}." for device, reason in lacks.items())
     for info in infos:
         yield f"{info.name}  {info.title}: {info.about}"
         yield f"    {info.formula}"
         for version in info.versions:
-            why = "; ".join(f"not on {d}: {w}" for d, w in version.missing.items() if d not in lacks)
-            yield f"    {version.name}  {version.about}" + (f"  ({why})" if why else "")
+            reason = "; ".join(f"not on {d}: {w}" for d, w in version.missing.items() if d not in lacks)
+            yield f"    {version.name}  {version.about}" + (f"  ({reason})" if reason else "")
 
 
 COMMAND = Command("kernels", "measures kernels against their references", _arguments, _run, DETAILS)

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from espalier.app.features.kernels.state.measurement import MeasurementResult, measurement_of
 from espalier.app.features.kernels.state.runs import kernel_runs_of
 from espalier.kernels.bench import results as files
-from espalier.kernels.bench.answers.known import Fact, Known, gathered
+from espalier.kernels.bench.answers.measured_data import Fact, MeasuredData, merge_measurements
 from espalier.kernels.bench.answers.questions import question
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.results import Results, Row
@@ -38,7 +38,7 @@ class StoredFacts:
     """Facts of a device stored in a project, and the machine's name (may be empty)."""
 
     machine: str
-    known: Known
+    measured: MeasuredData
 
 
 class KernelAnswers(QObject):
@@ -50,10 +50,10 @@ class KernelAnswers(QObject):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._session = session
-        self._known: dict[str, Known] = {d: Known(d) for d in DEVICES}
+        self._measured: dict[str, MeasuredData] = {d: MeasuredData(d) for d in DEVICES}
         self._stored: dict[str, StoredFacts] = {}
         self.job: JobInfo | None = None
-        self.asked = ""  # the question measured last
+        self.last_question = ""  # the question measured last
         self.error: EspalierError | None = None
         self.stopped = False
         self.runs = kernel_runs_of(session)
@@ -70,26 +70,26 @@ class KernelAnswers(QObject):
 
     # -- facts
 
-    def known(self, device: str) -> Known:
+    def measured(self, device: str) -> MeasuredData:
         """All facts of a device: from answers, from runs, and of the open model's memory."""
         parts: list[object] = []
         for run in self.runs.runs.values():
             if self.runs.is_own(run) and run.device == device:
                 parts += [run.results.ceilings, *run.rows]
         # Measurements for answers take precedence: their sizes were chosen for the answer.
-        facts = self._own(device, gathered(device, parts))
+        facts = self._own(device, merge_measurements(device, parts))
         ledger = self._current_ledger
         if ledger is None or str(getattr(ledger.options, "device", "cpu")) != device:
             return facts
         name = self._session.document.project.source.spec if self._session.document else "the model"
         return replace(facts, project=ledger.rows, project_name=name)
 
-    def _own(self, device: str, before: Known | None = None) -> Known:
+    def _own(self, device: str, previous: MeasuredData | None = None) -> MeasuredData:
         """Facts measured for answers: those stored by this machine, then those of this session."""
-        stored, now = self._stored.get(device), self._known[device]
+        stored, current = self._stored.get(device), self._measured[device]
         if stored and not self.runs.elsewhere(device, stored.machine):
-            before = gathered(device, _parts(stored.known), before)
-        return gathered(device, _parts(now), before)
+            previous = merge_measurements(device, _parts(stored.measured), previous)
+        return merge_measurements(device, _parts(current), previous)
 
     @property
     def other_machine(self) -> str:
@@ -117,9 +117,9 @@ class KernelAnswers(QObject):
         """Measure the facts of a question; raises OptionsError if busy or the device is unavailable."""
         if self.job:
             raise OptionsError("A question is being measured already.", "Wait for it, or stop it.")
-        if why := self.why_not(device):
-            raise OptionsError(f"Kernels cannot run on {device}: {why}.", "Choose the CPU.")
-        self.error, self.stopped, self.asked = None, False, key
+        if reason := self.why_not(device):
+            raise OptionsError(f"Kernels cannot run on {device}: {reason}.", "Choose the CPU.")
+        self.error, self.stopped, self.last_question = None, False, key
         title = f"Measure: {question(key).name}"
         self.job = self._session.submit(title, AnswerJob(key, device), lambda _: None, failed=self._failed)
         if key == "memory" and self._session.document and self.ledger.job is None:
@@ -130,7 +130,7 @@ class KernelAnswers(QObject):
         """Stop the measurement and keep its results."""
         if self.job:
             self._session.cancel(self.job.id)
-        if self.asked == "memory":
+        if self.last_question == "memory":
             self.ledger.stop()
 
     @property
@@ -156,7 +156,7 @@ class KernelAnswers(QObject):
             return
         if isinstance(job_event.event, PartialResult):
             device = self.job.job.device if isinstance(self.job.job, AnswerJob) else "cpu"
-            self._known[device] = gathered(device, [job_event.event.part], self._known[device])
+            self._measured[device] = merge_measurements(device, [job_event.event.part], self._measured[device])
         if isinstance(job_event.event, TERMINAL):
             self.job, self.stopped = None, isinstance(job_event.event, Stopped)
             self._store()
@@ -173,9 +173,9 @@ class KernelAnswers(QObject):
     def _store(self) -> None:
         """Write the facts into the project."""
         if document := self._session.document:
-            known = {d: self._own(d) for d in DEVICES}
+            measured = {d: self._own(d) for d in DEVICES}
             machines = self.runs.lab.machines if self.runs.lab else {}
-            self._stored = {d: StoredFacts(str(machines.get(d, {}).get("name", "")), k) for d, k in known.items()}
+            self._stored = {d: StoredFacts(str(machines.get(d, {}).get("name", "")), k) for d, k in measured.items()}
             document.keep(MEMBER, to_bytes(self._stored))
             self.stored.emit()
 
@@ -197,15 +197,16 @@ def kernel_answers_of(session: Session) -> KernelAnswers:
     return session.findChild(KernelAnswers) or KernelAnswers(session)
 
 
-def _parts(known: Known) -> list[Row | Fact | Ceilings | None]:
-    return [known.ceilings, *known.rows, *known.facts]
+def _parts(measured: MeasuredData) -> list[Row | Fact | Ceilings | None]:
+    return [measured.ceilings, *measured.rows, *measured.facts]
 
 
 def to_bytes(stored: Mapping[str, StoredFacts]) -> bytes:
     """Serialise rows, facts and ceilings by device."""
-    data = {d: {"results": files.dumped(Results({"device": d, "name": k.machine}, "", k.known.ceilings, k.known.rows)),
-                "facts": [asdict(f) for f in k.known.facts]}
-            for d, k in stored.items() if k.known.rows or k.known.facts}  # fmt: skip
+    data = {d: {"results": files.to_json(Results({"device": d, "name": k.machine}, "", k.measured.ceilings,
+                                                 k.measured.rows)),
+                "facts": [asdict(f) for f in k.measured.facts]}
+            for d, k in stored.items() if k.measured.rows or k.measured.facts}  # fmt: skip
     return json.dumps({"version": VERSION, "devices": data}, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -221,7 +222,7 @@ def from_bytes(raw: bytes) -> dict[str, StoredFacts]:
 
 
 def _read(device: str, entry: dict[str, Any]) -> StoredFacts:
-    results = files.parsed(entry["results"], "the project")
+    results = files.from_json(entry["results"], "the project")
     facts = [Fact(str(f["name"]), float(f["value"]), str(f["unit"]), int(f["at"]), device) for f in entry["facts"]]
     machine = str(results.machine.get("name") or "")
-    return StoredFacts(machine, gathered(device, [results.ceilings, *results.rows, *facts]))
+    return StoredFacts(machine, merge_measurements(device, [results.ceilings, *results.rows, *facts]))

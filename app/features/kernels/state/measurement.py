@@ -83,11 +83,11 @@ class Measurement(QObject):
             return False
         return result.graph is None or not self._alike(document.graph, result.graph)
 
-    def _alike(self, now: Graph, then: Graph) -> bool:
+    def _alike(self, current: Graph, previous: Graph) -> bool:
         """Whether two graphs are the same model, parallelism aside; the last answer is cached."""
         cached = self._compared
-        if cached is None or cached[0] is not now or cached[1] is not then:
-            cached = self._compared = now, then, is_same_circuit(now, then, parallel=False)
+        if cached is None or cached[0] is not current or cached[1] is not previous:
+            cached = self._compared = current, previous, is_same_circuit(current, previous, parallel=False)
         return cached[2]
 
     @property

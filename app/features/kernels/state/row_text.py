@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from espalier.app.number_text import THIN, count, figure, mebibytes, percent, plural, time_text
-from espalier.kernels.bench import others
+from espalier.kernels.bench import other_load
 from espalier.kernels.bench.ceilings import Ceilings
-from espalier.kernels.bench.results import Results, Row, compared, disturbed
+from espalier.kernels.bench.results import Results, Row, compared, disturbance
 from espalier.kernels.bench.spec import KernelInfo, shape_text
 
 TIME, BYTES = "time (ms)", "bytes that must move"
@@ -50,11 +50,11 @@ def cells(row: Row) -> dict[str, Any]:
         return value if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
     unit, factor = rate_of(row.device)
-    time, share, roof, rate = (v and v * f for v, f in ((row.seconds, 1e3), (row.spread, 100), (row.of_roof, 100),
+    time, spread, roof, rate = (v and v * f for v, f in ((row.seconds, 1e3), (row.spread, 100), (row.of_roof, 100),
                                                         (row.tflop_s, factor)))  # fmt: skip
     return {
         "kernel": row.kernel, "version": row.version, "shape": size_text(row.shape), "type": type_word(row.dtype),
-        TIME: _round(time), "± %": _round(share, 2), "GB/s": _round(row.gb_s), unit: _round(rate, 3),
+        TIME: _round(time), "± %": _round(spread, 2), "GB/s": _round(row.gb_s), unit: _round(rate, 3),
         "ratio (×)": _round(row.ratio), "roof (%)": _round(roof, 3), "error": _round(row.error, 3),
         "": row.remark,
     }  # fmt: skip
@@ -146,7 +146,7 @@ def limits_text(limits: Ceilings | None) -> str:
 
 def busy_text(rows: Sequence[Row]) -> str:
     """Note that other programs disturbed the timing of rows; empty if none did."""
-    return others.busy_words(disturbed(rows))
+    return other_load.busy_note(disturbance(rows))
 
 
 # -- comparison of two runs

@@ -52,7 +52,7 @@ class Run:
         """The finished run as JSON, cached."""
         if not self._json:
             data = {"file": self.file, "stopped": self.stopped, "error": self.error,
-                    "results": files.dumped(self.all_results)}  # fmt: skip
+                    "results": files.to_json(self.all_results)}  # fmt: skip
             self._json = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         return self._json
 
@@ -61,10 +61,10 @@ class Run:
         """Title: kernels, and whether it is a sweep."""
         kernels = self.results.settings.get("kernels") or dict.fromkeys(r.kernel for r in self.rows)
         names = list(kernels)
-        what = (
+        subject = (
             names[0].replace("_", " ") if len(names) == 1 else plural(len(names), "kernel") if names else "all kernels"
         )
-        return f"{what}, sweep" if self.results.settings.get("sweep") else what
+        return f"{subject}, sweep" if self.results.settings.get("sweep") else subject
 
     @property
     def device(self) -> str:
@@ -284,7 +284,7 @@ def _runs(raw: bytes, on_error: Callable[[], None]) -> list[tuple[dict[str, Any]
         data = parse_json(raw)
         if data["version"] != VERSION:
             raise ValueError(data["version"])
-        return [(entry, files.parsed(entry["results"], "the project")) for entry in data["runs"]]
+        return [(entry, files.from_json(entry["results"], "the project")) for entry in data["runs"]]
 
     runs = tried(read, None)
     if runs is None:
@@ -296,12 +296,14 @@ def _fail(run: Run, error: JobError) -> None:
     run.error = f"{error.message} {error.hint}".strip()
 
 
-def _remaining_job(run: Run, left: int) -> Rest | None:
+def _remaining_job(run: Run, remaining: int) -> Rest | None:
     """A job of the sizes from number `left` on, or None."""
     run.gives_way = False
     work = run.job.job if run.job else None
     return (
-        Rest(replace(work, first=left, limits=run.results.ceilings)) if left and isinstance(work, KernelsJob) else None
+        Rest(replace(work, first=remaining, limits=run.results.ceilings))
+        if remaining and isinstance(work, KernelsJob)
+        else None
     )
 
 

@@ -1,1 +1,1 @@
-"""The charts of studies, fluent at ten thousand trials, and the board that holds them."""
+"""The charts of studies, responsive at ten thousand trials, and the board that shows them."""

@@ -1,4 +1,4 @@
-"""The axes of parallel coordinates: choices and goals, each from 0 to 1, and the brushes that people draw on them."""
+"""The axes of parallel coordinates: choices and goals, each scaled to 0 … 1, and the brushes on them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from espalier.app.widgets.charts.metrics import spacing
 from espalier.model.data.base import Array
 
 GOLDEN = 0.6180339887
-SPREAD = 0.3  # of the room of a category, over which its lines are spread
+SPREAD = 0.3  # share of a category's height over which its lines are spread
 ALL = slice(None)
 MANY = 7.0  # labels on an axis of numbers
 
 
 @dataclass(slots=True, eq=False)
 class Axis:
-    """A choice or a figure. `brushes`: ranges from 0 to 1; a trial counts that lies in one of them."""
+    """A choice or a metric. `brushes`: ranges within 0 … 1; a trial is selected if it lies in one of them."""
 
     name: str
     text: str
@@ -31,87 +31,89 @@ class Axis:
     brushes: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
 
     @property
-    def words(self) -> bool:
-        """Whether it has categories."""
+    def is_categorical(self) -> bool:
+        """Whether the axis is categorical."""
         return self.scale is not None and not self.scale.numeric
 
     def like(self, other: Axis) -> bool:
-        """Whether another has the same categories."""
-        return bool(self.words and other.words and self.scale and other.scale
+        """Whether another axis has the same categories."""
+        return bool(self.is_categorical and other.is_categorical and self.scale and other.scale
                     and self.scale.values == other.scale.values)  # fmt: skip
 
     def values(self, study: Study) -> Array:
-        """The trials' values on it."""
+        """The values of the trials."""
         return study.figures[self.name] if self.scale is None else study.params[self.name]
 
-    def unit(self, study: Study, places: Array | slice = ALL) -> Array:
-        """Where the trials lie, 0 to 1: those of one category beside each other; NaN where there is no value."""
-        return self.part(self.spread(study, places))
+    def unit(self, study: Study, indices: Array | slice = ALL) -> Array:
+        """Positions of the trials in 0 … 1, spread within a category; NaN without a value."""
+        return self.part(self.spread(study, indices))
 
-    def spread(self, study: Study, places: Array | slice = ALL) -> Array:
-        """The trials' values, those of one category beside each other."""
-        values = self.values(study)[places]
-        return values + SPREAD * (2 * np.mod(study.number[places] * GOLDEN, 1.0) - 1) if self.words else values
+    def spread(self, study: Study, indices: Array | slice = ALL) -> Array:
+        """The values of the trials, spread within a category."""
+        values = self.values(study)[indices]
+        return (
+            values + SPREAD * (2 * np.mod(study.number[indices] * GOLDEN, 1.0) - 1) if self.is_categorical else values
+        )
 
     def part(self, values: Array) -> Array:
-        """Where values lie, 0 to 1."""
+        """Positions of values in 0 … 1."""
         low, high = self.low, self.high
         if self.log:
             values, low, high = np.log(np.where(values > 0, values, np.nan)), np.log(low), np.log(high)
         return (values - low) / ((high - low) or 1.0)
 
-    def words_at(self, part: float) -> str:
-        """What lies at a place of the axis, 0 to 1."""
+    def hover_text_at(self, part: float) -> str:
+        """The value at a position of the axis in 0 … 1, as text."""
         part = min(max(part, 0.0), 1.0)
         value = self.low * (self.high / self.low) ** part if self.log else self.low + part * (self.high - self.low)
         return self.scale.text(value) if self.scale else value_words(self.name, value)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Labels with their places, 0 to 1."""
-        if self.words and self.scale:
-            return [(float(self.part(np.array(place))), text) for place, text in self.scale.categories()]
+        """(position in 0 … 1, label) of the ticks."""
+        if self.is_categorical and self.scale:
+            return [(float(self.part(np.array(position))), text) for position, text in self.scale.categories()]
         if self.log:
             powers = range(int(np.floor(np.log10(self.low))), int(np.ceil(np.log10(self.high))) + 1)
-            found = np.array([10.0**p for p in powers])
+            labels = np.array([10.0**p for p in powers])
         else:
             step = step_of(self.name, self.high - self.low, MANY)
-            found = np.arange(np.ceil(self.low / step), np.floor(self.high / step + 1e-9) + 1) * step
-        parts = self.part(found)
+            labels = np.arange(np.ceil(self.low / step), np.floor(self.high / step + 1e-9) + 1) * step
+        parts = self.part(labels)
         inside = (parts > -1e-9) & (parts < 1 + 1e-9)
-        gap = 0.0 if self.log or len(found) < 2 else float(found[1] - found[0])
-        return list(zip(parts[inside].tolist(), tick_text(self.name, found[inside].tolist(), gap), strict=True))
+        gap = 0.0 if self.log or len(labels) < 2 else float(labels[1] - labels[0])
+        return list(zip(parts[inside].tolist(), tick_text(self.name, labels[inside].tolist(), gap), strict=True))
 
     def inside(self, study: Study) -> Array:
-        """Which trials a brush holds; all where there is none."""
+        """Mask of the trials within a brush; all without brushes."""
         if not self.brushes:
             return np.ones(len(study), bool)
         part = self.unit(study)
         return np.logical_or.reduce([(part >= low) & (part <= high) for low, high in self.brushes])
 
     def fit(self, study: Study) -> bool:
-        """Make room for all values; whether that changed the ends."""
-        held = self.low, self.high
-        if self.scale is not None and (self.scale.numeric or self.words):
+        """Extend the range to all values; returns whether it changed."""
+        previous = self.low, self.high
+        if self.scale is not None and (self.scale.numeric or self.is_categorical):
             self.low, self.high = self.scale.ends
         else:
             values = self.values(study)[study.state == COMPLETE]
             values = values[np.isfinite(values)]
             if len(values):
                 low, high = float(values.min()), float(values.max())
-                if not (self.low <= low and high <= self.high) or held == (0.0, 1.0):
+                if not (self.low <= low and high <= self.high) or previous == (0.0, 1.0):
                     room = 0.03 * ((high - low) or abs(low) or 1.0)
                     self.low, self.high = low - room, high + room
-        return held != (self.low, self.high)
+        return previous != (self.low, self.high)
 
 
 def step_of(name: str, span: float, room: float) -> float:
-    """Between two labels of a figure: round in its unit, which for sizes counts by 1024."""
+    """Step between two labels of a metric, round in its unit (binary for sizes)."""
     unit = 1024.0 ** max(int(np.log2(span) // 10), 0) if name == "size_bytes" and span > 1 else 1.0
     return spacing(span / unit, room) * unit
 
 
 def axes_of(study: Study) -> list[Axis]:
-    """Choices that at least one trial made, then the goals."""
+    """The axes of choices with at least one value, then of the goals."""
     made = [s.choice for n, s in study.scales.items() if n in study.params]
     short = short_names(made)
     choices = [Axis(c.name, short[c.name], study.scales[c.name], log=c.log) for c in made]
@@ -119,5 +121,5 @@ def axes_of(study: Study) -> list[Axis]:
 
 
 def axes_made(study: Study) -> int:
-    """How many axes `axes_of` gives."""
+    """The number of axes of `axes_of`."""
     return sum(n in study.params for n in study.scales) + sum(g.figure in study.figures for g in study.goals)

@@ -1,4 +1,4 @@
-"""The charts of a study, one to four at once; what is pointed at, picked or wanted in any of them is told."""
+"""A board of one to four charts of a study, which share hovered and picked trials."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ LAYOUTS = {1: ((0, 0),), 2: ((0, 0), (0, 1)), 3: ((0, 0), (0, 1), (1, 0)), 4: ((
 
 
 class StudyBoard(QWidget):
-    """`show_study` says which study is drawn, `append` tells a new trial or what became of one.
+    """`show_study` sets the study, `append` adds or updates a trial.
 
-    `hovered(Trial | None)`: under the pointer; `picked(Trial)`: clicked; `applied(Trial)`: double-clicked.
+    Signals: `hovered(Trial | None)`: under the pointer; `picked(Trial)`: clicked; `applied(Trial)`: double-clicked.
     """
 
     hovered = Signal(object)
     picked = Signal(object)
     applied = Signal(object)
-    brushed = Signal(object)  # the trials that brushes on parallel coordinates leave; None: there is no brush
+    brushed = Signal(object)  # trials selected by the brushes of parallel coordinates; None without a brush
     save_wanted = Signal(object)  # a tile
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -72,12 +72,12 @@ class StudyBoard(QWidget):
         self.lay_out(2)
 
     def lay_out(self, count: int) -> None:
-        """Show so many charts."""
+        """Show `count` charts."""
         self.many.put(count)
         names = list(KINDS)
         while len(self.tiles) < count:
             tile = Tile(KINDS, names[len(self.tiles) % len(names)])
-            tile.setParent(self)  # without it, it would be a window for a moment
+            tile.setParent(self)  # a parent, since a widget without one is a window for a moment
             tile.hovered.connect(self.hovered)
             tile.picked.connect(self._picked)
             tile.applied.connect(self.applied)
@@ -86,20 +86,20 @@ class StudyBoard(QWidget):
             tile.show_study(self.study)
             tile.compare(self._others)
             self.tiles.append(tile)
-        for place, tile in enumerate(self.tiles):
+        for index, tile in enumerate(self.tiles):
             self._grid.removeWidget(tile)
-            if place < count:
-                row, column = LAYOUTS[count][place]
-                self._grid.addWidget(tile, row, column, 1, 2 if count == 3 and place == 2 else 1)
-            tile.setVisible(place < count)
+            if index < count:
+                row, column = LAYOUTS[count][index]
+                self._grid.addWidget(tile, row, column, 1, 2 if count == 3 and index == 2 else 1)
+            tile.setVisible(index < count)
         for line in range(2):
             self._grid.setColumnStretch(line, 1 if line < min(count, 2) else 0)
             self._grid.setRowStretch(line, 1 if line < (count + 1) // 2 else 0)
         self.draw_fresh()
 
     @property
-    def seen(self) -> list[Tile]:
-        """The tiles that are shown."""
+    def visible_tiles(self) -> list[Tile]:
+        """The visible tiles."""
         return self.tiles[: self.many.get()]
 
     def show_study(
@@ -113,9 +113,9 @@ class StudyBoard(QWidget):
         within: Sequence[str] = (),
         counted: str = "samples",
     ) -> None:
-        """Draw this study; `baseline`: the score of what is `named`; `within`: the constraints as written.
+        """Draw a study; `baseline`: the score of the baseline called `named`; `within`: the constraints as text.
 
-        `counted`: what values on the way are counted in, samples or steps of a training.
+        `counted`: unit of intermediate values, samples or steps of a training.
         """
         self.study = Study(trials, goals, choices, baseline, within, counted, named)
         self._fresh.clear()
@@ -125,36 +125,36 @@ class StudyBoard(QWidget):
             tile.show_study(self.study)
 
     def compare(self, studies: Sequence[Compared]) -> None:
-        """Draw these studies in the comparison."""
+        """Draw studies in the comparison."""
         for tile in self.tiles:
             tile.compare(studies)
         self._others = tuple(studies)
 
     def append(self, trial: Trial) -> None:
-        """Take in a trial; it is drawn with those that come in the next moment."""
+        """Add a trial; it is drawn with the next frame."""
         self._fresh[self.study.note(trial)] = None
         if not self._wait.isActive():
             self._wait.start(PAUSE)
 
     def draw_fresh(self) -> None:
-        """Draw all that has come since the last drawing."""
+        """Draw the trials added since the last frame."""
         self._gather()
         while self._due:
             self._draw_due()
 
     def _gather(self) -> None:
-        """What has come is due in all charts."""
+        """Queue the new trials for all charts."""
         if self._fresh and self.isVisible():
-            places = list(self._fresh)
+            indices = list(self._fresh)
             self._fresh.clear()
-            self._due += [(tile, places) for tile in self.tiles]
+            self._due += [(tile, indices) for tile in self.tiles]
 
     def _draw_due(self) -> None:
-        tile, places = self._due.pop(0)
-        tile.append(places)
+        tile, indices = self._due.pop(0)
+        tile.append(indices)
 
     def _draw_next(self) -> None:
-        """Draw what has come, one chart at a time: no turn of the loop draws them all."""
+        """Draw the new trials in one chart per turn of the event loop."""
         if not self._due:
             self._gather()
         if self._due:
@@ -167,22 +167,22 @@ class StudyBoard(QWidget):
         self.draw_fresh()
 
     def pick(self, number: int | None) -> None:
-        """Mark a trial that was picked elsewhere."""
-        found = next((i for i, t in enumerate(self.study.trials) if t.number == number), None)
-        self._mark(found)
+        """Mark a trial picked elsewhere."""
+        index = next((i for i, t in enumerate(self.study.trials) if t.number == number), None)
+        self._mark(index)
 
     def _picked(self, trial: Trial) -> None:
         self.pick(trial.number)
         self.picked.emit(trial)
 
     def _brushed(self, mask: Any) -> None:
-        """Tell which trials are left, and fade the others in all charts that can."""
+        """Emit the selected trials, and fade the others in charts that support it."""
         for tile in self.tiles:
             tile.dim(mask)
-        left = None if mask is None else [t for t, there in zip(self.study.trials, mask, strict=False) if there]
-        self.brushed.emit(left)
+        trials = None if mask is None else [t for t, there in zip(self.study.trials, mask, strict=False) if there]
+        self.brushed.emit(trials)
 
-    def _mark(self, place: int | None) -> None:
-        self._pick = place
-        for tile in self.seen:
-            tile.mark(place)
+    def _mark(self, index: int | None) -> None:
+        self._pick = index
+        for tile in self.visible_tiles:
+            tile.mark(index)

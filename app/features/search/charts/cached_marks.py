@@ -1,4 +1,4 @@
-"""Items of a plot that hold many marks: drawn once per view into a pixmap, to which later marks are only added."""
+"""Plot items with many marks, drawn once per view into a pixmap, to which new marks are added."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing_extensions import override
 from espalier.model.data.base import Array
 
 FIRST = 64
-LARGEST = 16_384.0  # pixels of a picture; more is a plot that has no size yet
+LARGEST = 16_384.0  # largest size of a pixmap; a plot without a size yet exceeds it
 Key = tuple[float, ...]
 
 
 class CachedMarks(pg.GraphicsObject):
-    """Marks as rows of numbers, x and y first. `put` says all of them, `add` some more; `lay` draws rows in pixels.
+    """Marks as rows of numbers, x and y first. `put` sets all, `add` appends some; `lay` draws rows in pixels.
 
-    Of very many only `chunk` are drawn between two events. In a file all are drawn as they are.
+    At most `chunk` marks are drawn between two events. An exported file has all marks as vectors.
     """
 
     chunk = 50_000
@@ -45,13 +45,13 @@ class CachedMarks(pg.GraphicsObject):
         return self._room[: self._count]
 
     def put(self, *columns: Any) -> None:
-        """Exactly these; those without a place are left out."""
+        """Set the marks; rows that are not finite are dropped."""
         self._count, self._picture = 0, None
         self.add(*columns)
         self.update()
 
     def add(self, *columns: Any) -> None:
-        """These as well."""
+        """Append marks."""
         fresh = np.stack(np.broadcast_arrays(*columns), 1)
         fresh = fresh[np.isfinite(fresh).all(1)]
         if not len(fresh):
@@ -66,10 +66,10 @@ class CachedMarks(pg.GraphicsObject):
         self.update()
 
     def lay(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
-        """Draw some marks: `view` leads from the plot to the pixels of `area`."""
+        """Draw marks; `view` maps plot coordinates to pixels of `area`."""
 
     def outline(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
-        """Draw them for a file of vectors."""
+        """Draw marks for a vector file."""
         self.lay(painter, rows, view, area)
 
     @override
@@ -82,7 +82,7 @@ class CachedMarks(pg.GraphicsObject):
         super().viewTransformChanged()
 
     @override
-    @warnOnException  # Qt does not survive an error here
+    @warnOnException  # an exception here crashes Qt
     def paint(self, painter: QPainter, *_: Any) -> None:
         view = painter.transform()
         area = view.mapRect(self.boundingRect())
@@ -102,13 +102,13 @@ class CachedMarks(pg.GraphicsObject):
         if moved and not in_file:
             self._key, self._picture = key, None
         if not in_file and (not moved or self._count > self.chunk):
-            painter.drawPixmap(area.topLeft(), self._drawn(view, area, key[-1]))
+            painter.drawPixmap(area.topLeft(), self._view_picture(view, area, key[-1]))
             return
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)  # perhaps it moves: no picture of a view seen once
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)  # no pixmap for a view that may be moving
         (self.outline if vectors else self.lay)(painter, self.rows, view, area)
 
-    def _drawn(self, view: QTransform, area: QRectF, ratio: float) -> QPixmap:
-        """The picture of this view: as it was with what came since, or a new one."""
+    def _view_picture(self, view: QTransform, area: QRectF, ratio: float) -> QPixmap:
+        """The pixmap of a view: the last one with new marks added, or a new one."""
         picture = self._picture
         if picture is None:
             self._laid = 0
@@ -124,7 +124,7 @@ class CachedMarks(pg.GraphicsObject):
             try:
                 self.lay(inside, rows, shifted, QRectF(0, 0, area.width(), area.height()))
             finally:
-                inside.end()  # Qt ends the program where a painter outlives what it paints on
+                inside.end()  # Qt aborts if a painter outlives its device
             if self._laid < self._count:
                 QTimer.singleShot(0, self, self.update)
         return picture
@@ -135,10 +135,10 @@ def _key(view: QTransform, area: QRectF, ratio: float) -> Key:
 
 
 def ratio_of(painter: QPainter) -> float:
-    """Pixels of the device for one of the painter, which is not transformed."""
+    """Device pixels per pixel of an untransformed painter."""
     return painter.deviceTransform().m11()
 
 
 def pixels(view: QTransform, x: Array, y: Array) -> tuple[Array, Array]:
-    """Places of the plot in pixels."""
+    """Plot coordinates in pixels."""
     return view.m11() * x + view.dx(), view.m22() * y + view.dy()

@@ -1,4 +1,4 @@
-"""Charts of a study that are plotted: axes, ranges, zoom and pan, pointing at dots."""
+"""Base class of plotted charts of a study: axes, ranges, zoom and pan, picking of dots."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import EDGE, Chart, pen, tint
 from espalier.model.data.base import Array
 
-NEAR = 12.0  # pixels between the pointer and what it means
-LEFT, BETWEEN = 64, (44, 90)  # pixels: labels of the left axis, and between two labels of either axis
-TITLE = 16  # pixels of the left axis' name, which stands upright
-SPILL = 10  # pixels that a label may stand out beyond its axis
-WHOLE = ("trial", "trials")  # figures that have nothing between whole numbers
-AHEAD = 0.03  # of the span, by which an axis grows that trials make longer
-ROOM = 0.05  # of the span, beside the outermost points
+NEAR = 12.0  # pixels within which the pointer hits a dot
+LEFT, BETWEEN = 64, (44, 90)  # pixels: width of the left axis' labels, distances between two labels of each axis
+TITLE = 16  # pixels of the left axis' vertical title
+SPILL = 10  # pixels by which a label may exceed its axis
+WHOLE = ("trial", "trials")  # integer metrics
+AHEAD = 0.03  # share of the span by which a growing axis is extended
+ROOM = 0.05  # margin as a share of the span
 
 
 class StudyChart(StudyView, Chart):
-    """A plot of a study: wheel and drag zoom and pan, a double click beside a trial shows everything again."""
+    """A plot of a study: wheel and drag zoom and pan, a double click on the background resets the view."""
 
     hovered = Signal(object)
     picked = Signal(object)
@@ -41,7 +41,7 @@ class StudyChart(StudyView, Chart):
     def __init__(self, parent: QWidget | None = None) -> None:
         self.begin()
         self.x_name, self.y_name = "", ""
-        self._free = False  # panned or zoomed: new trials do not move what is looked at
+        self._free = False  # panned or zoomed: new trials do not move the view
         super().__init__(parent)
         self._ready = True
         self.plot.setMouseEnabled(x=True, y=True)
@@ -51,21 +51,21 @@ class StudyChart(StudyView, Chart):
         self.setAccessibleName(self.name)
         self.plot.vb.sigRangeChangedManually.connect(self._let_go)
 
-    # -- what subclasses give
+    # -- to be implemented
 
     def spots(self) -> tuple[Array, Array, Array]:
-        """x and y of what can be pointed at, in the plot's coordinates, and the places of the trials."""
+        """(x, y, trial index) of the points that can be picked, in plot coordinates."""
         none = np.zeros(0)
         return none, none, none.astype(int)
 
     def fill(self, fresh: Sequence[int] | None) -> None:
-        """Put the data into the items: all, or only what the trials at these places change."""
+        """Set the items' data: all, or only the changes of the trials at these indices."""
 
     def build(self, palette: Palette) -> None:
-        """Make the items, without data."""
+        """Create the items, without data."""
 
     def ends(self) -> tuple[float, float, float, float] | None:
-        """Left, right, bottom and top of everything; None where there is nothing."""
+        """(left, right, bottom, top) of all data; None without data."""
         return None
 
     # -- drawing
@@ -75,18 +75,18 @@ class StudyChart(StudyView, Chart):
         self.study, self.pick, self.under, self._free = study, None, None, False
         self.draw(self.look)
 
-    def append(self, places: Sequence[int]) -> None:
-        """Draw what is new or became other."""
-        self.fill(places)
+    def append(self, indices: Sequence[int]) -> None:
+        """Draw new or changed trials."""
+        self.fill(indices)
         self._fit()
 
     def set_theme(self, palette: Palette) -> None:
-        """Take other colours; the legend has them too."""
+        """Set the colours, of the legend too."""
         super().set_theme(palette)
         self.changed.emit()
 
     def draw(self, palette: Palette) -> None:
-        """Everything anew: other study, theme or options."""
+        """Redraw for another study, theme or option."""
         if not self._ready:
             return
         self.axes(palette)
@@ -97,7 +97,7 @@ class StudyChart(StudyView, Chart):
         self._cursor.setZValue(50)
         self.plot.addItem(self._cursor)
         self.fill(None)
-        self._held = None
+        self._last_range = None
         self._fit()
         self.marked()
 
@@ -113,50 +113,50 @@ class StudyChart(StudyView, Chart):
         left.setTickPen(pen(palette.line, 1.0))
         left.setGrid(255)
         left.setWidth(LEFT + TITLE if self.y_name else LEFT)
-        words = {"color": palette.muted, "font-size": "11px"}
+        style = {"color": palette.muted, "font-size": "11px"}
         for axis, name, log, k in ((left, self.y_name, self.log_y, 0), (bottom, self.x_name, self.log_x, 1)):
             axis.enableAutoSIPrefix(False)
             axis.setStyle(hideOverlappingLabels=SPILL)
             axis.tickSpacing = _spacing("" if log else name, BETWEEN[k])
             axis.tickStrings = lambda values, scale, gap, name=name, log=log: _ticks(name, values, gap, log)
-        left.setLabel(self._titled(self.y_name, self.log_y) or None, **words)
+        left.setLabel(self._titled(self.y_name, self.log_y) or None, **style)
         bottom.setHeight(34 if self.x_name else 18)
-        bottom.setLabel(self._titled(self.x_name, self.log_x), **words)
+        bottom.setLabel(self._titled(self.x_name, self.log_x), **style)
 
     def _titled(self, name: str, log: bool) -> str:
-        """What an axis is called."""
+        """Title of an axis."""
         return escape(title(name)) + (" (log)" if log and name else "")
 
     log_x: bool = False
     log_y: bool = False
     growing: ClassVar[bool] = False
-    _held: tuple[float, float] | None = None
+    _last_range: tuple[float, float] | None = None
     _ready = False
     _veil: Sequence[Any] = ()
 
     def scaled(self, values: Array, log: bool) -> Array:
-        """Values as they are drawn: the logarithm on a log axis, NaN where there is none."""
+        """Values in plot coordinates: log10 on a log axis, NaN for values without a logarithm."""
         return np.log10(np.where(values > 0, values, np.nan)) if log else values
 
     def _fit(self) -> None:
-        """Show everything, unless people look at a part."""
-        found = None if self._free else self.ends()
-        if found is None:
+        """Show all data, unless the user panned or zoomed."""
+        extent = None if self._free else self.ends()
+        if extent is None:
             return
-        left, right, bottom, top = found
+        left, right, bottom, top = extent
         right = self._roomy(left, right)
         across, up = (right - left) or abs(left) * 0.1 or 1.0, (top - bottom) or abs(top) * 0.1 or 1.0
         self.plot.setXRange(left - ROOM * across / 2, right + ROOM * across / 2, padding=0)
         self.plot.setYRange(bottom - ROOM * up, top + ROOM * up, padding=0)
 
     def _roomy(self, left: float, right: float) -> float:
-        """The right end: where it grows with every trial, a little farther, so that the next ones move nothing."""
-        held = self._held
-        if not self.growing or held is None or held[0] != left or not left < right <= held[1] + 0.5 * (right - left):
-            self._held = left, right
-        elif right > held[1]:
-            self._held = left, right + AHEAD * (right - left)
-        return self._held[1] if self._held else right
+        """The right end, extended beyond the data so that the next trials do not move the axis."""
+        last = self._last_range
+        if not self.growing or last is None or last[0] != left or not left < right <= last[1] + 0.5 * (right - left):
+            self._last_range = left, right
+        elif right > last[1]:
+            self._last_range = left, right + AHEAD * (right - left)
+        return self._last_range[1] if self._last_range else right
 
     def _let_go(self, *_: object) -> None:
         self._free = True
@@ -165,8 +165,8 @@ class StudyChart(StudyView, Chart):
 
     @override
     def near(self, at: QPointF) -> int | None:
-        x, y, places = self.spots()
-        if not len(places):
+        x, y, indices = self.spots()
+        if not len(indices):
             return None
         (left, right), (low, high) = self.plot.vb.viewRange()
         box = self.plot.vb.sceneBoundingRect()
@@ -175,26 +175,26 @@ class StudyChart(StudyView, Chart):
         py = box.bottom() - (y - low) / (high - low) * box.height() - scene.y()
         far = np.where(np.isnan(px + py), np.inf, px * px + py * py)
         best = int(np.argmin(far))
-        return int(places[best]) if far[best] <= NEAR * NEAR else None
+        return int(indices[best]) if far[best] <= NEAR * NEAR else None
 
     @override
-    def told(self) -> tuple[str, ...]:
-        return (*super().told(), self.y_name)
+    def hover_metrics(self) -> tuple[str, ...]:
+        return (*super().hover_metrics(), self.y_name)
 
     def dim(self, mask: Array | None) -> None:
-        """Let only these trials stand out: dots of the text's colour lie over them, and all others under a veil."""
+        """Highlight trials by dots in the text colour, over a veil that fades all others."""
         for item in self._veil:
             self.plot.removeItem(item)
         self._veil = []
         if mask is None or not len(self.spots()[0]):
             return
-        x, y, places = self.spots()
+        x, y, indices = self.spots()
         (left, right), _ = self.plot.vb.viewRange()
         veil = pg.LinearRegionItem((left - 1e3 * (right - left), right + 1e3 * (right - left)), movable=False,
                                    brush=tint(self.look.panel, 200), pen=None)  # fmt: skip
         there = np.zeros(len(self.study), bool)
         there[: len(mask)] = mask[: len(there)]
-        chosen = np.flatnonzero(there[places] & np.isfinite(x + y))
+        chosen = np.flatnonzero(there[indices] & np.isfinite(x + y))
         dots = pg.ScatterPlotItem(x[chosen], y[chosen], size=7, brush=tint(self.look.accent, 220), pen=None)
         veil.setZValue(30)
         dots.setZValue(31)
@@ -204,22 +204,22 @@ class StudyChart(StudyView, Chart):
 
     @override
     def marked(self) -> None:
-        x, y, places = self.spots()
-        rings = [np.flatnonzero(places == p) for p in dict.fromkeys((self.pick, self.under)) if p is not None]
-        found = np.concatenate(rings) if rings else np.zeros(0, int)
-        found = found[np.isfinite(x[found] + y[found])]
-        self._cursor.setData(x[found], y[found])
+        x, y, indices = self.spots()
+        rings = [np.flatnonzero(indices == p) for p in dict.fromkeys((self.pick, self.under)) if p is not None]
+        rings_found = np.concatenate(rings) if rings else np.zeros(0, int)
+        rings_found = rings_found[np.isfinite(x[rings_found] + y[rings_found])]
+        self._cursor.setData(x[rings_found], y[rings_found])
 
     @override
     def reset(self) -> None:
-        self._free, self._held = False, None
+        self._free, self._last_range = False, None
         self._fit()
 
 
 def _spacing(name: str, between: int) -> Callable[[float, float, float], list[tuple[float, int]]]:
-    """How an axis spaces its labels, so many pixels apart; what is counted has whole numbers only."""
-    least = 1.0 if name in WHOLE else 0.0
-    return lambda low, high, size: [(max(step_of(name, high - low, size / between), least), 0)]
+    """Tick spacing of an axis with labels at least `between` pixels apart; integers only for integer metrics."""
+    minimum = 1.0 if name in WHOLE else 0.0
+    return lambda low, high, size: [(max(step_of(name, high - low, size / between), minimum), 0)]
 
 
 def _ticks(name: str, values: Sequence[float], gap: float, log: bool) -> list[str]:

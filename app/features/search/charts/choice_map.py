@@ -1,4 +1,4 @@
-"""Which layer took which format in which trial: a row a choice, a column a trial, coloured by bits or by value."""
+"""Choices by trial as a map: a row per choice, a column per trial, coloured by bits or by value."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from espalier.app.widgets.charts.chart import tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.model.data.base import Array
 
-TOP, FOOT, STRIP = 20, 20, 34  # the figure's strip above the map
+TOP, FOOT, STRIP = 20, 20, 34  # height of the metric's strip above the map
 SHOWN: dict[str, int] = {"best 30": 30, "best 200": 200, "all by goal": 0, "all in order": 0, "front": 0}
 SHADES = 64
-WORDS = 46  # pixels of a cell that holds its format's label
+WORDS = 46  # pixels of a cell that fits its format's label
 RIGHT = Qt.AlignmentFlag.AlignRight
 
 
 class ChoiceMap(PaintedChart):
-    """Cells by choice and trial; the strip above tells the goal."""
+    """Cells by choice and trial, below a strip with the goal."""
 
     name: ClassVar[str] = "Choice map"
     fields: ClassVar[Mapping[str, str]] = {"trials": "which", "figure": "figure"}
 
     def __init__(self) -> None:
         self.which, self.figure = "best 30", ""
-        self._left: Array | None = None  # the trials that brushes leave
+        self._brushed: Array | None = None  # trials selected by brushes
         self.axes: list[Axis] = []
-        self.places: Array = np.zeros(0, int)
+        self.indices: Array = np.zeros(0, int)
         self._image: QImage | None = None
         self._shade: Array = np.zeros((0, 0))
         self._bits = (2.0, 32.0)
@@ -49,39 +49,41 @@ class ChoiceMap(PaintedChart):
 
     @override
     def show_study(self, study: Study) -> None:
-        self._left = None
+        self._brushed = None
         if self.figure not in study.names:
             self.figure = study.names[0] if study.names else ""
         super().show_study(study)
 
     def dim(self, mask: Array | None) -> None:
-        """Let only these trials stand out."""
-        self._left = mask
+        """Highlight these trials."""
+        self._brushed = mask
         self.update()
 
     @override
     def empty(self) -> str:
         if len(self.study) and not len(self.study.params.names):
             return "The trials chose nothing."
-        if (words := self.none_complete()) or not len(self.study):
-            return words
-        return "" if self._any() else "No trial holds the constraints yet: there is no front, and none is best."
+        if (text := self.none_complete()) or not len(self.study):
+            return text
+        return (
+            "" if self._any() else "No trial meets the constraints yet, so there is neither a front nor a best trial."
+        )
 
     @override
     def legend(self) -> str:
         low, high = (f"{figure(b)} bits" for b in self._bits)
         scale = self.scale(f"formats {low}", high) if self._formats else self.scale("least", "most")
-        many = plural(len(self.places), "trial")
+        many = plural(len(self.indices), "trial")
         return f'<span style="color:{self.look.muted}">{scale} &nbsp; {many}</span>'
 
     @property
     def _formats(self) -> bool:
         return any(a.scale and a.scale.choice.kind == "format" for a in self.axes)
 
-    # -- what is drawn
+    # -- content
 
     def _order(self) -> Array:
-        """The trials that are shown, from left to right."""
+        """The shown trials, from left to right."""
         study = self.study
         if self.which == "all in order":
             return np.flatnonzero(study.state == COMPLETE)
@@ -100,20 +102,20 @@ class ChoiceMap(PaintedChart):
 
     @override
     def take(self, fresh: Sequence[int] | None) -> None:
-        held = self.places, [a.scale and len(a.scale.values) for a in self.axes]
+        previous = self.indices, [a.scale and len(a.scale.values) for a in self.axes]
         self.axes = [a for a in axes_of(self.study) if a.scale is not None]
         for axis in self.axes:
             axis.fit(self.study)
-        self.places = self._order()
-        now = [a.scale and len(a.scale.values) for a in self.axes]
-        if fresh is not None and now == held[1] and np.array_equal(self.places, held[0]):
+        self.indices = self._order()
+        sizes = [a.scale and len(a.scale.values) for a in self.axes]
+        if fresh is not None and sizes == previous[1] and np.array_equal(self.indices, previous[0]):
             return
         self._sheet = None
-        kept = self._sampled()
+        sampled = self._sampled()
         ends = _log_ends(self.axes)
         self._bits = 2 ** ends[0], 2 ** ends[1]
-        columns = [_shades(a, self.study, kept, ends) for a in self.axes]
-        self._shade = np.stack(columns) if columns else np.zeros((0, len(kept)))
+        columns = [_shades(a, self.study, sampled, ends) for a in self.axes]
+        self._shade = np.stack(columns) if columns else np.zeros((0, len(sampled)))
         colours = (QColor(self.look.sequential(k / (SHADES - 1))).rgba() for k in range(SHADES))
         palette = np.array(list(colours), np.uint32)
         cells = palette[np.clip(np.nan_to_num(self._shade) * (SHADES - 1), 0, SHADES - 1).astype(int)]
@@ -124,13 +126,13 @@ class ChoiceMap(PaintedChart):
                              QImage.Format.Format_ARGB32_Premultiplied) if wide and high else None  # fmt: skip
 
     def _sampled(self) -> Array:
-        """Of more trials than there are pixels, evenly spaced ones."""
+        """Evenly spaced trials if there are more than pixels."""
         room = max(int(self._box().width()), 1)
-        if len(self.places) <= room:
-            return self.places
-        return self.places[np.linspace(0, len(self.places) - 1, room).astype(int)]
+        if len(self.indices) <= room:
+            return self.indices
+        return self.indices[np.linspace(0, len(self.indices) - 1, room).astype(int)]
 
-    # -- where things lie
+    # -- geometry
 
     def _box(self) -> QRectF:
         metrics = self.fontMetrics()
@@ -158,25 +160,25 @@ class ChoiceMap(PaintedChart):
         self._paint_veil(painter, box)
         painter.setPen(QPen(QColor(self.look.text), 1.4))
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        for place in (self.pick, self.under):
-            found = np.flatnonzero(self.places == place) if place is not None else []
-            for column in found:
-                wide = box.width() / len(self.places)
+        for index in (self.pick, self.under):
+            columns = np.flatnonzero(self.indices == index) if index is not None else []
+            for column in columns:
+                wide = box.width() / len(self.indices)
                 painter.drawRect(QRectF(box.left() + column * wide, TOP, max(wide, 2), STRIP + box.height()))
 
     def _paint_veil(self, painter: QPainter, box: QRectF) -> None:
-        """Fade the columns of trials that brushes leave out."""
-        kept = self._sampled()
-        if self._left is None or not len(kept):
+        """Fade the columns of trials outside the brushes."""
+        sampled = self._sampled()
+        if self._brushed is None or not len(sampled):
             return
-        wide, veil = box.width() / len(kept), tint(self.look.panel, 200)
-        there = np.zeros(len(self.study), bool)  # those that came since are not
-        there[: len(self._left)] = self._left[: len(there)]
-        for column in np.flatnonzero(~there[kept]).tolist():
+        wide, veil = box.width() / len(sampled), tint(self.look.panel, 200)
+        there = np.zeros(len(self.study), bool)  # newer trials are outside
+        there[: len(self._brushed)] = self._brushed[: len(there)]
+        for column in np.flatnonzero(~there[sampled]).tolist():
             painter.fillRect(QRectF(box.left() + column * wide, TOP, wide, STRIP + box.height()), veil)
 
     def _paint_names(self, painter: QPainter, box: QRectF) -> None:
-        """Names of rows, as many as can be read."""
+        """Names of rows, as many as are legible."""
         tall = box.height() / max(len(self.axes), 1)
         every = max(int(np.ceil(13 / tall)), 1)
         painter.setPen(QColor(self.look.text))
@@ -185,9 +187,9 @@ class ChoiceMap(PaintedChart):
             elided(painter, line, self.axes[row].text, RIGHT, Qt.TextElideMode.ElideLeft)
 
     def _paint_strip(self, painter: QPainter, box: QRectF) -> None:
-        """The figure of each trial as a bar."""
-        kept = self._sampled()
-        values = self.study.figures[self.figure][kept]
+        """The metric of each trial as a bar."""
+        sampled = self._sampled()
+        values = self.study.figures[self.figure][sampled]
         there = values[np.isfinite(values)]
         if not len(there):
             return
@@ -197,38 +199,38 @@ class ChoiceMap(PaintedChart):
         elided(painter, QRectF(4, TOP, box.left() - 12, STRIP - 4), title(self.figure), RIGHT)
         ends = f"{value_words(self.figure, values[0])} … {value_words(self.figure, values[-1])}"
         elided(painter, QRectF(box.left(), 2, box.width(), TOP - 4), ends)
-        wide = box.width() / len(kept)
+        wide = box.width() / len(sampled)
         part = (np.nan_to_num(values, nan=low) - low) / ((high - low) or 1.0)
         colour = QColor(self.look.bar)
         gap = 1.0 if wide > 4 else 0.0
-        for k, share in enumerate(part.tolist()):
-            tall = (STRIP - 4) * share
+        for k, height in enumerate(part.tolist()):
+            tall = (STRIP - 4) * height
             painter.fillRect(QRectF(box.left() + k * wide, TOP + STRIP - 4 - tall, wide - gap, tall), colour)
 
     def _paint_cells(self, painter: QPainter, box: QRectF) -> None:
-        """Lines between cells and the formats in them, where there is room for either."""
-        rows, wide = len(self.axes), box.width() / max(len(self.places), 1)
+        """Lines between cells and their formats, if there is room."""
+        rows, wide = len(self.axes), box.width() / max(len(self.indices), 1)
         tall = box.height() / max(rows, 1)
         painter.setPen(QPen(QColor(self.look.panel), 1))
         for row in range(1, rows if tall > 6 else 0):
             y = box.top() + row * tall
             painter.drawLine(QPointF(box.left(), y), QPointF(box.right(), y))
-        for column in range(1, len(self.places) if wide > 6 else 0):
+        for column in range(1, len(self.indices) if wide > 6 else 0):
             x = box.left() + column * wide
             painter.drawLine(QPointF(x, box.top()), QPointF(x, box.bottom()))
         if wide < WORDS or tall < 13:
             return
         for row, axis in enumerate(self.axes):
-            for column in range(len(self.places)):
+            for column in range(len(self.indices)):
                 cell = QRectF(box.left() + column * wide, box.top() + row * tall, wide, tall)
                 shade = float(self._shade[row, column])
                 painter.setPen(QColor("#1C2127" if shade > 0.55 else "#FFFFFF"))
                 if shade == shade:
                     middle = Qt.AlignmentFlag.AlignHCenter
-                    elided(painter, cell.adjusted(2, 0, -2, 0), self._chosen(axis, int(self.places[column])), middle)
+                    elided(painter, cell.adjusted(2, 0, -2, 0), self._chosen(axis, int(self.indices[column])), middle)
 
-    def _chosen(self, axis: Axis, place: int) -> str:
-        value = self.study.trials[place].params.get(axis.name)
+    def _chosen(self, axis: Axis, index: int) -> str:
+        value = self.study.trials[index].params.get(axis.name)
         scale: Scale | None = axis.scale
         if scale and not scale.numeric:
             return plain(value, scale.choice.fit)
@@ -240,42 +242,42 @@ class ChoiceMap(PaintedChart):
         """Row and column under the pointer."""
         box = self._box()
         inside = QRectF(box.left(), TOP, box.width(), STRIP + box.height()).contains(at)
-        if not inside or not len(self.places) or not self.axes:
+        if not inside or not len(self.indices) or not self.axes:
             return None
         row = int((at.y() - box.top()) / box.height() * len(self.axes)) if at.y() >= box.top() else -1
-        column = int((at.x() - box.left()) / box.width() * len(self.places))
-        return min(row, len(self.axes) - 1), min(column, len(self.places) - 1)
+        column = int((at.x() - box.left()) / box.width() * len(self.indices))
+        return min(row, len(self.axes) - 1), min(column, len(self.indices) - 1)
 
     def _name_at(self, at: QPointF) -> str:
-        """The whole name of the choice whose label this is."""
+        """The full name of the choice whose label is at a position."""
         box = self._box()
         row = int((at.y() - box.top()) / box.height() * max(len(self.axes), 1)) if at.y() >= box.top() else -1
         return self.axes[row].name if at.x() < box.left() and 0 <= row < len(self.axes) else ""
 
     @override
     def near(self, at: QPointF) -> int | None:
-        found = self.cell_at(at)
-        return int(self.places[found[1]]) if found else None
+        cell = self.cell_at(at)
+        return int(self.indices[cell[1]]) if cell else None
 
     @override
     def hover_text(self, at: QPointF) -> str:
-        found = self.cell_at(at)
-        if found is None:
+        cell = self.cell_at(at)
+        if cell is None:
             return self._name_at(at)
-        place = int(self.places[found[1]])
-        axis = self.axes[found[0]] if found[0] >= 0 else None
-        return (f"{axis.name}: {self._chosen(axis, place)}\n" if axis else "") + self.words_at(place)
+        index = int(self.indices[cell[1]])
+        axis = self.axes[cell[0]] if cell[0] >= 0 else None
+        return (f"{axis.name}: {self._chosen(axis, index)}\n" if axis else "") + self.hover_text_at(index)
 
     def table(self) -> Table:
-        """A row a choice, a column a trial."""
-        head = ("choice", *(f"trial {self.study.trials[p].number}" for p in self.places))
-        return head, [(a.name, *(self._chosen(a, int(p)) for p in self.places)) for a in self.axes]
+        """A row per choice, a column per trial."""
+        head = ("choice", *(f"trial {self.study.trials[p].number}" for p in self.indices))
+        return head, [(a.name, *(self._chosen(a, int(p)) for p in self.indices)) for a in self.axes]
 
 
-def _shades(axis: Axis, study: Study, places: Array, ends: tuple[float, float]) -> Array:
-    """0 to 1 for each trial: a format's bits by their logarithm, else the place on the axis."""
+def _shades(axis: Axis, study: Study, indices: Array, ends: tuple[float, float]) -> Array:
+    """Shade in 0 … 1 of each trial: the logarithm of a format's bits, else the position on the axis."""
     assert axis.scale is not None
-    values = axis.values(study)[places]
+    values = axis.values(study)[indices]
     if axis.scale.choice.kind != "format":
         return axis.part(values)
     bits = np.array([_log_bits(v) for v in axis.scale.values])
@@ -285,7 +287,7 @@ def _shades(axis: Axis, study: Study, places: Array, ends: tuple[float, float]) 
 
 
 def _log_ends(axes: Sequence[Axis]) -> tuple[float, float]:
-    """The least and the most bits that any format of the study has, as logarithms."""
+    """Logarithms of the smallest and largest bits of the study's formats."""
     scales = [a.scale for a in axes if a.scale and a.scale.choice.kind == "format"]
     logs = [_log_bits(v) for s in scales for v in s.values]
     return min(logs, default=1.0), max(logs, default=5.0)

@@ -1,4 +1,4 @@
-"""Several studies on one figure: the best so far of each, or mean and spread over the seeds of each sampler."""
+"""Several studies by one metric: the best so far of each, or mean and deviation over the seeds of each sampler."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from espalier.passes.search.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A study beside others: those of one `group` (a sampler) are seeds of it, and make one line."""
+    """A compared study; studies of one `group` (a sampler) are its seeds and make one line."""
 
     name: str
     group: str
@@ -37,7 +37,7 @@ class Compared:
 
 
 class ComparisonChart(StudyChart):
-    """Best so far by number of trials; a band of one standard deviation where a group has several studies."""
+    """Best so far by number of trials, with a band of one standard deviation for groups of several studies."""
 
     name: ClassVar[str] = "Comparison"
     fields: ClassVar[Mapping[str, str]] = {"figure": "y_name", "each study": "single", "log": "log_y"}
@@ -51,7 +51,7 @@ class ComparisonChart(StudyChart):
 
     @override
     def options(self) -> list[Option]:
-        each = Option("each study", hint="One line a study, not one a sampler")
+        each = Option("each study", hint="One line per study instead of per sampler")
         return [figure_option("figure", self._figures()), each, Option("log")]
 
     @override
@@ -69,12 +69,12 @@ class ComparisonChart(StudyChart):
         self.draw(self.look)
 
     def show_study(self, study: Study) -> None:
-        """The study of the board is not compared by itself: the axes may be its own."""
+        """Take the axes of the board's study, which is not compared by itself."""
         self.study = study
         self.show_others(self.others)
 
-    def append(self, places: Sequence[int]) -> None:
-        """What is compared is told by `show_others`."""
+    def append(self, indices: Sequence[int]) -> None:
+        """Do nothing: `show_others` sets the studies."""
 
     def _figures(self) -> list[str]:
         return list(dict.fromkeys(g.figure for c in self.others for g in c.goals))
@@ -82,56 +82,56 @@ class ComparisonChart(StudyChart):
     @override
     def empty(self) -> str:
         if not self.others:
-            return "Choose two or more studies to see their best so far on one figure; repeated with seeds, as a band."
-        return "" if self.lines else f"None of these studies has told its {title(self.y_name)} yet."
+            return "Choose two or more studies to compare their best so far by one metric; repeated seeds make a band."
+        return "" if self.lines else f"None of these studies has a value of {title(self.y_name)} yet."
 
     def _lines(self) -> dict[str, Array]:
-        """Best so far of all studies of a group, each held at its last value until the longest one ends."""
-        found: dict[str, list[Array]] = {}
+        """Best so far of all studies by group, each extended with its last value to the longest one."""
+        by_label: dict[str, list[Array]] = {}
         for other in self.others:
             if any(g.figure == self.y_name for g in other.goals):
                 study = Study(sorted(other.trials, key=lambda t: t.number), other.goals)
                 best = study.best(self.y_name)[study.state >= COMPLETE]
                 if np.isfinite(best).any():
-                    found.setdefault(other.name if self.single else other.group or other.name, []).append(best)
-        return {k: _even(rows) for k, rows in found.items()}
+                    by_label.setdefault(other.name if self.single else other.group or other.name, []).append(best)
+        return {k: _even(rows) for k, rows in by_label.items()}
 
-    def colour(self, place: int) -> str:
+    def colour(self, index: int) -> str:
         """The colour of a line."""
-        return lighter(line_style(place)[0], self.look)
+        return lighter(line_style(index)[0], self.look)
 
     @override
     def legend(self) -> str:
-        words: list[str] = []
-        for place, (label, rows) in enumerate(self.lines.items()):
+        entries: list[str] = []
+        for index, (label, rows) in enumerate(self.lines.items()):
             last = rows[:, -1]
             spread = f" ± {value_words(self.y_name, float(last.std(ddof=1)))}" if len(rows) > 1 else ""
-            told = f"{value_words(self.y_name, float(last.mean()))}{spread}"
+            value = f"{value_words(self.y_name, float(last.mean()))}{spread}"
             many = f", {len(rows)} studies" if len(rows) > 1 else ""
-            words.append(f'<span style="color:{self.colour(place)}">━ {escape(label)}</span> {told}{many}')
-        if words and self.y_name in self.study.baseline:
-            told = value_words(self.y_name, self.study.baseline[self.y_name])
-            words.append(f'<span style="color:{self.look.muted}">╌ baseline {told}</span>')
-        return " &nbsp; ".join(words)
+            entries.append(f'<span style="color:{self.colour(index)}">━ {escape(label)}</span> {value}{many}')
+        if entries and self.y_name in self.study.baseline:
+            value = value_words(self.y_name, self.study.baseline[self.y_name])
+            entries.append(f'<span style="color:{self.look.muted}">╌ baseline {value}</span>')
+        return " &nbsp; ".join(entries)
 
     @override
     def build(self, palette: Palette) -> None:
-        for place, rows in enumerate(self.lines.values()):
-            self._line(place, rows)
+        for index, rows in enumerate(self.lines.values()):
+            self._line(index, rows)
         level = self.study.baseline.get(self.y_name)
         if level is not None and (level > 0 or not self.log_y):
             self.plot.addItem(pg.InfiniteLine(np.log10(level) if self.log_y else level, 0, pen=dashed(palette.muted)))
 
-    def _line(self, place: int, rows: Array) -> None:
-        x = np.repeat(np.arange(1, rows.shape[1] + 1), 2)[1:]  # stairs: the best stays until a trial is better
+    def _line(self, index: int, rows: Array) -> None:
+        x = np.repeat(np.arange(1, rows.shape[1] + 1), 2)[1:]  # steps: the best stays until a trial is better
         mean, low, high = (np.repeat(self.scaled(v, self.log_y), 2)[:-1] for v in _band(rows))
-        colour = self.colour(place)
+        colour = self.colour(index)
         if len(rows) > 1:
             ends = [pg.PlotCurveItem(x, v, pen=pen(colour, 0.6, 120), connect="finite") for v in (low, high)]
             for item in (*ends, pg.FillBetweenItem(*ends, brush=tint(colour, 45))):
                 self.plot.addItem(item)
         stroke = pen(colour)
-        if dashes := line_style(place)[1]:
+        if dashes := line_style(index)[1]:
             stroke.setDashPattern([d / 1.8 for d in dashes])
         self.plot.addItem(pg.PlotCurveItem(x, mean, pen=stroke, connect="finite"))
 
@@ -145,18 +145,18 @@ class ComparisonChart(StudyChart):
         return 1.0, max(float(longest), 2.0), float(values.min()), float(values.max())
 
     def words_of(self, trial: int) -> str:
-        """What each study or sampler had reached after so many trials."""
-        told: list[str] = []
+        """The best of each study or sampler after a number of trials, as text."""
+        texts: list[str] = []
         for label, rows in self.lines.items():
             if 1 <= trial <= rows.shape[1]:
                 reached = rows[:, trial - 1]
                 spread = f" ± {value_words(self.y_name, float(reached.std(ddof=1)))}" if len(rows) > 1 else ""
-                told.append(f"{label} {value_words(self.y_name, float(reached.mean()))}{spread}")
-        return "\n".join([f"After {plural(trial, 'trial')}", *told]) if told else ""
+                texts.append(f"{label} {value_words(self.y_name, float(reached.mean()))}{spread}")
+        return "\n".join([f"After {plural(trial, 'trial')}", *texts]) if texts else ""
 
     @override
     def near(self, at: QPointF) -> int | None:
-        return None  # a line is made of many trials
+        return None  # a line consists of many trials
 
     @override
     def hover_text(self, at: QPointF) -> str:
@@ -176,7 +176,7 @@ class ComparisonChart(StudyChart):
 
 
 def _even(rows: Sequence[Array]) -> Array:
-    """Rows of one length: those that ended sooner stay where they were."""
+    """Rows of equal length, extended with their last values."""
     longest = max(map(len, rows))
     return np.stack([np.append(r, np.full(longest - len(r), r[-1])) for r in rows])
 

@@ -1,4 +1,4 @@
-"""All trials of a study in their order, by how they ended, under the staircase of the best so far."""
+"""All trials of a study in order, by state, with the line of the best so far."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from espalier.model.data.base import Array
 from espalier.passes.figure import Figure as Accuracy
 from espalier.passes.figure import is_near, wilson
 
-GREY, EARLY, GOOD = range(3)  # looks of dots, from below
+GREY, EARLY, GOOD = range(3)  # looks of dots, from the bottom layer up
 BAND = 36  # opacity of the band of noise, of 255
-CROWD = 200  # failed trials whose ticks are thin
+CROWD = 200  # number of failed trials from which ticks are thin
 
 
 class HistoryChart(StudyChart):
-    """One figure by trial number. Those without a value stand as ticks at the lower edge."""
+    """A metric by trial number; trials without a value are ticks at the lower edge."""
 
     name: ClassVar[str] = "History"
     fields: ClassVar[Mapping[str, str]] = {"figure": "y_name", "log": "log_y"}
@@ -52,29 +52,29 @@ class HistoryChart(StudyChart):
     def legend(self) -> str:
         study, look = self.study, self.look
         state = study.state
-        words = [f'<span style="color:{look.text}">━ best so far</span>']
-        untold = int(self._untold().sum())
+        entries = [f'<span style="color:{look.text}">━ best so far</span>']
+        untold = int(self._without_value().sum())
         if int((state == PRUNED).sum()) > untold:
-            words.append(f'<span style="color:{look.accent}">○ ended early</span>')
+            entries.append(f'<span style="color:{look.accent}">○ ended early</span>')
         if untold:
-            words.append(f'<span style="color:{look.edge}">┃ {untold} not measured</span>')
+            entries.append(f'<span style="color:{look.edge}">┃ {untold} not measured</span>')
         if ((state == COMPLETE) & ~study.feasible).any():
-            words.append(f'<span style="color:{look.edge}">● breaks a constraint</span>')
+            entries.append(f'<span style="color:{look.edge}">● breaks a constraint</span>')
         if (failed := int((state == FAILED).sum())) > 0:
             lost = any(t.lost for t in study.trials)
-            words.append(f'<span style="color:{look.bad}">┃ {failed} failed{" or lost" if lost else ""}</span>')
+            entries.append(f'<span style="color:{look.bad}">┃ {failed} failed{" or lost" if lost else ""}</span>')
         if self.y_name in study.baseline:
-            told = value_words(self.y_name, study.baseline[self.y_name])
-            words.append(f'<span style="color:{look.muted}">╌ {escape(study.named)} {told}</span>')
+            value = value_words(self.y_name, study.baseline[self.y_name])
+            entries.append(f'<span style="color:{look.muted}">╌ {escape(study.named)} {value}</span>')
         if sampled := self._sampled:
-            words.append(f'<span style="color:{look.muted}">▒ 95 % of n = {count(sampled.n)}</span>')
+            entries.append(f'<span style="color:{look.muted}">▒ 95 % of n = {count(sampled.n)}</span>')
             if sampled.guessing is not None:
-                told = value_words(self.y_name, sampled.guessing)
-                words.append(f'<span style="color:{look.bad}">┈ guessing {told}</span>')
-        return " &nbsp; ".join(words)
+                value = value_words(self.y_name, sampled.guessing)
+                entries.append(f'<span style="color:{look.bad}">┈ guessing {value}</span>')
+        return " &nbsp; ".join(entries)
 
     def build(self, palette: Palette) -> None:
-        """The baseline, the dots by kind, the staircase, the ticks."""
+        """Create the baseline, the dots by kind, the line of the best and the ticks."""
         self._edged = ()
         size, alpha = dot_look(len(self.study))
         hollow = (tint(palette.panel, 255), pen(palette.accent, 1.2))
@@ -102,21 +102,23 @@ class HistoryChart(StudyChart):
         study = self.study
         y = self.scaled(study.figures[self.y_name], self.log_y)
         x, state = study.number, study.state
-        again = fresh is None or self._early_known(fresh)
-        places: Array = np.arange(len(study)) if again else np.array(fresh, int)
-        done = state[places] == COMPLETE
-        kinds = np.select([done & ~study.feasible[places], state[places] == PRUNED, done], [GREY, EARLY, GOOD], np.nan)
+        redraw = fresh is None or self._has_redrawn(fresh)
+        indices: Array = np.arange(len(study)) if redraw else np.array(fresh, int)
+        done = state[indices] == COMPLETE
+        kinds = np.select(
+            [done & ~study.feasible[indices], state[indices] == PRUNED, done], [GREY, EARLY, GOOD], np.nan
+        )
         order = np.argsort(kinds, kind="stable")
-        (self._dots.put if again else self._dots.add)(x[places][order], y[places][order], kinds[order])
-        self._known = len(study)
+        (self._dots.put if redraw else self._dots.add)(x[indices][order], y[indices][order], kinds[order])
+        self._drawn_count = len(study)
         self._draw_stairs()
         self._draw_edges()
 
-    def _early_known(self, fresh: Sequence[int]) -> bool:
-        """Whether one of these was drawn as something else than running before, so that its dot must go."""
-        return any(p < self._known and p not in self._running for p in fresh)
+    def _has_redrawn(self, fresh: Sequence[int]) -> bool:
+        """Whether one of these trials was drawn in another state, so that its dot must be replaced."""
+        return any(p < self._drawn_count and p not in self._running for p in fresh)
 
-    _known = 0
+    _drawn_count = 0
     _running: frozenset[int] = frozenset()
     _edged: tuple[float, ...] = ()
 
@@ -133,14 +135,14 @@ class HistoryChart(StudyChart):
 
     @property
     def _sampled(self) -> Accuracy | None:
-        """The samples behind the figure that is drawn, where it is an accuracy."""
+        """The samples of the drawn metric if it is an accuracy; otherwise None."""
         return self.study.sampled if self.y_name == "accuracy" else None
 
     def _draw_noise(self, x: Array, best: Array) -> None:
-        """Wilson's interval of the best so far, and the line of guessing."""
+        """Draw Wilson's interval of the best so far, and the majority-class accuracy."""
         if (sampled := self._sampled) is None:
             return
-        ends = np.array([wilson(float(share), sampled.n) for share in best])
+        ends = np.array([wilson(float(value), sampled.n) for value in best])
         for curve, end in zip(self._ends, ends.T, strict=True):
             curve.setData(x, self.scaled(end, self.log_y))
         if self._guess is None and (level := self._guessing()) is not None:
@@ -148,23 +150,23 @@ class HistoryChart(StudyChart):
             self.plot.addItem(self._guess)
 
     def _guessing(self) -> float | None:
-        """Where the line of guessing stands on the axis."""
-        share = self._sampled.guessing if self._sampled else None
-        return None if not share else float(np.log10(share)) if self.log_y else share
+        """Axis position of the majority-class accuracy."""
+        chance = self._sampled.guessing if self._sampled else None
+        return None if not chance else float(np.log10(chance)) if self.log_y else chance
 
-    def _untold(self) -> Array:
-        """Which ended before they told a value: they missed a limit that needs no measurement."""
+    def _without_value(self) -> Array:
+        """Mask of trials that ended without a value, as they missed a constraint that needs no measurement."""
         return (self.study.state == PRUNED) & np.isnan(self.study.figures[self.y_name])
 
     def _draw_edges(self) -> None:
-        """Ticks of those that failed or told no value, and lines of those that run."""
+        """Draw ticks of trials that failed or have no value, and lines of running ones."""
         study = self.study
-        failed, untold = study.state == FAILED, self._untold()
+        failed, untold = study.state == FAILED, self._without_value()
         missing = failed | untold
         running = np.flatnonzero(study.state == RUNNING)
         self._running = frozenset(running.tolist())
-        found = self.ends()
-        low, high = (found[2], found[3]) if found else (0.0, 1.0)
+        extent = self.ends()
+        low, high = (extent[2], extent[3]) if extent else (0.0, 1.0)
         low -= 0.04 * ((high - low) or abs(low) * 0.1 or 1.0)
         tall = 0.03 * ((high - low) or 1.0)
         self._edge_at = low + tall / 2
@@ -180,7 +182,7 @@ class HistoryChart(StudyChart):
         _pairs(self._now, study.number[running], low, high)
 
     def ends(self) -> tuple[float, float, float, float] | None:
-        """All trials; of values so far out that they would flatten all others only the edge is seen."""
+        """The range of all trials, without outliers that would flatten the others."""
         y = self.scaled(self.study.figures[self.y_name], self.log_y)
         y = y[np.isfinite(y) & (self.study.state >= COMPLETE)]
         level = self.study.baseline.get(self.y_name)
@@ -204,5 +206,5 @@ class HistoryChart(StudyChart):
 
 
 def _pairs(item: pg.PlotCurveItem, x: Array, low: float, high: float) -> None:
-    """Upright strokes at x."""
+    """Set vertical strokes at x."""
     item.setData(np.repeat(x, 2), np.tile([low, high], len(x)), connect="pairs")

@@ -1,4 +1,4 @@
-"""Which choices decide a study's goals: a bar a choice, computed beside the window while it goes on."""
+"""Importance of choices for a study's goals, as bars, computed in a separate process."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from espalier.app.number_text import count, percent
 from espalier.app.widgets.charts.chart import lighter
 from espalier.app.widgets.charts.chart_export import Table
 
-ROOT = Path(__file__).parents[5]  # of our imports
+ROOT = Path(__file__).parents[5]  # import path
 ROW, BAR, TOP = 26, 9, 6
-AGAIN = 1.1  # computed anew when there are so many times more trials …
-PAUSE = 4000  # … and at least so many milliseconds later
+AGAIN = 1.1  # recomputed for this factor of more trials …
+PAUSE = 4000  # … and at least this many milliseconds later
 METHODS = {"ped": "PED-ANOVA", "fanova": "fANOVA"}
 RIGHT = Qt.AlignmentFlag.AlignRight
 
 
 class ImportanceChart(PaintedChart):
-    """Bars per goal, the choice that decides most at the top."""
+    """Bars per goal, the most important choice at the top."""
 
     name: ClassVar[str] = "Importance"
     fields: ClassVar[Mapping[str, str]] = {"goal": "goal", "method": "method"}
 
     def __init__(self) -> None:
         self.goal, self.method = "", "ped"
-        self.found: dict[str, dict[str, float]] = {}
+        self.importances: dict[str, dict[str, float]] = {}
         self.problem = ""
-        self._of = 0  # complete trials that `found` is of
+        self._of = 0  # number of complete trials of `importances`
         self._first = 0
         super().__init__()
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
@@ -58,25 +58,25 @@ class ImportanceChart(PaintedChart):
     def options(self) -> list[Option]:
         goals = self._goals()
         return [Option("goal", ("", *goals), ("all goals", *map(title, goals))),
-                Option("method", tuple(METHODS), tuple(METHODS.values()), "How importance is told")]  # fmt: skip
+                Option("method", tuple(METHODS), tuple(METHODS.values()), "Method of importance")]  # fmt: skip
 
     @override
     def choose(self, name: str, value: Any) -> None:
         self._first = 0
         if name == "method":
-            self.found, self._of = {}, 0
+            self.importances, self._of = {}, 0
             self._stop()
         super().choose(name, value)
 
     @override
     def legend(self) -> str:
-        if not self.found:
+        if not self.importances:
             return ""
-        words = [
+        entries = [
             f'<span style="color:{self._colour(k)}">■</span> {escape(title(g))}' for k, g in enumerate(self._shown())
         ]
-        text = " &nbsp; ".join(words) + f" &nbsp; of {count(self._of)} complete trials"
-        return f'<span style="color:{self.look.muted}">{text}{"; counted again now" * self.busy}</span>'
+        text = " &nbsp; ".join(entries) + f" &nbsp; of {count(self._of)} complete trials"
+        return f'<span style="color:{self.look.muted}">{text}{"; being updated" * self.busy}</span>'
 
     @override
     def empty(self) -> str:
@@ -93,36 +93,36 @@ class ImportanceChart(PaintedChart):
 
     @property
     def busy(self) -> bool:
-        """Whether it is being computed."""
+        """Whether importances are being computed."""
         return self._process is not None
 
     def _goals(self) -> list[str]:
         return [g.figure for g in self.study.goals if g.figure in self.study.figures]
 
     def _shown(self) -> list[str]:
-        return [self.goal] if self.goal in self.found else list(self.found)
+        return [self.goal] if self.goal in self.importances else list(self.importances)
 
     def _complete(self) -> int:
         return int((self.study.state == COMPLETE).sum())
 
     @override
     def show_study(self, study: Study) -> None:
-        self.found, self._of, self.problem, self._first = {}, 0, "", 0
+        self.importances, self._of, self.problem, self._first = {}, 0, "", 0
         self._stop()
         if self.goal not in [g.figure for g in study.goals]:
             self.goal = ""
         super().show_study(study)
 
     def take(self, fresh: Sequence[int] | None) -> None:
-        """Compute it where it is seen, and where enough has come since."""
+        """Compute importances if the chart is visible and there are enough new trials."""
         if self.isVisible() and self._complete() >= max(MIN_TRIALS, AGAIN * self._of) and not self.busy:
             if self._of and not self._wait.isActive():
                 self._wait.start()
             elif not self._of:
                 self._compute()
 
-    def _asked(self) -> bytes:
-        """A line that names choices and goals, then their columns: a category by its place, a number as itself."""
+    def _job_input(self) -> bytes:
+        """Input of the process: a line with names of choices and goals, then their columns (categories by index)."""
         about, columns = asked(self.study, self._goals(), self.method)
         return json.dumps(about).encode() + b"\n" + np.array(columns, np.float64).tobytes()
 
@@ -130,16 +130,16 @@ class ImportanceChart(PaintedChart):
         if self.busy or not self.isVisible() or self._complete() < MIN_TRIALS or not self._goals():
             return
         self._counting = self._complete()
-        asked = self._asked()
+        job_input = self._job_input()
         process = self._process = QProcess(self)
         process.setWorkingDirectory(str(ROOT))
         environment = QProcessEnvironment.systemEnvironment()
         environment.insert("OMP_NUM_THREADS", "1")
-        environment.remove("PYTHONSAFEPATH")  # while a worker starts, and this one is started from our folder
+        environment.remove("PYTHONSAFEPATH")  # while a worker starts; it is started from this folder
         process.setProcessEnvironment(environment)
         process.finished.connect(lambda code, _: self._finished(process, code))
         process.errorOccurred.connect(lambda _: self._finished(process, -1))
-        process.started.connect(lambda: (process.write(asked), process.closeWriteChannel()))
+        process.started.connect(lambda: (process.write(job_input), process.closeWriteChannel()))
         process.start(sys.executable, ["-m", "espalier.app.figures.study.importance_process"])
         self.changed.emit()
 
@@ -154,7 +154,7 @@ class ImportanceChart(PaintedChart):
         process.deleteLater()
         self._of = self._counting
         try:
-            self.found = json.loads(output)
+            self.importances = json.loads(output)
             self.problem = ""
         except ValueError:
             reason = problem.splitlines()[-1] if problem else f"it ended with {code}"
@@ -163,7 +163,7 @@ class ImportanceChart(PaintedChart):
         self.changed.emit()
 
     def _stop(self) -> None:
-        """End the process; what it would have told is of no use any more."""
+        """End the process, whose result is outdated."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -182,13 +182,13 @@ class ImportanceChart(PaintedChart):
     # -- drawing
 
     def rows(self) -> list[str]:
-        """Choices by their share, summed over the goals that are shown."""
+        """Choices sorted by importance, summed over the shown goals."""
         goals = self._shown()
-        names = {n: sum(self.found[g].get(n, 0.0) for g in goals) for n in self.study.params.names}
+        names = {n: sum(self.importances[g].get(n, 0.0) for g in goals) for n in self.study.params.names}
         return sorted(names, key=lambda n: -names[n])
 
-    def _colour(self, place: int) -> str:
-        return lighter(COLOURS[place % len(COLOURS)], self.look)
+    def _colour(self, index: int) -> str:
+        return lighter(COLOURS[index % len(COLOURS)], self.look)
 
     def _step(self) -> float:
         return max(ROW, BAR * len(self._shown()) + 8)
@@ -198,16 +198,18 @@ class ImportanceChart(PaintedChart):
 
     @override
     def paint(self, painter: QPainter) -> None:
-        if not self.found:
+        if not self.importances:
             painter.setPen(QColor(self.look.muted))
-            words = "Importance is being computed…" if self.busy else "Importance is computed as soon as this is seen."
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, words)
+            text = (
+                "Importance is being computed…" if self.busy else "Importance is computed once this chart is visible."
+            )
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, text)
             return
         names, goals, step = self.rows(), self._shown(), self._step()
         short = short_names([self.study.scales[n].choice for n in names])
         metrics = painter.fontMetrics()
         left = min(max(metrics.horizontalAdvance(t) for t in short.values()) + 20.0, self.width() * 0.4)
-        most = max((v for g in goals for v in self.found[g].values()), default=1.0) or 1.0
+        largest = max((v for g in goals for v in self.importances[g].values()), default=1.0) or 1.0
         wide = self.width() - left - 56
         for row, name in enumerate(names[self._first : self._first + self._fitting()]):
             y = TOP + row * step
@@ -215,12 +217,18 @@ class ImportanceChart(PaintedChart):
             elided(painter, QRectF(8, y, left - 16, step), short[name], RIGHT, Qt.TextElideMode.ElideLeft)
             tall = min(BAR + 4, (step - 8) / max(len(goals), 1))
             for k, goal in enumerate(goals):
-                share = self.found[goal].get(name, 0.0)
+                importance = self.importances[goal].get(name, 0.0)
                 top = y + step / 2 - tall * len(goals) / 2 + k * tall
-                painter.fillRect(QRectF(left, top, max(wide * share / most, 1), tall - 1), QColor(self._colour(k)))
+                painter.fillRect(
+                    QRectF(left, top, max(wide * importance / largest, 1), tall - 1), QColor(self._colour(k))
+                )
                 painter.setPen(QColor(self.look.muted))
                 if tall >= BAR:
-                    elided(painter, QRectF(left + wide * share / most + 6, top - 2, 50, tall + 3), percent(share))
+                    elided(
+                        painter,
+                        QRectF(left + wide * importance / largest + 6, top - 2, 50, tall + 3),
+                        percent(importance),
+                    )
         if len(names) > self._fitting():
             self._tell_more(painter, len(names))
 
@@ -235,14 +243,14 @@ class ImportanceChart(PaintedChart):
     def row_at(self, at: QPointF) -> str:
         """The choice under the pointer."""
         row = self._first + int((at.y() - TOP) // self._step())
-        names = self.rows() if self.found else []
+        names = self.rows() if self.importances else []
         return names[row] if at.y() >= TOP and row < len(names) else ""
 
     @override
     def hover_text(self, at: QPointF) -> str:
         name = self.row_at(at)
-        told = [f"{title(g)} {percent(self.found[g].get(name, 0.0))}" for g in self._shown()]
-        return "\n".join([name, *told]) if name else ""
+        texts = [f"{title(g)} {percent(self.importances[g].get(name, 0.0))}" for g in self._shown()]
+        return "\n".join([name, *texts]) if name else ""
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         self._scroll(-1 if event.angleDelta().y() > 0 else 1)
@@ -255,11 +263,11 @@ class ImportanceChart(PaintedChart):
             super().keyPressEvent(event)
 
     def _scroll(self, rows: int) -> None:
-        most = max(len(self.study.params.names) - self._fitting(), 0)
-        self._first = min(max(self._first + rows, 0), most)
+        last = max(len(self.study.params.names) - self._fitting(), 0)
+        self._first = min(max(self._first + rows, 0), last)
         self.refresh()
 
     def table(self) -> Table:
-        """A row a choice, a column a goal."""
-        goals = list(self.found)
-        return ("choice", *goals), [(n, *(self.found[g].get(n, 0.0) for g in goals)) for n in self.rows()]
+        """A row per choice, a column per goal."""
+        goals = list(self.importances)
+        return ("choice", *goals), [(n, *(self.importances[g].get(n, 0.0) for g in goals)) for n in self.rows()]

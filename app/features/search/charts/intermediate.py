@@ -1,4 +1,4 @@
-"""What trials reported on their way, by samples or steps: weak ones end early, the best so far stands out."""
+"""Intermediate values of trials, by samples or steps, with pruned trials in grey and the best highlighted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
 from espalier.model.data.base import Array
 
-SHADES = 16  # colours of what trials came to; behind them the grey of those that ended early
+SHADES = 16  # number of colours of final values; the last pen is the grey of pruned trials
 FAINT = 110  # opacity of a line, of 255
 NONE = (
     "No trial reports intermediate values. A search with rungs, or with a pruner, measures on growing parts of the data"
@@ -31,14 +31,14 @@ NONE = (
 
 
 class IntermediateChart(StudyChart):
-    """A line a trial: coloured by what it came to, grey where it was ended early."""
+    """A line per trial, coloured by its final value, grey if it was pruned."""
 
     name: ClassVar[str] = "Intermediate values"
     fields: ClassVar[Mapping[str, str]] = {"log": "log_x"}
 
     def __init__(self) -> None:
         self._ends = (0.0, 1.0)
-        self._points: Array = np.zeros((0, 3))  # step, value, place of the trial
+        self._points: Array = np.zeros((0, 3))  # step, value, trial index
         self._drawn: Array = np.zeros(0, bool)
         super().__init__()
 
@@ -55,9 +55,9 @@ class IntermediateChart(StudyChart):
     @override
     def legend(self) -> str:
         early = int(((self.study.state == PRUNED) & ~(self.study.facts["unmeasured"] > 0)).sum())
-        told = f" &nbsp; grey: {count(early)} ended early" * bool(early)
+        pruned_text = f" &nbsp; grey: {count(early)} ended early" * bool(early)
         scale = self.scale(*(value_words(self.y_name, v) for v in self._ends))
-        return f'<span style="color:{self.look.muted}">came to {scale}{told}</span> &nbsp; ━ best'
+        return f'<span style="color:{self.look.muted}">came to {scale}{pruned_text}</span> &nbsp; ━ best'
 
     @override
     def axes(self, palette: Palette) -> None:
@@ -78,45 +78,47 @@ class IntermediateChart(StudyChart):
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
         study = self.study
-        again = fresh is None or any(p < len(self._drawn) and self._drawn[p] for p in fresh)
-        places = range(len(study)) if again or fresh is None else fresh
-        points = [(s, v, p) for p in places for s, v in study.trials[p].steps]
-        held = self._points[:0] if again else self._points
+        redraw = fresh is None or any(p < len(self._drawn) and self._drawn[p] for p in fresh)
+        indices = range(len(study)) if redraw or fresh is None else fresh
+        points = [(s, v, p) for p in indices for s, v in study.trials[p].steps]
+        held = self._points[:0] if redraw else self._points
         self._points = np.concatenate([held, np.array(points, float).reshape(-1, 3)])
         before, self._ends = self._ends, self._bounds()
-        if before != self._ends and not again:
-            places = range(len(study))  # other colours
-        (self._lines.put if len(places) == len(study) else self._lines.add)(*self._segments(places))
+        if before != self._ends and not redraw:
+            indices = range(len(study))  # the range of colours changed
+        (self._lines.put if len(indices) == len(study) else self._lines.add)(*self._segments(indices))
         self._drawn = np.isin(study.state, (COMPLETE, PRUNED))
         best = leading(study)
         self._strong["best"].setData(*self._polyline([] if best is None else [best]))
         self._strong["running"].setData(*self._polyline(np.flatnonzero(study.state == RUNNING).tolist()))
 
-    def _segments(self, places: Sequence[int]) -> tuple[Array, ...]:
-        """Ends of the lines of trials that have ended, and their colours."""
+    def _segments(self, indices: Sequence[int]) -> tuple[Array, ...]:
+        """End points of line segments of ended trials, and their colours."""
         (low, high), study, rows = self._ends, self.study, list[tuple[float, ...]]()
-        for place in places:
-            steps = study.trials[place].steps
-            if study.state[place] in (COMPLETE, PRUNED) and len(steps) > 1:
+        for index in indices:
+            steps = study.trials[index].steps
+            if study.state[index] in (COMPLETE, PRUNED) and len(steps) > 1:
                 part = (steps[-1][1] - low) / ((high - low) or 1.0)
-                kind = SHADES if study.state[place] == PRUNED else int(min(max(part * SHADES, 0), SHADES - 1))
+                kind = SHADES if study.state[index] == PRUNED else int(min(max(part * SHADES, 0), SHADES - 1))
                 rows += [(*a, *b, kind) for a, b in pairwise(steps)]
         x0, y0, x1, y1, kinds = np.array(rows, float).reshape(-1, 5).T
         return self.scaled(x0, self.log_x), y0, self.scaled(x1, self.log_x), y1, kinds
 
-    def _polyline(self, places: Sequence[int]) -> tuple[Array, Array]:
-        """The lines of trials, with gaps between them."""
-        steps = [s for p in places for s in (*self.study.trials[p].steps, (np.nan, np.nan))]
+    def _polyline(self, indices: Sequence[int]) -> tuple[Array, Array]:
+        """Polylines of trials, separated by NaN."""
+        steps = [s for p in indices for s in (*self.study.trials[p].steps, (np.nan, np.nan))]
         x, y = np.array(steps, float).reshape(-1, 2).T
         return self.scaled(x, self.log_x), y
 
     def _bounds(self) -> tuple[float, float]:
-        """All values but the worst hundredth; as before where that is little wider."""
+        """The range of all values but the worst 1 %; unchanged if it is only a little wider."""
         if not len(self._points):
             return 0.0, 1.0
-        held, (low, high, room) = self._ends, core_of(self._points[:, 1], rising=self.study.sign(self.y_name) > 0)
-        inside = held[0] <= low and high <= held[1] and (held[1] - held[0]) < 1.6 * (high - low + 2 * room)
-        return held if inside else (low - room, high + room)
+        previous, (low, high, room) = self._ends, core_of(self._points[:, 1], rising=self.study.sign(self.y_name) > 0)
+        inside = (
+            previous[0] <= low and high <= previous[1] and (previous[1] - previous[0]) < 1.6 * (high - low + 2 * room)
+        )
+        return previous if inside else (low - room, high + room)
 
     @override
     def ends(self) -> tuple[float, float, float, float] | None:
@@ -126,17 +128,17 @@ class IntermediateChart(StudyChart):
 
     @override
     def spots(self) -> tuple[Array, Array, Array]:
-        steps, values, places = self._points.T
-        return self.scaled(steps, self.log_x), values, places.astype(int)
+        steps, values, indices = self._points.T
+        return self.scaled(steps, self.log_x), values, indices.astype(int)
 
     @override
     def marked(self) -> None:
         super().marked()
-        for name, place in (("pick", self.pick), ("under", self.under)):
-            self._strong[name].setData(*self._polyline([] if place is None else [place]))
+        for name, index in (("pick", self.pick), ("under", self.under)):
+            self._strong[name].setData(*self._polyline([] if index is None else [index]))
 
     @override
-    def words_at(self, place: int) -> str:
-        steps = self.study.trials[place].steps
-        told = " → ".join(value_words(self.y_name, v) for _, v in steps[-4:])
-        return f"{super().words_at(place)}\n{title(self.y_name)} on the way: {told}"
+    def hover_text_at(self, index: int) -> str:
+        steps = self.study.trials[index].steps
+        values = " → ".join(value_words(self.y_name, v) for _, v in steps[-4:])
+        return f"{super().hover_text_at(index)}\n{title(self.y_name)} on the way: {values}"

@@ -1,4 +1,4 @@
-"""Two pictures of many lines, grey below coloured, drawn between two events for some milliseconds each."""
+"""Two pixmaps of many lines, grey below coloured, drawn in slices of a few milliseconds between events."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import pen
 from espalier.model.data.base import Array
 
-CHUNK, PIECE, REDRAW = 8, 0.003, 0.045  # lines at once; seconds of drawing between two events, and between two views
-SHADES, SMOOTH = 16, 150  # colours told apart; lines up to which their edges are smoothed
+CHUNK, PIECE, REDRAW = 8, 0.003, 0.045  # lines at once; seconds of drawing between two events, and between two updates
+SHADES, SMOOTH = 16, 150  # number of colours; number of lines up to which they are anti-aliased
 ALONE, FAINTEST = 240, 16  # opacity of a line alone and among very many, of 255
 
 
 class LineLayers:
-    """`want` says which trials are in each layer. `lay` gives their points (trial × point × x, y) and shades."""
+    """`want` sets the trials of each layer. `lay` returns their points (trial × point × x, y) and shades."""
 
     def __init__(self, owner: QWidget, lay: Callable[[Array], tuple[Array, Array]]) -> None:
         self._owner, self._lay = owner, lay
-        self._wanted = [np.zeros(0, bool), np.zeros(0, bool)]
+        self._requested = [np.zeros(0, bool), np.zeros(0, bool)]
         self.drawn = [np.zeros(0, bool), np.zeros(0, bool)]
         self._pictures = [QPixmap(), QPixmap()]
         self._lines: Any = internals.PrimitiveArray(QLineF, 4)
         self._shown = 0.0
         self._timer = QTimer(owner, interval=0)
-        self._timer.timeout.connect(self._piece)
+        self._timer.timeout.connect(self._draw_slice)
 
     def restart(self, width: int, height: int) -> None:
-        """Begin with empty pictures."""
+        """Start with empty pixmaps."""
         ratio = self._owner.devicePixelRatio()
         for layer in range(2):
             picture = self._pictures[layer] = QPixmap(round(width * ratio), round(height * ratio))
@@ -44,46 +44,46 @@ class LineLayers:
 
     def _clear(self, layer: int) -> None:
         self._pictures[layer].fill(Qt.GlobalColor.transparent)
-        self.drawn[layer] = np.zeros(len(self._wanted[layer]), bool)
+        self.drawn[layer] = np.zeros(len(self._requested[layer]), bool)
 
     def want(self, grey: Array, coloured: Array) -> None:
-        """These are to be seen; the pictures get there piece by piece."""
-        self._wanted = [grey, coloured]
-        for layer, mask in enumerate(self._wanted):
-            held = self.drawn[layer] = np.append(self.drawn[layer], np.zeros(len(mask) - len(self.drawn[layer]), bool))
-            if (held & ~mask).any():
+        """Set the trials to draw; the pixmaps are updated in slices."""
+        self._requested = [grey, coloured]
+        for layer, mask in enumerate(self._requested):
+            drawn = self.drawn[layer] = np.append(self.drawn[layer], np.zeros(len(mask) - len(self.drawn[layer]), bool))
+            if (drawn & ~mask).any():
                 self._clear(layer)
         self._timer.start()
 
-    def _piece(self) -> None:
-        begun, left = time.perf_counter(), self._step()
-        while left and time.perf_counter() - begun < PIECE:
-            left = self._step()
-        if not left or begun - self._shown > REDRAW:
+    def _draw_slice(self) -> None:
+        begun, remaining = time.perf_counter(), self._step()
+        while remaining and time.perf_counter() - begun < PIECE:
+            remaining = self._step()
+        if not remaining or begun - self._shown > REDRAW:
             self._shown = begun
             self._owner.update()
-        if not left:
+        if not remaining:
             self._timer.stop()
 
     def settle(self) -> None:
-        """Draw all that is left, now."""
+        """Draw all remaining lines now."""
         while self._step():
             pass
 
     def _step(self) -> bool:
-        """Some lines more, those in colour first; whether any was left."""
+        """Draw a few lines, coloured ones first; returns whether any remained."""
         for layer in (1, 0):
-            found = np.flatnonzero(self._wanted[layer] & ~self.drawn[layer])[:CHUNK]
-            if len(found):
-                self._draw(layer, found)
-                self.drawn[layer][found] = True
+            pending = np.flatnonzero(self._requested[layer] & ~self.drawn[layer])[:CHUNK]
+            if len(pending):
+                self._draw(layer, pending)
+                self.drawn[layer][pending] = True
                 return True
         return False
 
-    def _draw(self, layer: int, places: Array) -> None:
+    def _draw(self, layer: int, indices: Array) -> None:
         look: Palette = self._owner.look  # type: ignore[attr-defined]
-        many = int(self._wanted[layer].sum())
-        points, shades = self._lay(places)
+        many = int(self._requested[layer].sum())
+        points, shades = self._lay(indices)
         opacity = int(max(ALONE / (1 + many / 100) ** 0.7, FAINTEST))
         painter = QPainter(self._pictures[layer])
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, many < SMOOTH)
@@ -98,7 +98,7 @@ class LineLayers:
         painter.end()
 
     def paint(self, painter: QPainter, at: QPointF) -> None:
-        """Lay the pictures down."""
+        """Draw the pixmaps."""
         for picture, drawn in zip(self._pictures, self.drawn, strict=True):
             if drawn.any():
                 painter.drawPixmap(at, picture)

@@ -1,4 +1,4 @@
-"""Many dots or lines of a few looks in a plot."""
+"""Plot items of many dots or lines with a few looks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing_extensions import override
 from espalier.app.features.search.charts.cached_marks import CachedMarks, pixels, ratio_of
 from espalier.model.data.base import Array
 
-MANY = 1500  # dots from which they are small
-LINES = 500  # drawn between two events
+MANY = 1500  # number of dots from which they are small
+LINES = 500  # marks drawn between two events
 Look = tuple[QColor, QPen | None]
 
 
 class Dots(CachedMarks):
-    """Dots of `looks`, a brush and a pen each: columns x, y and which look."""
+    """Dots with `looks` of a brush and a pen each: columns x, y and index of the look."""
 
     def __init__(self, plot: Any, size: int, looks: Sequence[Look], above: float = 0) -> None:
         super().__init__(plot, 3, above)
@@ -36,10 +36,10 @@ class Dots(CachedMarks):
         ratio = ratio_of(painter)
         stamps, cell = self._stamped(ratio), (self.size + 4) * ratio
         self._fragments.resize(len(x))
-        made = self._fragments.ndarray()
-        made[:, 0], made[:, 1], made[:, 2], made[:, 3] = x, y, kinds * cell, 0
-        made[:, 4:] = cell, cell, 1 / ratio, 1 / ratio, 0, 1
-        draw: Any = painter.drawPixmapFragments  # its stub lacks the form that takes an address and a count
+        fragments = self._fragments.ndarray()
+        fragments[:, 0], fragments[:, 1], fragments[:, 2], fragments[:, 3] = x, y, kinds * cell, 0
+        fragments[:, 4:] = cell, cell, 1 / ratio, 1 / ratio, 0, 1
+        draw: Any = painter.drawPixmapFragments  # the stub lacks the overload with an address and a count
         draw(*self._fragments.drawargs(), stamps)
 
     @override
@@ -48,26 +48,26 @@ class Dots(CachedMarks):
             self._dot(painter, self.looks[int(kind)], QPointF(x, y))
 
     def _inside(self, rows: Array, view: QTransform, area: QRectF) -> tuple[Array, Array, Array]:
-        """Pixels and looks of those that are seen."""
+        """Pixels and looks of the visible dots."""
         x, y = pixels(view, rows[:, 0], rows[:, 1])
         room = self.size
-        seen = (x > area.left() - room) & (x < area.right() + room) & (y > area.top() - room)
-        seen &= y < area.bottom() + room
-        return x[seen], y[seen], rows[seen, 2]
+        visible = (x > area.left() - room) & (x < area.right() + room) & (y > area.top() - room)
+        visible &= y < area.bottom() + room
+        return x[visible], y[visible], rows[visible, 2]
 
     def _stamped(self, ratio: float) -> QPixmap:
         """A dot of each look, side by side."""
         if ratio not in self._stamps:
             cell = self.size + 4
-            made = QPixmap(int(cell * len(self.looks) * ratio), int(cell * ratio))
-            made.setDevicePixelRatio(ratio)
-            made.fill(Qt.GlobalColor.transparent)
-            painter = QPainter(made)
+            pixmap = QPixmap(int(cell * len(self.looks) * ratio), int(cell * ratio))
+            pixmap.setDevicePixelRatio(ratio)
+            pixmap.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(pixmap)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            for place, look in enumerate(self.looks):
-                self._dot(painter, look, QPointF((place + 0.5) * cell, cell / 2))
+            for index, look in enumerate(self.looks):
+                self._dot(painter, look, QPointF((index + 0.5) * cell, cell / 2))
             painter.end()
-            self._stamps[ratio] = made
+            self._stamps[ratio] = pixmap
         return self._stamps[ratio]
 
     def _dot(self, painter: QPainter, look: Look, at: QPointF) -> None:
@@ -77,7 +77,7 @@ class Dots(CachedMarks):
 
 
 class Segments(CachedMarks):
-    """Lines of `pens`: columns x and y of both ends and which pen. `tall`: they are bars of that height in the plot, at
+    """Lines with `pens`: columns x and y of both ends and index of the pen. `tall`: bars of this height in the plot, at
     least a pixel long.
     """
 
@@ -91,10 +91,10 @@ class Segments(CachedMarks):
     def lay(self, painter: QPainter, rows: Array, view: QTransform, area: QRectF) -> None:
         (x0, y0), (x1, y1) = (pixels(view, rows[:, k], rows[:, k + 1]) for k in (0, 2))
         x1 = np.maximum(x1, x0 + 1) if self.tall else x1
-        seen = (np.maximum(x0, x1) > area.left()) & (np.minimum(x0, x1) < area.right())
+        visible = (np.maximum(x0, x1) > area.left()) & (np.minimum(x0, x1) < area.right())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, not self.tall and len(rows) < MANY)
         for kind, pen in enumerate(self.pens):
-            mine = seen & (rows[:, 4] == kind)
+            mine = visible & (rows[:, 4] == kind)
             self._lines.resize(int(mine.sum()))
             self._lines.ndarray()[:] = np.stack([x0[mine], y0[mine], x1[mine], y1[mine]], 1)
             if self.tall:
@@ -106,5 +106,5 @@ class Segments(CachedMarks):
 
 
 def dot_look(many: int) -> tuple[int, int]:
-    """Size and opacity of dots: of so many that they would hide each other, small and faint ones."""
+    """Size and opacity of dots: small and faint for many dots."""
     return (6, 190) if many < MANY else (4, 90)

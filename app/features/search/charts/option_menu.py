@@ -1,4 +1,4 @@
-"""Options of a chart that its head has no room for: a menu with a list for each, and a tick for a switch."""
+"""The menu of chart options that do not fit the head."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from espalier.app.features.search.charts.study_view import Option
 def fill(
     menu: QMenu, options: Iterable[Option], chosen: Callable[[str], Any], choose: Callable[[str, Any], None]
 ) -> None:
-    """Put options into a menu as they stand now; `choose` hears a name and what is wanted."""
+    """Fill a menu with options and their values; `choose` is called with a name and the new value."""
     menu.clear()
     for option in options:
-        name, now = option.name, chosen(option.name)
+        name, current = option.name, chosen(option.name)
         if option.values is None:
-            switch = menu.addAction(option.hint or name, lambda n=name, v=now: choose(n, not v))
+            switch = menu.addAction(option.hint or name, lambda n=name, v=current: choose(n, not v))
             switch.setCheckable(True)
-            switch.setChecked(bool(now))
+            switch.setChecked(bool(current))
             continue
         below = menu.addMenu(option.hint or name)
         for value, text in zip(option.values, option.texts, strict=True):
             action = below.addAction(text, lambda n=name, v=value: choose(n, v))
             action.setCheckable(True)
-            action.setChecked(value == now)
+            action.setChecked(value == current)

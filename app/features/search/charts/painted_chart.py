@@ -1,4 +1,4 @@
-"""Charts of a study that are painted, not plotted: a sheet that is kept, and marks above it."""
+"""Base class of painted charts of a study: a cached sheet with marks above it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MIDDLE = Qt.AlignmentFlag.AlignVCenter
 
 
 class PaintedChart(StudyView, QWidget):
-    """`take` makes ready what is drawn: `ground` below, `paint` on a sheet that is kept, `marks` above it.
+    """`take` prepares the data: `ground` is drawn below, `paint` on a cached sheet, `marks` above it.
 
-    `near` finds the trial under the pointer, which only the marks show: pointing draws no sheet again.
+    `near` finds the trial under the pointer, which only marks show, so that hovering does not redraw the sheet.
     """
 
     hovered = Signal(object)
@@ -42,19 +42,19 @@ class PaintedChart(StudyView, QWidget):
         self.setMinimumSize(160, 90)
         self.setAccessibleName(self.name)
 
-    # -- what subclasses give
+    # -- to be implemented
 
     def take(self, fresh: Sequence[int] | None) -> None:
-        """Make ready what is drawn: all of it, or what the trials at these places change."""
+        """Prepare the data: all, or the changes of the trials at these indices."""
 
     def ground(self, painter: QPainter) -> None:
-        """Draw what changes most often, as pictures."""
+        """Draw the layer that changes most often, from pixmaps."""
 
     def paint(self, painter: QPainter) -> None:
-        """Draw what is kept until `refresh`."""
+        """Draw the sheet that is cached until `refresh`."""
 
     def marks(self, painter: QPainter) -> None:
-        """Draw what follows the pointer."""
+        """Draw the marks that follow the pointer."""
 
     # -- drawing
 
@@ -63,13 +63,13 @@ class PaintedChart(StudyView, QWidget):
         self.study, self.pick, self.under = study, None, None
         self.redraw()
 
-    def append(self, places: Sequence[int]) -> None:
-        """Draw what is new or became other."""
-        self.take(places)
+    def append(self, indices: Sequence[int]) -> None:
+        """Draw new or changed trials."""
+        self.take(indices)
         self.update()
 
     def refresh(self) -> None:
-        """Draw the sheet again."""
+        """Redraw the sheet."""
         self._sheet = None
         self.update()
 
@@ -79,7 +79,7 @@ class PaintedChart(StudyView, QWidget):
         self.refresh()
 
     def set_theme(self, palette: Palette) -> None:
-        """Take other colours and draw again; the legend has them too."""
+        """Set the colours, of the legend too, and redraw."""
         self.look = palette
         self.redraw()
         self.changed.emit()
@@ -91,18 +91,18 @@ class PaintedChart(StudyView, QWidget):
         try:
             self._draw(painter, lambda: painter.drawPixmap(0, 0, sheet))
         finally:
-            painter.end()  # Qt crashes on one that is left open
+            painter.end()  # Qt crashes on an unfinished painter
 
     def _drawn_sheet(self) -> QPixmap:
         sheet = QPixmap(self.size() * self.devicePixelRatio())
         sheet.setDevicePixelRatio(self.devicePixelRatio())
         sheet.fill(Qt.GlobalColor.transparent)
-        kept = QPainter(sheet)
+        painter = QPainter(sheet)
         try:
-            kept.setFont(self.small())
-            self.paint(kept)
+            painter.setFont(self.small())
+            self.paint(painter)
         finally:
-            kept.end()
+            painter.end()
         return sheet
 
     def _draw(self, painter: QPainter, sheet: Callable[[], None]) -> None:
@@ -122,9 +122,9 @@ class PaintedChart(StudyView, QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and "look" in vars(self):
-            now = tokens(self)
-            if now is not self.look:
-                self.set_theme(now)
+            palette = tokens(self)
+            if palette is not self.look:
+                self.set_theme(palette)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -133,7 +133,7 @@ class PaintedChart(StudyView, QWidget):
     # -- files
 
     def settle(self) -> None:
-        """Finish at once what is drawn bit by bit, before it is written to a file."""
+        """Finish incremental drawing, before an export."""
 
     def export(self, path: Path) -> None:
         """Write the chart to a .png (twice the size on screen), .svg or .csv file; raises FileError."""
@@ -151,12 +151,12 @@ def elided(
     painter: QPainter, box: QRectF, text: str, side: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft,
     cut: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
 ) -> None:  # fmt: skip
-    """One line of text in a box, cut where it does not fit."""
+    """Draw one line of text in a box, elided if it does not fit."""
     short = painter.fontMetrics().elidedText(text, cut, max(int(box.width()), 0))
     painter.drawText(box, MIDDLE | side, short)
 
 
 def joined(painter: QPainter, points: Sequence[QPointF]) -> None:
-    """Points joined by lines one by one: a long smooth path takes ten times as long."""
+    """Draw a polyline as single lines, ten times faster than a long anti-aliased path."""
     for first, second in pairwise(points):
         painter.drawLine(first, second)

@@ -1,4 +1,4 @@
-"""Parallel coordinates: a line a trial through its choices and goals; brushes on axes choose, titles move the axes."""
+"""Parallel coordinates: a line per trial through choices and goals; brushes select trials, titles move axes."""
 
 from __future__ import annotations
 
@@ -22,31 +22,34 @@ from espalier.app.figures.study.labels import title, value_words
 from espalier.app.number_text import count
 from espalier.model.data.base import Array
 
-NARROW = 28  # pixels for a label under which nothing of it could be read
-CLOSE = 38  # pixels between axes under which numbers would lie over each other
-APART, FEWEST = 46, 6  # pixels between axes that can be read; so many there are at least
+NARROW = 28  # pixels below which a label is illegible
+CLOSE = 38  # pixels between axes below which numbers overlap
+APART, FEWEST = 46, 6  # pixels between legible axes; smallest number of axes
 
 
 class ParallelChart(AxesOfTrials):
-    """The lines are drawn piece by piece into pictures; axes and labels lie on a sheet above them."""
+    """Lines are drawn in slices into pixmaps, below a sheet with axes and labels."""
 
     name: ClassVar[str] = "Parallel coordinates"
     fields: ClassVar[Mapping[str, str]] = {"colour": "shade", "all choices": "every"}
 
     def __init__(self) -> None:
         self.shade = ""
-        self.every = False  # all choices have an axis, also where they are too many to be read
-        self._made, self._judged = 0, 0  # axes that there could be; trials by which they were chosen
+        self.every = False  # an axis for every choice, even if illegible
+        self._available_axes, self._trials_at_choice = (
+            0,
+            0,
+        )  # number of possible axes; number of trials when they were chosen
         self._span = (0.0, 1.0)
         super().__init__()
         self._layers = LineLayers(self, self._lay)
 
-    # -- what is drawn
+    # -- content
 
     @override
     def options(self) -> list[Option]:
-        return [figure_option("colour", self.study.names, "colour: ", "Figure told by colour"),
-                Option("all choices", hint="An axis for every choice, not only for the most informative")]  # fmt: skip
+        return [figure_option("colour", self.study.names, "colour: ", "Metric shown by colour"),
+                Option("all choices", hint="An axis for every choice, not only the most informative ones")]  # fmt: skip
 
     @override
     def redraw(self) -> None:
@@ -65,33 +68,33 @@ class ParallelChart(AxesOfTrials):
         super().show_study(study)
 
     def _pick_axes(self) -> None:
-        """The axes of the choices that tell most, as many as can be read."""
+        """Choose the axes of the most informative choices, as many as are legible."""
         room = max(int((self.width() - 2 * SIDE) / APART) + 1, FEWEST)
-        self._judged, self._made = len(self.study), axes_made(self.study)
-        self.axes = picked(self.study, self.shade, self.axes, self._made if self.every else room)
+        self._trials_at_choice, self._available_axes = len(self.study), axes_made(self.study)
+        self.axes = picked(self.study, self.shade, self.axes, self._available_axes if self.every else room)
 
     @override
     def empty(self) -> str:
-        if (words := self.none_complete()) or not len(self.study):
-            return words
-        made = sum(n in self.study.params for n in self.study.scales)
-        enough = made + len(self.study.goals) > 1
+        if (text := self.none_complete()) or not len(self.study):
+            return text
+        choices = sum(n in self.study.params for n in self.study.scales)
+        enough = choices + len(self.study.goals) > 1
         return "" if enough else "The trials chose nothing, so that there is nothing to compare."
 
     @override
     def legend(self) -> str:
         scale = self.scale(*(value_words(self.shade, v) for v in self._span))
-        told = f'<span style="color:{self.look.muted}">{escape(title(self.shade))} {scale}'
+        colour_text = f'<span style="color:{self.look.muted}">{escape(title(self.shade))} {scale}'
         if any(a.brushes for a in self.axes):
             many = count(int(self._wanted.sum()))
-            return f"{told} &nbsp; {many} of {count(len(self._complete()))} brushed · Esc clears</span>"
-        few = len(self.axes) < self._made
+            return f"{colour_text} &nbsp; {many} of {count(len(self._complete()))} brushed · Esc clears</span>"
+        few = len(self.axes) < self._available_axes
         some = (
-            f" &nbsp; {len(self.axes)} of {self._made} axes: what tells most of {escape(title(self.shade))}"
+            f" &nbsp; {len(self.axes)} of {self._available_axes} axes: what tells most of {escape(title(self.shade))}"
             if few
             else ""
         )
-        return f"{told}{some} &nbsp; drag on an axis to choose trials, on its title to move it</span>"
+        return f"{colour_text}{some} &nbsp; drag on an axis to choose trials, on its title to move it</span>"
 
     def _complete(self) -> Array:
         return np.flatnonzero(self.study.state[: len(self._units)] == COMPLETE)
@@ -100,24 +103,28 @@ class ParallelChart(AxesOfTrials):
     def take(self, fresh: Sequence[int] | None) -> None:
         study = self.study
         free = not self._grey and self._drag is None
-        if axes_made(study) != self._made or (fresh is None and free) or (free and len(study) > 2 * self._judged):
+        if (
+            axes_made(study) != self._available_axes
+            or (fresh is None and free)
+            or (free and len(study) > 2 * self._trials_at_choice)
+        ):
             before = [a.name for a in self.axes]
             self._pick_axes()
             fresh = fresh if before == [a.name for a in self.axes] else None
         moved = [a.fit(study) for a in self.axes]
         low_high = self._shade_ends()
-        again = fresh is None or any(moved) or low_high != self._span
-        drawn = self._layers.drawn[1]
-        again = again or any(p < len(drawn) and drawn[p] for p in fresh or ())
+        redraw = fresh is None or any(moved) or low_high != self._span
+        coloured = self._layers.drawn[1]
+        redraw = redraw or any(p < len(coloured) and coloured[p] for p in fresh or ())
         self._span = low_high
-        self._note(fresh if not again else None)
-        if again:
+        self._note(fresh if not redraw else None)
+        if redraw:
             self._sheet = None
             self._layers.restart(int(self.width() - 2 * SIDE + 1), int(self._bottom - self._top))
         self.choose_lines()
 
     def _note(self, fresh: Sequence[int] | None) -> None:
-        """Where the trials lie on all axes: of all of them, or of those at these places."""
+        """Update the positions of the trials on all axes, of all or of those at these indices."""
         study = self.study
         if fresh is None:
             units = [a.unit(study) for a in self.axes]
@@ -126,25 +133,25 @@ class ParallelChart(AxesOfTrials):
         if (more := len(study) - len(self._units)) > 0:
             room = np.full((more, len(self.axes)), np.nan)
             self._units = np.concatenate([self._units, room])
-        places = np.array(fresh, int)
+        indices = np.array(fresh, int)
         for k, axis in enumerate(self.axes):
-            self._units[places, k] = axis.unit(study, places)
+            self._units[indices, k] = axis.unit(study, indices)
 
     def _shade_ends(self) -> tuple[float, float]:
-        """From the figure's low twentieth to its high one; a little more of it moves nothing."""
+        """The range of the metric from its 5th to its 95th percentile; small changes are ignored."""
         values = self.study.figures[self.shade]
         values = values[(self.study.state == COMPLETE) & np.isfinite(values)]
         if not len(values):
             return 0.0, 1.0
         low, high = (float(v) for v in np.quantile(values, (0.05, 0.95)))
-        held = self._span
-        near = 0.1 * (held[1] - held[0])
-        return held if abs(low - held[0]) < near and abs(high - held[1]) < near else (low, high)
+        previous = self._span
+        near = 0.1 * (previous[1] - previous[0])
+        return previous if abs(low - previous[0]) < near and abs(high - previous[1]) < near else (low, high)
 
     def choose_lines(self) -> None:
-        """What the brushes leave is to be drawn in colour; all of it in grey, where there is a brush."""
+        """Draw trials within the brushes in colour, and all in grey below if there is a brush."""
         complete = self.study.state == COMPLETE
-        complete[len(self._units) :] = False  # their turn comes
+        complete[len(self._units) :] = False  # drawn later
         self._wanted = complete.copy()
         for axis in self.axes:
             if axis.brushes:
@@ -155,15 +162,15 @@ class ParallelChart(AxesOfTrials):
     def settle(self) -> None:
         self._layers.settle()
 
-    def _lay(self, places: Array) -> tuple[Array, Array]:
-        """The points of trials in the picture, and their shades."""
+    def _lay(self, indices: Array) -> tuple[Array, Array]:
+        """Points of trials in the pixmap, and their shades."""
         xs = [self._x(k) - SIDE for k in range(len(self.axes))]
-        rows = self._rows(places)
-        return np.stack([np.broadcast_to(xs, rows.shape), rows], 2), self._shades(places)
+        rows = self._rows(indices)
+        return np.stack([np.broadcast_to(xs, rows.shape), rows], 2), self._shades(indices)
 
-    def _shades(self, places: Array) -> Array:
+    def _shades(self, indices: Array) -> Array:
         low, high = self._span
-        part = (self.study.figures[self.shade][places] - low) / ((high - low) or 1.0)
+        part = (self.study.figures[self.shade][indices] - low) / ((high - low) or 1.0)
         return np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1).astype(np.int32)
 
     @override
@@ -173,24 +180,24 @@ class ParallelChart(AxesOfTrials):
     @override
     def paint(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for place, axis in enumerate(self.axes):
-            self._paint_axis(painter, axis, self._at(axis, place), place % self._heads)
+        for index, axis in enumerate(self.axes):
+            self._paint_axis(painter, axis, self._at(axis, index), index % self._heads)
 
     @override
     def marks(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for place, axis in enumerate(self.axes if self._grey else ()):
-            _paint_brushes(painter, self, axis, self._at(axis, place))
-        for place, colour in ((self.pick, self.look.text), (self.under, self.look.accent)):
-            if place is not None and place < len(self._units) and self.study.state[place] == COMPLETE:
-                self._paint_line(painter, place, colour)
+        for index, axis in enumerate(self.axes if self._grey else ()):
+            _paint_brushes(painter, self, axis, self._at(axis, index))
+        for index, colour in ((self.pick, self.look.text), (self.under, self.look.accent)):
+            if index is not None and index < len(self._units) and self.study.state[index] == COMPLETE:
+                self._paint_line(painter, index, colour)
 
-    def _at(self, axis: Axis, place: int) -> float:
-        """Where an axis stands, or is dragged to."""
-        return self._drag[2] if self._drag and self._drag[0] == "move" and self._drag[1] is axis else self._x(place)
+    def _at(self, axis: Axis, index: int) -> float:
+        """x of an axis, or of the drag."""
+        return self._drag[2] if self._drag and self._drag[0] == "move" and self._drag[1] is axis else self._x(index)
 
-    def _paint_line(self, painter: QPainter, place: int, colour: str) -> None:
-        rows = self._rows(np.array([place]))[0] + self._top
+    def _paint_line(self, painter: QPainter, index: int, colour: str) -> None:
+        rows = self._rows(np.array([index]))[0] + self._top
         painter.setPen(QPen(QColor(colour), 2.0))
         joined(painter, [QPointF(self._x(k), y) for k, y in enumerate(rows.tolist())])
 
@@ -214,24 +221,24 @@ class ParallelChart(AxesOfTrials):
         self._paint_ticks(painter, axis, x, gap)
 
     def _paint_ticks(self, painter: QPainter, axis: Axis, x: float, gap: float) -> None:
-        """Labels beside an axis, on a ground that lets them be read; as many as there is room for.
+        """Draw labels beside an axis on a legible background, as many as fit.
 
-        Axes of the same categories stand side by side: where they are close, the first one's labels do for all.
+        Close axes with equal categories share the labels of the first one.
         """
         ground = QColor(self.look.panel)
         ground.setAlpha(190)
-        place = self.axes.index(axis)
-        if gap < NARROW and place and axis.like(self.axes[place - 1]):
+        index = self.axes.index(axis)
+        if gap < NARROW and index and axis.like(self.axes[index - 1]):
             return
         last, metrics = 1e9, painter.fontMetrics()
         ticks = sorted(axis.ticks())
         widest = max((metrics.horizontalAdvance(t) for _, t in ticks), default=0)
-        at_end = place == len(self.axes) - 1 and x + widest + 7 > self.width()
-        if axis.words and widest > gap - 8 and place and axis.like(self.axes[place - 1]) and not self._drag:
+        at_end = index == len(self.axes) - 1 and x + widest + 7 > self.width()
+        if axis.is_categorical and widest > gap - 8 and index and axis.like(self.axes[index - 1]) and not self._drag:
             return
-        if not axis.words and gap < CLOSE and place < len(self.axes) - 1:
-            return  # pointing at it tells them
-        room = self._room(place, widest, gap, at_end)
+        if not axis.is_categorical and gap < CLOSE and index < len(self.axes) - 1:
+            return  # shown on hover
+        room = self._room(index, widest, gap, at_end)
         if room < min(widest, NARROW):
             return
         for part, text in ticks:
@@ -245,21 +252,21 @@ class ParallelChart(AxesOfTrials):
             painter.fillRect(box, ground)
             painter.setPen(QColor(self.look.muted))
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, short)
-        if np.isnan(self._units[self._complete(), place]).any():
+        if np.isnan(self._units[self._complete(), index]).any():
             painter.setPen(QColor(self.look.muted))
             painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, "none")
 
-    def _room(self, place: int, widest: int, gap: float, at_end: bool) -> int:
-        """The width of labels: the last axis may stand in the way, one of the same categories has none itself."""
-        axis, after = self.axes[place], self.axes[place + 1 : place + 2]
-        if not axis.words and not at_end:
+    def _room(self, index: int, widest: int, gap: float, at_end: bool) -> int:
+        """Width available for labels, limited by the next axis unless it has equal categories."""
+        axis, after = self.axes[index], self.axes[index + 1 : index + 2]
+        if not axis.is_categorical and not at_end:
             return widest + 2
         shared = widest > gap - 8 and after and axis.like(after[0])
-        return int(gap * (2 if shared else 0.5 if place >= len(self.axes) - 2 else 1)) - 8
+        return int(gap * (2 if shared else 0.5 if index >= len(self.axes) - 2 else 1)) - 8
 
 
 def _paint_brushes(painter: QPainter, chart: ParallelChart, axis: Axis, x: float) -> None:
-    """Brushes as upright boxes: whole pixels, which cost nothing while one is drawn."""
+    """Draw brushes as boxes of whole pixels, which are cheap to redraw."""
     ground = QColor(chart.look.accent)
     ground.setAlpha(70)
     for low, high in axis.brushes:

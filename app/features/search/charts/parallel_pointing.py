@@ -1,4 +1,4 @@
-"""Pointing on parallel coordinates: lines under the pointer, brushes along the axes, titles that move them."""
+"""Mouse interaction of parallel coordinates: hovered lines, brushes on axes, dragging of axes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from espalier.app.features.search.charts.painted_chart import PaintedChart
 from espalier.model.data.base import Array
 
 TOP, FOOT, SIDE, LINE = 6, 22, 34, 14
-TITLE = 84  # pixels that a title wants
-NEAR, GRIP = 6.0, 9.0  # pixels to a line; to an axis
-FEWEST = 0.02  # of an axis: a shorter brush is none
+TITLE = 84  # pixels of a title
+NEAR, GRIP = 6.0, 9.0  # pick distance in pixels of a line; of an axis
+FEWEST = 0.02  # share of an axis below which a brush is removed
 
 
 class AxesOfTrials(PaintedChart):
-    """`brushed` tells which trials the brushes leave: a mask by place, or None where there is no brush."""
+    """`brushed`: mask of the trials within the brushes by index, or None without a brush."""
 
     brushed = Signal(object)
 
@@ -31,14 +31,14 @@ class AxesOfTrials(PaintedChart):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
 
     def choose_lines(self) -> None:
-        """Draw what the brushes leave."""
+        """Draw the trials within the brushes."""
 
     @property
     def _grey(self) -> bool:
-        """Whether there is a brush."""
+        """Whether trials outside brushes are drawn in grey."""
         return any(a.brushes for a in self.axes)
 
-    # -- where things lie
+    # -- geometry
 
     @property
     def _heads(self) -> int:
@@ -54,49 +54,49 @@ class AxesOfTrials(PaintedChart):
     def _bottom(self) -> float:
         return max(self.height() - 2.0, self._top + FOOT + 20)
 
-    def _x(self, place: float) -> float:
-        return SIDE + place * (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
+    def _x(self, position: float) -> float:
+        return SIDE + position * (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
 
     def _y(self, part: float) -> float:
         return self._top + (1 - part) * (self._bottom - self._top - FOOT)
 
     def heights(self, *parts: float) -> list[float]:
-        """Where parts of an axis lie, in pixels from the top."""
+        """Pixels from the top of positions in 0 … 1 on an axis."""
         return [self._y(part) for part in parts]
 
     def _part(self, y: float) -> float:
         return 1 - (y - self._top) / (self._bottom - self._top - FOOT)
 
-    def _rows(self, places: Array) -> Array:
-        """Pixels from the picture's top; what has no value runs along the foot."""
+    def _rows(self, indices: Array) -> Array:
+        """Pixels from the pixmap's top; missing values are at the bottom."""
         tall = self._bottom - self._top
-        rows = (1 - self._units[places]) * (tall - FOOT)
+        rows = (1 - self._units[indices]) * (tall - FOOT)
         return np.where(np.isnan(rows), tall - 5, rows)
 
     # -- pointing
 
     def near(self, at: QPointF) -> int | None:
-        """The drawn trial whose line passes nearest."""
+        """The drawn trial with the nearest line."""
         if len(self.axes) < 2 or not SIDE <= at.x() <= self.width() - SIDE:
             return None
         gap = (self.width() - 2 * SIDE) / (len(self.axes) - 1)
         k = min(int((at.x() - SIDE) / gap), len(self.axes) - 2)
-        places = np.flatnonzero(self._wanted)
-        if not len(places):
+        indices = np.flatnonzero(self._wanted)
+        if not len(indices):
             return None
-        rows = self._rows(places)
+        rows = self._rows(indices)
         part = (at.x() - self._x(k)) / gap
         away = np.abs(rows[:, k] * (1 - part) + rows[:, k + 1] * part + self._top - at.y())
         best = int(np.argmin(away))
-        return int(places[best]) if away[best] <= NEAR else None
+        return int(indices[best]) if away[best] <= NEAR else None
 
     def _grip(self, at: QPointF) -> tuple[str, Axis] | None:
-        """What can be dragged here: a title, or an axis."""
-        for place, axis in enumerate(self.axes):
-            away = abs(at.x() - self._x(place))
-            row = TOP + LINE * (place % self._heads)
+        """The draggable title or axis at a position."""
+        for index, axis in enumerate(self.axes):
+            away = abs(at.x() - self._x(index))
+            row = TOP + LINE * (index % self._heads)
             if row <= at.y() < row + LINE and away < self._heads * self._x(1) / 2:
-                nearest = min(range(len(self.axes)), key=lambda k: (k % self._heads != place % self._heads,
+                nearest = min(range(len(self.axes)), key=lambda k: (k % self._heads != index % self._heads,
                                                                     abs(at.x() - self._x(k))))  # fmt: skip
                 return "move", self.axes[nearest]
             if away <= GRIP and self._top - 4 <= at.y():
@@ -117,7 +117,9 @@ class AxesOfTrials(PaintedChart):
             return super().hover_text(at)
         kind, axis = grip
         return (
-            axis.name if kind == "move" else f"{axis.name}\n{axis.words_at(self._part(at.y()))}\nDrag to choose trials"
+            axis.name
+            if kind == "move"
+            else f"{axis.name}\n{axis.hover_text_at(self._part(at.y()))}\nDrag to choose trials"
         )
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -128,11 +130,11 @@ class AxesOfTrials(PaintedChart):
         kind, axis = grip
         part = self._part(event.position().y())
         if kind == "brush":
-            held = next((b for b in axis.brushes if b[0] <= part <= b[1]), None)
+            brush = next((b for b in axis.brushes if b[0] <= part <= b[1]), None)
             more = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
-            if held:
-                axis.brushes.remove(held)
-                self._drag = ("shift", axis, part, held)
+            if brush:
+                axis.brushes.remove(brush)
+                self._drag = ("shift", axis, part, brush)
             else:
                 axis.brushes = axis.brushes if more else []
                 self._drag = ("brush", axis, part, (part, part))
@@ -144,13 +146,13 @@ class AxesOfTrials(PaintedChart):
         if self._drag is None:
             super().mouseMoveEvent(event)
             return
-        kind, axis, start, held = self._drag
+        kind, axis, start, brush = self._drag
         if kind == "move":
-            self._drag = (kind, axis, event.position().x(), held)
+            self._drag = (kind, axis, event.position().x(), brush)
             self.refresh()
             return
         part = min(max(self._part(event.position().y()), -0.02), 1.02)
-        low, high = held
+        low, high = brush
         move = part - start
         axis.brushes[-1] = (min(start, part), max(start, part)) if kind == "brush" else (low + move, high + move)
         self._brush(axis)
@@ -171,16 +173,16 @@ class AxesOfTrials(PaintedChart):
         self.brushed.emit(self._wanted.copy() if self._grey else None)
 
     def _move(self, axis: Axis, x: float) -> None:
-        """Put an axis where it was dragged to."""
+        """Move an axis to the drag position."""
         others = [a for a in self.axes if a is not axis]
         gap = (self.width() - 2 * SIDE) / max(len(self.axes) - 1, 1)
-        place = min(max(round((x - SIDE) / gap), 0), len(others))
-        self.axes = [*others[:place], axis, *others[place:]]
+        position = min(max(round((x - SIDE) / gap), 0), len(others))
+        self.axes = [*others[:position], axis, *others[position:]]
         self.take(None)
         self.refresh()
 
     def _brush(self, axis: Axis | None = None) -> None:
-        """Take other lines; only the brushes of one axis are drawn at once, the lines follow by themselves."""
+        """Apply changed brushes; those of the axis are drawn at once, the lines incrementally."""
         self.choose_lines()
         self.changed.emit()
         if axis is None:
@@ -189,7 +191,7 @@ class AxesOfTrials(PaintedChart):
             self.update(round(self._x(self.axes.index(axis)) - GRIP), 0, round(2 * GRIP), self.height())
 
     def clear_brushes(self) -> None:
-        """Choose all trials again."""
+        """Remove all brushes."""
         for axis in self.axes:
             axis.brushes = []
         self._brush()

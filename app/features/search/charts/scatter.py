@@ -1,5 +1,5 @@
-"""Figures or choices of all trials against each other: the Pareto front of two figures, the slice of a choice, and two
-choices at once; a further figure as colour, another as the size of the dots.
+"""Scatter charts of metrics and choices: the Pareto front of two metrics, the slice of a choice, and two
+choices; further metrics as colour and size of the dots.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FRONT = 9  # pixels
 BROKEN = 0  # the look of trials that break a constraint
 SHADES = 12  # colours of the third figure
 CHOICE = "choice "
-MIDDLES = 5  # trials of a category from which its median is drawn
+MIDDLES = 5  # number of trials of a category from which its median is drawn
 WIDEST = 130  # pixels of the labels of the vertical axis
-LEAST, MOST = 5.0, 17.0  # pixels of the dots that tell a figure by their size
+LEAST, MOST = 5.0, 17.0  # pixels of dots that show a metric by their size
 
 
 class ScatterChart(StudyChart):
-    """Each axis is a figure or a choice, whose name then begins with CHOICE."""
+    """Each axis is a metric, or a choice, whose name starts with CHOICE."""
 
     fields: ClassVar[Mapping[str, str]] = {"across": "x_name", "up": "y_name", "colour": "shade", "size": "bulk",
                                            "log x": "log_x", "log y": "log_y"}  # fmt: skip
@@ -50,15 +50,15 @@ class ScatterChart(StudyChart):
     def options(self) -> list[Option]:
         names, choices = self.study.names, self.choices
         sides = (*names, *choices), (*map(title, names), *(a.text for a in choices.values()))
-        return [Option("across", *sides, "Figure or choice of the horizontal axis"),
-                Option("up", *sides, "Figure or choice of the vertical axis"),
-                Option("colour", ("", *names), ("no colour", *map(title, names)), "Figure told by colour"),
-                Option("size", ("", *names), ("one size", *map(title, names)), "Figure told by the size of the dots"),
+        return [Option("across", *sides, "Metric or choice of the horizontal axis"),
+                Option("up", *sides, "Metric or choice of the vertical axis"),
+                Option("colour", ("", *names), ("no colour", *map(title, names)), "Metric shown by colour"),
+                Option("size", ("", *names), ("one size", *map(title, names)), "Metric shown by the size of the dots"),
                 Option("log x", hint="Logarithmic horizontal axis"),
                 Option("log y", hint="Logarithmic vertical axis")]  # fmt: skip
 
     def show_study(self, study: Study) -> None:
-        """The axes stay where the new study has them."""
+        """Keep the axes that the new study has."""
         self.choices = choices_of(study)
         if not {self.x_name, self.y_name} <= {*study.names, *self.choices} or not self.x_name:
             self.choose_axes(study)
@@ -66,14 +66,14 @@ class ScatterChart(StudyChart):
         super().show_study(study)
 
     def choose_axes(self, study: Study) -> None:
-        """Choose what is drawn first of a study."""
+        """Choose the initial axes of a study."""
 
     @property
     def _sides(self) -> tuple[tuple[str, bool], tuple[str, bool]]:
         return (self.x_name, self.log_x), (self.y_name, self.log_y)
 
-    def _place(self) -> tuple[Array, Array]:
-        """Where the trials lie; those of one category beside each other."""
+    def _positions(self) -> tuple[Array, Array]:
+        """(x, y) of the trials, spread within a category."""
         x, y = (self._along(name, log) for name, log in self._sides)
         return x, y
 
@@ -87,7 +87,7 @@ class ScatterChart(StudyChart):
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
         for axis, (name, _), room in ((bottom, self._sides[0], self.width() / 90), (left, self._sides[1], 40)):
             choice = self.choices.get(name)
-            categories = choice.scale.categories() if choice and choice.scale and choice.words else []
+            categories = choice.scale.categories() if choice and choice.scale and choice.is_categorical else []
             every = max(math.ceil(len(categories) / max(room, 1)), 1)
             axis.setTicks([categories[::every]] if categories else None)
             if axis is left and categories:
@@ -99,41 +99,41 @@ class ScatterChart(StudyChart):
         return escape(self.choices[name].text) if name in self.choices else super()._titled(name, log)
 
     @override
-    def words_at(self, place: int) -> str:
-        params = self.study.trials[place].params
-        told = (f"{a.name}: {plain(params.get(a.name))}" for n, _ in self._sides if (a := self.choices.get(n)))
-        return "\n".join((super().words_at(place), *told))
+    def hover_text_at(self, index: int) -> str:
+        params = self.study.trials[index].params
+        choices = (f"{a.name}: {plain(params.get(a.name))}" for n, _ in self._sides if (a := self.choices.get(n)))
+        return "\n".join((super().hover_text_at(index), *choices))
 
     @override
     def empty(self) -> str:
-        if (words := self.none_complete()) or not len(self.study):
-            return words
+        if (text := self.none_complete()) or not len(self.study):
+            return text
         if not self.x_name or not self.y_name:
             return self.missing
-        x, y = self._place()
+        x, y = self._positions()
         there = np.isfinite(x + y) & (self.study.state == COMPLETE)
-        return "" if there.any() else "No trial has told both figures yet."
+        return "" if there.any() else "No trial has values of both metrics yet."
 
-    missing: ClassVar[str] = "This study has one figure only. A second goal, such as the weight bits, gives a front."
+    missing: ClassVar[str] = "This study has one metric only. Add a second goal, such as weight bits, for a front."
 
     @override
     def legend(self) -> str:
         look = self.look
-        words = [f'<span style="color:{look.bad}">╌ {escape(w)}</span>' for w in self._limits()]
+        entries = [f'<span style="color:{look.bad}">╌ {escape(w)}</span>' for w in self._limits()]
         if front := self._axes_of_front():
-            words.append(f'<span style="color:{look.accent}">━ front, {self._points()}</span>')
+            entries.append(f'<span style="color:{look.accent}">━ front, {self._points()}</span>')
         for figure, scale in ((self.shade, self.scale), (self.bulk, "{} · ● {}".format)):
             if figure and (ends := self._ends_of(figure)) and ends[1] > ends[0]:
-                told = scale(*(value_words(figure, v) for v in ends))
-                words.append(f'<span style="color:{look.muted}">{escape(title(figure))} {told}</span>')
+                range_text = scale(*(value_words(figure, v) for v in ends))
+                entries.append(f'<span style="color:{look.muted}">{escape(title(figure))} {range_text}</span>')
         goals = ", ".join(self._better(n) for n in (self.y_name, self.x_name) if n in front)
-        words += [f'<span style="color:{look.muted}">better: {escape(goals)}</span>'] if goals else []
-        return " &nbsp; ".join(words)
+        entries += [f'<span style="color:{look.muted}">better: {escape(goals)}</span>'] if goals else []
+        return " &nbsp; ".join(entries)
 
     def _limits(self) -> list[str]:
-        """The limits that are drawn, in words: beside a line they would hide trials, or be cut."""
-        held, names = self.study.bounds, dict.fromkeys((self.y_name, self.x_name))
-        return [f"{title(n)} {held[n][0]} {value_words(n, held[n][1])}" for n in names if n in held]
+        """Texts of the drawn limits for the legend, as labels at the lines would hide trials."""
+        bounds, names = self.study.bounds, dict.fromkeys((self.y_name, self.x_name))
+        return [f"{title(n)} {bounds[n][0]} {value_words(n, bounds[n][1])}" for n in names if n in bounds]
 
     def _better(self, figure: str) -> str:
         return f"{title(figure)} {'high' if self.study.sign(figure) > 0 else 'low'}"
@@ -164,7 +164,7 @@ class ScatterChart(StudyChart):
         self._base(palette)
 
     def _base(self, palette: Palette) -> None:
-        """The model without a step, as a cross."""
+        """Draw the model without steps as a cross."""
         base = [self.study.baseline.get(n) for n in (self.x_name, self.y_name)]
         if None not in base:
             x, y = (self.scaled(np.array([b], float), side[1]) for b, side in zip(base, self._sides, strict=True))
@@ -175,87 +175,89 @@ class ScatterChart(StudyChart):
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
         study = self.study
-        if len(self.choices) < len(study.params.names):  # a conditional one was made for the first time
+        if len(self.choices) < len(study.params.names):  # first value of a conditional choice
             self.choices = choices_of(study)
-        x, y = self._place()
-        again = fresh is None or any(p < self._known and self._drawn[p] for p in fresh) or self._stretched()
-        places: Array = np.arange(len(study)) if again or fresh is None else np.array(fresh, int)
-        places = places[study.state[places] == COMPLETE]
-        good = study.feasible[places]
-        looks = np.where(good, 1 + self._looks(places), BROKEN)
+        x, y = self._positions()
+        redraw = fresh is None or any(p < self._drawn_count and self._drawn[p] for p in fresh) or self._stretched()
+        indices: Array = np.arange(len(study)) if redraw or fresh is None else np.array(fresh, int)
+        indices = indices[study.state[indices] == COMPLETE]
+        good = study.feasible[indices]
+        looks = np.where(good, 1 + self._looks(indices), BROKEN)
         order = np.argsort(good, kind="stable")
-        seen = order[~good[order]] if self.bulk else order
-        (self._dots.put if again else self._dots.add)(x[places][seen], y[places][seen], looks[seen])
-        self._blow(x, y)
-        self._known = len(study)
+        order_drawn = order[~good[order]] if self.bulk else order
+        (self._dots.put if redraw else self._dots.add)(
+            x[indices][order_drawn], y[indices][order_drawn], looks[order_drawn]
+        )
+        self._draw_sized(x, y)
+        self._drawn_count = len(study)
         self._drawn = study.state == COMPLETE
-        self._draw_front(x, y, None if again else places[good])
+        self._draw_front(x, y, None if redraw else indices[good])
 
-    _known = 0
+    _drawn_count = 0
     _drawn: Array = np.zeros(0, bool)
 
-    def _blow(self, x: Array, y: Array) -> None:
-        """Dots whose size tells a figure: the large ones below, so that none is hidden."""
+    def _draw_sized(self, x: Array, y: Array) -> None:
+        """Draw dots sized by a metric, large ones below small ones."""
         if not self.bulk:
             return
         study, (low, high) = self.study, self._ends_of(self.bulk) or (0.0, 1.0)
-        places = np.flatnonzero((study.state == COMPLETE) & study.feasible & np.isfinite(x + y))
-        part = np.nan_to_num((study.figures[self.bulk][places] - low) / ((high - low) or 1.0))
+        indices = np.flatnonzero((study.state == COMPLETE) & study.feasible & np.isfinite(x + y))
+        part = np.nan_to_num((study.figures[self.bulk][indices] - low) / ((high - low) or 1.0))
         order = np.argsort(-part, kind="stable")
-        sizes, looks = LEAST + (MOST - LEAST) * np.clip(part, 0, 1)[order], self._looks(places[order]).astype(int)
+        sizes, looks = LEAST + (MOST - LEAST) * np.clip(part, 0, 1)[order], self._looks(indices[order]).astype(int)
         brushes = [pg.mkBrush(self._colours[k]) for k in looks.tolist()]
-        self._bubbles.setData(x=x[places][order], y=y[places][order], size=sizes, brush=brushes)
+        self._bubbles.setData(x=x[indices][order], y=y[indices][order], size=sizes, brush=brushes)
 
     def _ends_of(self, figure: str) -> tuple[float, float] | None:
-        """The least and the most of a figure among complete trials."""
+        """Smallest and largest value of a metric among complete trials."""
         values = self.study.figures[figure]
         values = values[np.isfinite(values) & (self.study.state == COMPLETE)]
         return (float(values.min()), float(values.max())) if len(values) else None
 
     def _stretched(self) -> bool:
-        """Whether the third figure has other ends than were drawn."""
+        """Whether the range of the third metric differs from the drawn one."""
         return bool(self.shade) and (self._ends_of(self.shade) or (0.0, 1.0)) != self._span
 
-    def _looks(self, places: Array) -> Array:
-        """Which colour each trial has, by the third figure."""
+    def _looks(self, indices: Array) -> Array:
+        """Colour index of each trial, by the third metric."""
         if not self.shade:
-            return np.zeros(len(places))
+            return np.zeros(len(indices))
         low, high = self._span = self._ends_of(self.shade) or (0.0, 1.0)
-        part = (self.study.figures[self.shade][places] - low) / ((high - low) or 1.0)
+        part = (self.study.figures[self.shade][indices] - low) / ((high - low) or 1.0)
         return np.floor(np.clip(np.nan_to_num(part) * SHADES, 0, SHADES - 1))
 
     _span: tuple[float, float] = (0.0, 0.0)
 
     def _points(self) -> int:
-        """How many points the front has: trials that are equal are one."""
+        """Number of distinct points of the front, as text."""
         if not len(self.front):
             return 0
         return len(np.unique(np.stack([self.study.figures[n][self.front] for n in self._axes_of_front()]), axis=1).T)
 
     def _axes_of_front(self) -> list[str]:
-        """The goals where both axes are goals, else the axes alone; none where one is a choice."""
+        """All goals if both axes are goals, otherwise the axes; none if one is a choice."""
         goals, axes = [g.figure for g in self.study.goals], [n for n, _ in self._sides if n]
         return [] if set(axes) & set(self.choices) else goals if set(axes) <= set(goals) else axes
 
     def _draw_front(self, x: Array, y: Array, good: Array | None) -> None:
         names = self._axes_of_front()
         self.front = self.study.front(names) if good is None or not names else self._grown(names, good)
-        places = self.front[np.isfinite(x[self.front] + y[self.front])]
-        places = places[np.argsort(x[places], kind="stable")]
-        self._best.setData(x[places], y[places])
-        line = staircase(x[places], y[places], self.study.sign(self.x_name)) if len(names) == 2 else (x[:0], y[:0])
+        indices = self.front[np.isfinite(x[self.front] + y[self.front])]
+        indices = indices[np.argsort(x[indices], kind="stable")]
+        self._best.setData(x[indices], y[indices])
+        line = staircase(x[indices], y[indices], self.study.sign(self.x_name)) if len(names) == 2 else (x[:0], y[:0])
         self._stairs.setData(*line)
 
     def _grown(self, names: Sequence[str], good: Array) -> Array:
-        """The front with a few more trials: only they and those on it can be there."""
-        places = np.concatenate([self.front, good])
-        merits = np.stack([self.study.merit(n) for n in names], 1)[places]
-        return np.unique(places[nondominated(merits)])
+        """The front updated with a few new trials, which needs only them and the present front."""
+        indices = np.concatenate([self.front, good])
+        merits = np.stack([self.study.merit(n) for n in names], 1)[indices]
+        return np.unique(indices[nondominated(merits)])
 
     @override
     def ends(self) -> tuple[float, float, float, float] | None:
         study = self.study
-        x, y = self._place()
+        x, y = self._positions()
         there = np.isfinite(x + y) & (study.state == COMPLETE)
         if not there.any():
             return None
@@ -265,12 +267,12 @@ class ScatterChart(StudyChart):
     @override
     def spots(self) -> tuple[Array, Array, Array]:
         study = self.study
-        x, y = self._place()
+        x, y = self._positions()
         return x, np.where(study.state == COMPLETE, y, np.nan), np.arange(len(study))
 
     @override
-    def told(self) -> tuple[str, ...]:
-        return (*super().told(), self.x_name, self.shade, self.bulk)
+    def hover_metrics(self) -> tuple[str, ...]:
+        return (*super().hover_metrics(), self.x_name, self.shade, self.bulk)
 
 
 class ParetoChart(ScatterChart):
@@ -288,34 +290,34 @@ class ParetoChart(ScatterChart):
 
 
 class SliceChart(ScatterChart):
-    """A figure against a choice: against the one that explains most of it, until others are wanted."""
+    """A metric against a choice, by default the most informative one."""
 
     name: ClassVar[str] = "Slices"
     missing: ClassVar[str] = "The trials chose nothing."
 
     def __init__(self) -> None:
-        self._judged: float = 0  # trials by which the choice was found
+        self._trials_at_choice: float = 0  # number of trials when the choice was selected
         super().__init__()
 
     @override
     def choose_axes(self, study: Study) -> None:
         self.y_name = study.names[0] if study.names else ""
         choices = [a for a in axes_of(study) if a.scale is not None]
-        found = informative(study, self.y_name, choices, 1) if self.y_name and choices else []
-        self.x_name, self._judged = CHOICE + found[0].name if found else "", len(study)
+        best = informative(study, self.y_name, choices, 1) if self.y_name and choices else []
+        self.x_name, self._trials_at_choice = CHOICE + best[0].name if best else "", len(study)
 
     @override
     def choose(self, name: str, value: object) -> None:
-        self._judged = math.inf if name in ("across", "up") else self._judged
+        self._trials_at_choice = math.inf if name in ("across", "up") else self._trials_at_choice
         super().choose(name, value)
 
     @override
-    def append(self, places: Sequence[int]) -> None:
-        if len(self.study) > 2 * self._judged:
+    def append(self, indices: Sequence[int]) -> None:
+        if len(self.study) > 2 * self._trials_at_choice:
             self.choose_axes(self.study)
             self.redraw()
         else:
-            super().append(places)
+            super().append(indices)
 
     @override
     def legend(self) -> str:
@@ -330,32 +332,34 @@ class SliceChart(ScatterChart):
         self.plot.addItem(self._middles)
 
     def _by_category(self) -> Axis | None:
-        """The choice of the horizontal axis, where a figure by its categories is drawn."""
+        """The categorical choice of the horizontal axis if the other axis is a metric; otherwise None."""
         axis = self.choices.get(self.x_name)
-        return axis if axis and axis.words and self.y_name not in self.choices else None
+        return axis if axis and axis.is_categorical and self.y_name not in self.choices else None
 
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
         super().fill(fresh)
         if (axis := self._by_category()) is None:
             return
-        y = self._place()[1]
+        y = self._positions()[1]
         chosen = np.where((self.study.state == COMPLETE) & np.isfinite(y), axis.values(self.study), -1)
-        found = [(k, np.median(y[chosen == k])) for k in np.unique(chosen) if (chosen == k).sum() >= MIDDLES and k >= 0]
-        ends = np.array([(k + side * SPREAD, middle) for k, middle in found for side in (-1, 1)]).reshape(-1, 2)
+        medians = [
+            (k, np.median(y[chosen == k])) for k in np.unique(chosen) if (chosen == k).sum() >= MIDDLES and k >= 0
+        ]
+        ends = np.array([(k + side * SPREAD, middle) for k, middle in medians for side in (-1, 1)]).reshape(-1, 2)
         self._middles.setData(ends[:, 0], ends[:, 1], connect="pairs")
 
 
 def choices_of(study: Study) -> dict[str, Axis]:
-    """The axes of the choices that at least one trial made, by option."""
+    """Option → axis, for choices with at least one value."""
     return {CHOICE + a.name: a for a in axes_of(study) if a.scale is not None}
 
 
 def staircase(x: Array, y: Array, sign: float) -> tuple[Array, Array]:
-    """The edge of what points along x reach: level until the next one, then up or down."""
+    """The step line of a front along x."""
     if not len(x):
         return x, y
     across = np.repeat(x, 2)
     up = np.repeat(y, 2)
-    # where low is better, a point's height holds to its right; where high is, to its left
+    # a point dominates to its right if low x is better, to its left if high x is
     return (across[1:], up[:-1]) if sign < 0 else (across[:-1], up[1:])

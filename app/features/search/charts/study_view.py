@@ -1,4 +1,4 @@
-"""What every chart of a study shares, plotted or painted: its options, its texts, and pointing at its trials."""
+"""Base class of all charts of a study: options, texts, and hovering and picking of trials."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from espalier.app.figures.study.labels import title, trial_text
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart_export import Table
 
-Base = QWidget if TYPE_CHECKING else object  # at run time the widget is the other base class
-MOVED = 4  # pixels that make a click a drag
+Base = QWidget if TYPE_CHECKING else object  # at run time the other base class is the widget
+MOVED = 4  # pixels from which a click is a drag
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What can be chosen of a chart in its head: one of `values`, or a switch where that is None."""
+    """An option of a chart: one of `values`, or a switch if that is None."""
 
     name: str
     values: tuple[Any, ...] | None = None
     texts: tuple[str, ...] = ()
     hint: str = ""
 
-    def offered(self, drawn: bool) -> bool:
-        """Whether there is something to choose: no list without values, no switch while nothing is drawn."""
-        return drawn if self.values is None else len(self.values) > (0 if drawn else 1)
+    def offered(self, is_drawn: bool) -> bool:
+        """Whether to offer the option: lists need values, switches a drawn chart."""
+        return is_drawn if self.values is None else len(self.values) > (0 if is_drawn else 1)
 
 
 def figure_option(name: str, figures: list[str], head: str = "", hint: str = "") -> Option:
-    """A list of figures, each with `head` before its title."""
+    """An option with a list of metrics, each with the prefix `head`."""
     return Option(name, tuple(figures), tuple(head + title(f) for f in figures), hint)
 
 
 class StudyView(Base):
-    """Base of the charts. `fields`: options by the attributes that hold them. Subclasses declare the signals hovered,
-    picked and applied (with a trial), and changed (legend or options are others).
+    """Base of the charts. `fields`: attribute of each option. Subclasses declare the signals hovered,
+    picked and applied (with a trial), and changed (of legend or options).
     """
 
     fields: ClassVar[Mapping[str, str]] = {}
@@ -51,7 +51,7 @@ class StudyView(Base):
     look: Palette
 
     def begin(self) -> None:
-        """Set up what is common, before the chart's own."""
+        """Initialise the common state, before that of the chart."""
         self.study = Study()
         self.pick: int | None = None
         self.under: int | None = None
@@ -60,88 +60,86 @@ class StudyView(Base):
     # -- options and texts
 
     def options(self) -> list[Option]:
-        """What can be chosen in the head."""
+        """The options."""
         return []
 
     def option(self, name: str) -> Any:
-        """What is chosen."""
+        """The value of an option."""
         return getattr(self, self.fields[name])
 
     def choose(self, name: str, value: Any) -> None:
-        """Choose another value of an option."""
+        """Set the value of an option."""
         setattr(self, self.fields[name], value)
         self.redraw()
         self.changed.emit()
 
     def redraw(self) -> None:
-        """Draw everything anew."""
+        """Redraw everything."""
 
     def empty(self) -> str:
-        """Why there is nothing to draw, in words; empty where there is something."""
-        return "" if len(self.study) else "No trial yet. The first one is drawn here as soon as it has ended."
+        """The reason why there is nothing to draw; empty if there is something."""
+        return "" if len(self.study) else "No trials yet. The first one is drawn here once it has ended."
 
     def none_complete(self) -> str:
-        """The same for charts of complete trials."""
-        known = not len(self.study) or bool((self.study.state == COMPLETE).any())
+        """`empty` for charts of complete trials."""
+        has_complete = not len(self.study) or bool((self.study.state == COMPLETE).any())
         return (
-            StudyView.empty(self)
-            if known
-            else "No trial is complete yet. The first one is drawn here as soon as it is."
+            StudyView.empty(self) if has_complete else "No trial is complete yet. The first complete one is drawn here."
         )
 
     def legend(self) -> str:
-        """The legend in words, as rich text."""
+        """The legend as rich text."""
         return ""
 
     def scale(self, low: str, high: str) -> str:
-        """A scale of colours between two texts, for legends."""
+        """A colour scale between two texts, for legends."""
         stops = "".join(f'<span style="color:{self.look.sequential(k / 4)}">■</span>' for k in range(5))
         return f"{low} {stops} {high}"
 
     def table(self) -> Table:
-        """All trials: what they chose and what came of it."""
+        """A table of all trials with choices and metrics."""
         return study_table(self.study)
 
     # -- pointing
 
     def near(self, at: QPointF) -> int | None:
-        """The place of the trial that a point of the widget means."""
+        """The index of the trial at a position of the widget."""
         return None
 
     def marked(self) -> None:
         """Draw the picked trial and the one under the pointer."""
         self.update()
 
-    def told(self) -> tuple[str, ...]:
-        """The figures that a hover tells."""
+    def hover_metrics(self) -> tuple[str, ...]:
+        """The metrics in the hover text."""
         return tuple(g.figure for g in self.study.goals)
 
-    def words_at(self, place: int) -> str:
-        """A trial in words, for the hover."""
-        names = (n for n in dict.fromkeys(self.told()) if n in self.study.figures)
-        figures = {n: float(self.study.figures[n][place]) for n in names}
-        return trial_text(self.study.trials[place], self.study.goals, figures, self.study.counted)
+    def hover_text_at(self, index: int) -> str:
+        """The hover text of a trial."""
+        names = (n for n in dict.fromkeys(self.hover_metrics()) if n in self.study.figures)
+        figures = {n: float(self.study.figures[n][index]) for n in names}
+        return trial_text(self.study.trials[index], self.study.goals, figures, self.study.counted)
 
     def hover_text(self, at: QPointF) -> str:
-        """What the place under the pointer tells."""
-        return "" if self.under is None else self.words_at(self.under)
+        """The hover text at a position."""
+        return "" if self.under is None else self.hover_text_at(self.under)
 
     def cursor_at(self, at: QPointF) -> Qt.CursorShape:
-        """How the pointer looks: a hand over what can be clicked."""
+        """The cursor at a position: a hand over clickable trials."""
         return Qt.CursorShape.ArrowCursor if self.under is None else Qt.CursorShape.PointingHandCursor
 
-    def mark(self, place: int | None) -> None:
-        """Mark the trial that is picked, here or in another chart."""
-        if place != self.pick:
-            self.pick = place
+    def mark(self, index: int | None) -> None:
+        """Mark the trial picked in this or another chart."""
+        if index != self.pick:
+            self.pick = index
             self.marked()
 
-    def point(self, place: int | None) -> None:
-        """The pointer stands over this trial, or over none."""
-        if place != self.under:
-            self.under = place
+    def point(self, index: int | None) -> None:
+        """Set the trial under the pointer, or None."""
+        if index != self.under:
+            self.under = index
             self.marked()
-            self.hovered.emit(None if place is None else self.study.trials[place])
+            self.hovered.emit(None if index is None else self.study.trials[index])
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
@@ -159,19 +157,19 @@ class StudyView(Base):
         super().mouseReleaseEvent(event)
         still = self._pressed is not None and (event.position() - self._pressed).manhattanLength() < MOVED
         self._pressed = None
-        found = self.near(event.position()) if still and event.button() == Qt.MouseButton.LeftButton else None
-        if found is not None:
-            self.mark(found)
-            self.picked.emit(self.study.trials[found])
+        index = self.near(event.position()) if still and event.button() == Qt.MouseButton.LeftButton else None
+        if index is not None:
+            self.mark(index)
+            self.picked.emit(self.study.trials[index])
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        if (found := self.near(event.position())) is not None:
-            self.applied.emit(self.study.trials[found])
+        if (index := self.near(event.position())) is not None:
+            self.applied.emit(self.study.trials[index])
         else:
             self.reset()
 
     def reset(self) -> None:
-        """Show everything again."""
+        """Reset the view."""
 
     def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)
@@ -183,9 +181,9 @@ def study_table(study: Study) -> Table:
     figures, choices = study.names, list(study.scales)
     head = ("trial", "state", "feasible", *figures, *choices, "origin", "started", "seconds", "worker", "error")
     rows = []
-    for place, trial in enumerate(study.trials):
-        told = [study.figures[n][place] for n in figures]
-        rows.append((trial.number, trial.state, trial.feasible, *("" if v != v else float(v) for v in told),
+    for index, trial in enumerate(study.trials):
+        figures_of_trial = [study.figures[n][index] for n in figures]
+        rows.append((trial.number, trial.state, trial.feasible, *("" if v != v else float(v) for v in figures_of_trial),
                      *(trial.params.get(c, "") for c in choices), trial.origin, trial.started,
                      "" if trial.seconds is None else trial.seconds, trial.worker, trial.error))  # fmt: skip
     return head, rows

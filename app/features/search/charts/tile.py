@@ -1,4 +1,4 @@
-"""One place of the board: the head chooses the chart and its options and saves it; words stand where it is empty."""
+"""A tile of the board: a head with the chart's kind, options and export, and the chart or a text if it is empty."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from espalier.app.widgets.forms.fields import Check, Choice
 from espalier.app.widgets.heading import empty_state, link
 
 WIDEST = 150  # pixels of a list of options
-BETWEEN, MORE = " &nbsp; ", " …"  # the parts of a legend
-LEGEND = 18  # pixels beside it
-LEAST = (160, 70)  # pixels of a chart: four of them fit a small window
+BETWEEN, MORE = " &nbsp; ", " …"  # separator of the parts of a legend
+LEGEND = 18  # pixels beside the legend
+LEAST = (160, 70)  # smallest chart in pixels; four fit a small window
 
 
 class Tile(QWidget):
-    """A chart of `kinds` (name → how it is made). Charts are made when they are first wanted, and kept."""
+    """A chart of `kinds` (name → constructor). Charts are created on first use and kept."""
 
     hovered = Signal(object)
     picked = Signal(object)
@@ -83,7 +83,7 @@ class Tile(QWidget):
 
     @property
     def chart(self) -> Any:
-        """The chart that is shown."""
+        """The shown chart."""
         return self.charts[self.kind.get()]
 
     def show_kind(self, name: str) -> None:
@@ -94,16 +94,16 @@ class Tile(QWidget):
     def _changed(self) -> None:
         name = self.kind.get()
         if name not in self.charts:
-            made = self.charts[name] = self._kinds[name]()
-            made.hovered.connect(self.hovered)
-            made.picked.connect(self.picked)
-            made.applied.connect(self.applied)
-            made.changed.connect(self.refresh)
-            if isinstance(made, ParallelChart):
-                made.brushed.connect(self.brushed)
-            if isinstance(made, ComparisonChart):
-                made.show_others(self._others)
-            self._pages.addWidget(made)
+            chart = self.charts[name] = self._kinds[name]()
+            chart.hovered.connect(self.hovered)
+            chart.picked.connect(self.picked)
+            chart.applied.connect(self.applied)
+            chart.changed.connect(self.refresh)
+            if isinstance(chart, ParallelChart):
+                chart.brushed.connect(self.brushed)
+            if isinstance(chart, ComparisonChart):
+                chart.show_others(self._others)
+            self._pages.addWidget(chart)
             self._stale.add(name)
         self._catch_up()
 
@@ -112,27 +112,27 @@ class Tile(QWidget):
         if name in self._stale:
             self._stale.discard(name)
             self.chart.show_study(self._study)
-        if hasattr(self.chart, "dim"):  # brushes came or went while another chart was seen
+        if hasattr(self.chart, "dim"):  # brushes changed while another chart was shown
             self.chart.dim(self._mask)
         self.refresh()
 
     def show_study(self, study: Study) -> None:
-        """Another study for all charts; those that are not seen take it when they are."""
+        """Set the study of all charts; hidden ones take it when shown."""
         self._study, self._mask = study, None
         self._stale = set(self.charts)
         if self.isVisible():
             self._catch_up()
 
     def compare(self, studies: Sequence[Compared]) -> None:
-        """These studies are to be compared, where that chart is shown."""
+        """Set the studies of the comparison."""
         self._others = tuple(studies)
         for chart in self.charts.values():
             if isinstance(chart, ComparisonChart):
                 chart.show_others(self._others)
                 self.refresh()
 
-    def append(self, places: Sequence[int]) -> None:
-        """More trials of the same study, or more about them."""
+    def append(self, indices: Sequence[int]) -> None:
+        """Add or update trials of the study."""
         self._stale |= set(self.charts) - {self.kind.get()}
         if not self.isVisible():
             self._stale = set(self.charts)
@@ -140,44 +140,44 @@ class Tile(QWidget):
             self.chart.show_study(self._study)
             self.refresh()
         else:
-            self.chart.append(places)
+            self.chart.append(indices)
             self.refresh()
 
     def dim(self, mask: Any) -> None:
-        """Fade the trials that brushes leave out; None fades none."""
+        """Fade the trials outside the brushes; None fades none."""
         self._mask = mask
         if self.kind.get() not in self._stale and hasattr(self.chart, "dim"):
             self.chart.dim(mask)
 
-    def mark(self, place: int | None) -> None:
-        """Mark the trial that is picked."""
+    def mark(self, index: int | None) -> None:
+        """Mark the picked trial."""
         if self.kind.get() not in self._stale:
-            self.chart.mark(place)
+            self.chart.mark(index)
 
     def refresh(self) -> None:
-        """Options, legend and words as the chart has them now."""
+        """Update options, legend and texts from the chart."""
         chart = self.chart
-        words = chart.empty()
-        self._words.setText(words)
-        self._pages.setCurrentWidget(self._words if words else chart)
-        legend = "" if words else chart.legend()
+        text = chart.empty()
+        self._words.setText(text)
+        self._pages.setCurrentWidget(self._words if text else chart)
+        legend = "" if text else chart.legend()
         if legend != self._legend:
             self._legend = legend
             self.legend.setToolTip(legend)
             self._shorten()
         self.legend.setVisible(bool(legend))
-        self._save.setEnabled(not words)
-        self._offer([o for o in chart.options() if o.offered(not words)])
+        self._save.setEnabled(not text)
+        self._offer([o for o in chart.options() if o.offered(not text)])
         for name, field in self.fields.items():
             field.put(chart.option(name))
 
     def _shorten(self) -> None:
-        """Leave out the last words of the legend where there is no room: half a word tells nothing."""
-        words, room = self._legend.split(BETWEEN), self.width() - LEGEND
+        """Drop the last parts of the legend that do not fit."""
+        parts, room = self._legend.split(BETWEEN), self.width() - LEGEND
         measured = QTextDocument()
         measured.setDefaultFont(self.legend.font())
-        for many in range(len(words), 0, -1):
-            text = BETWEEN.join(words[:many]) + MORE * (many < len(words))
+        for many in range(len(parts), 0, -1):
+            text = BETWEEN.join(parts[:many]) + MORE * (many < len(parts))
             measured.setHtml(text)
             if many == 1 or measured.idealWidth() <= room:
                 break
@@ -220,7 +220,7 @@ class Tile(QWidget):
         self._shorten()
 
     def _fold(self) -> None:
-        """What the head has no room for stands in a menu."""
+        """Move options that do not fit the head into a menu."""
         room = self.width() - self.kind.sizeHint().width() - self._save.sizeHint().width() - 40
         widths = [min(field.sizeHint().width(), WIDEST) + 6 for field in self.fields.values()]
         self.more.setVisible(sum(widths) > room)
@@ -235,7 +235,7 @@ class Tile(QWidget):
         self.rest.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
 
     def _take(self, name: str, value: Any) -> None:
-        """Chosen in the menu."""
+        """Set an option from the menu."""
         self.chart.choose(name, value)
         self.refresh()
 
@@ -243,7 +243,7 @@ class Tile(QWidget):
 
     @property
     def file_name(self) -> str:
-        """What the file of the chart is called, where the user names no other."""
+        """The default file name of the chart."""
         return f"{self.kind.get().lower().replace(' ', '-')}.png"
 
     def export(self, path: Path) -> None:

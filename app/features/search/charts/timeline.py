@@ -1,4 +1,4 @@
-"""When each worker did which trial: bars by worker in the colour of their state; those that run still grow."""
+"""Timeline of trials by worker: bars in the colour of their state; running ones grow."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from espalier.app.widgets.charts.chart import pen
 from espalier.app.widgets.charts.metrics import spacing
 from espalier.model.data.base import Array
 
-TALL = 0.76  # of a lane
-GROW = 500  # milliseconds between two looks at the clock
+TALL = 0.76  # height of a bar within its lane
+GROW = 500  # milliseconds between two updates of running bars
 HERE = "this machine"
 KINDS = ("complete", "breaks a constraint", "ended early", "failed", "running", "not measured")
 RUNS = KINDS.index("running")
@@ -30,7 +30,7 @@ RARE = KINDS.index("failed")
 
 
 class TimelineChart(StudyChart):
-    """A lane a worker, time from the first trial's start."""
+    """A lane per worker; time from the start of the first trial."""
 
     name: ClassVar[str] = "Timeline"
     growing = True
@@ -43,13 +43,13 @@ class TimelineChart(StudyChart):
         self._clock.timeout.connect(self._grow)
 
     def colours(self, look: Palette) -> tuple[str, ...]:
-        """Of the kinds, in order."""
+        """Colours of the kinds, in order."""
         return look.bar, look.edge, CATEGORIES["add"], look.bad, look.accent, look.muted
 
     @override
     def empty(self) -> str:
         if len(self.study) and not (self.study.facts["started"] > 0).any():
-            return "These trials do not tell when they began."
+            return "These trials have no start times."
         return super().empty()
 
     @override
@@ -57,10 +57,10 @@ class TimelineChart(StudyChart):
         kinds = self._kinds()
         many = [(kind, colour, int((kinds == i).sum()))
                 for i, (kind, colour) in enumerate(zip(KINDS, self.colours(self.look), strict=True))]  # fmt: skip
-        words = [
-            f'<span style="color:{colour}">■</span> {kind} {count(found)}' for kind, colour, found in many if found
+        entries = [
+            f'<span style="color:{colour}">■</span> {kind} {count(number)}' for kind, colour, number in many if number
         ]
-        return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(words)}</span>'
+        return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(entries)}</span>'
 
     @override
     def axes(self, palette: Palette) -> None:
@@ -79,31 +79,31 @@ class TimelineChart(StudyChart):
 
     @override
     def fill(self, fresh: Sequence[int] | None) -> None:
-        again = fresh is None or any(p < len(self._drawn) and self._drawn[p] for p in fresh)
+        redraw = fresh is None or any(p < len(self._drawn) and self._drawn[p] for p in fresh)
         if fresh is None:
             self._lanes, self._lane = {}, np.zeros(0)
         begun = len(self._lane)
         more = [self._lanes.setdefault(t.worker or HERE, len(self._lanes)) for t in self.study.trials[begun:]]
         self._lane = np.append(self._lane, np.array(more, float))
         if more or not begun:
-            self.plot.getAxis("left").setTicks([[(place, _short(name)) for name, place in self._lanes.items()]])
+            self.plot.getAxis("left").setTicks([[(lane, _short(name)) for name, lane in self._lanes.items()]])
         kinds = self._kinds()
         self._drawn = (kinds >= 0) & (kinds != RUNS)
-        places = np.arange(len(self.study)) if again or fresh is None else np.array(fresh, int)
-        (self._ended.put if again else self._ended.add)(*self._bars(places[self._drawn[places]], kinds))
+        indices = np.arange(len(self.study)) if redraw or fresh is None else np.array(fresh, int)
+        (self._ended.put if redraw else self._ended.add)(*self._bars(indices[self._drawn[indices]], kinds))
         self._grow_bars()
         self._watch()
 
     _drawn: Array = np.zeros(0, bool)
 
-    def _bars(self, places: Array, kinds: Array) -> tuple[Array, ...]:
-        """The ends of bars, and their kinds; rare ones above."""
-        places = places[np.argsort(np.isin(kinds[places], RARE), kind="stable")]
+    def _bars(self, indices: Array, kinds: Array) -> tuple[Array, ...]:
+        """End points of bars and their kinds, rare ones on top."""
+        indices = indices[np.argsort(np.isin(kinds[indices], RARE), kind="stable")]
         begin, end = self._spans()
-        return begin[places], self._lane[places], end[places], self._lane[places], kinds[places]
+        return begin[indices], self._lane[indices], end[indices], self._lane[indices], kinds[indices]
 
     def _kinds(self) -> Array:
-        """Of each trial, its place among the kinds."""
+        """Index of each trial's kind."""
         study = self.study
         kinds = np.select([study.state == FAILED, study.state == PRUNED, study.state == RUNNING], [3, 2, 4], 0)
         kinds[(study.state == COMPLETE) & ~study.feasible] = 1
@@ -112,14 +112,14 @@ class TimelineChart(StudyChart):
         return kinds
 
     def _grow_bars(self) -> None:
-        """Bars of those that run."""
+        """Update the bars of running trials."""
         kinds = self._kinds()
         which = np.flatnonzero(kinds[: len(self._lane)] == RUNS)
         if len(which) or len(self._running):
             self._running.put(*self._bars(which, kinds))
 
     def _spans(self) -> tuple[Array, Array]:
-        """Begin and end in seconds from the first start; what runs lasts until now."""
+        """(start, end) in seconds from the first start; running trials end now."""
         started = self.study.facts["started"]
         there = started[started > 0]
         begin = started - (there.min() if len(there) else 0.0)
@@ -129,7 +129,7 @@ class TimelineChart(StudyChart):
         return begin, begin + np.nan_to_num(took)
 
     def _watch(self) -> None:
-        """Look at the clock only while something runs and is seen."""
+        """Run the timer only while a trial runs and the chart is visible."""
         if self.isVisible() and (self.study.state == RUNNING).any():
             self._clock.start()
         else:
@@ -160,12 +160,12 @@ class TimelineChart(StudyChart):
         if not len(self.study):
             return super().spots()
         begin, end = self._spans()
-        many = len(self._lane)  # later trials have not had their turn
+        many = len(self._lane)  # newer trials are not drawn yet
         y = np.where(self.study.facts["started"][:many] > 0, self._lane, np.nan)
         return (begin + end)[:many] / 2, y, np.arange(many)
 
     def near(self, at: QPointF) -> int | None:
-        """The trial whose bar lies under the pointer."""
+        """The trial of the bar under the pointer."""
         if not len(self.study):
             return None
         point = self.plot.vb.mapSceneToView(self.mapToScene(at.toPoint()))
@@ -173,19 +173,19 @@ class TimelineChart(StudyChart):
         away = np.abs(self._lane - point.y()) <= TALL / 2
         slack = self.plot.vb.viewPixelSize()[0] * 2
         inside = (begin - slack <= point.x()) & (point.x() <= end + slack)
-        found = np.flatnonzero(away & inside[: len(away)])
-        return int(found[-1]) if len(found) else None
+        indices = np.flatnonzero(away & inside[: len(away)])
+        return int(indices[-1]) if len(indices) else None
 
 
 def _unit(span: float, room: float) -> float:
-    """Seconds between two labels: round seconds, minutes or hours."""
+    """Seconds between two ticks: round seconds, minutes or hours."""
     wish = span / max(room, 1.0)
     rounds = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
     return next((float(s) for s in rounds if s >= wish), spacing(span, room)) if wish > 0.5 else spacing(span, room)
 
 
 def _clock(seconds: float) -> str:
-    """A time since the start; nothing before it."""
+    """Text of a time since the start; empty before it."""
     return re.sub(" 0\u2009(s|min)$", "", duration(seconds)) if seconds > 0 else "0" * (seconds == 0)
 
 

@@ -1,4 +1,4 @@
-"""SIGTERM, by which Slurm and Kubernetes end a program, as Ctrl+C: what runs is given back first."""
+"""SIGTERM, sent by Slurm and Kubernetes, handled as Ctrl+C, so that running trials are returned first."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-HURRY = 5.0  # seconds after which a second signal breaks off the giving back too
+HURRY = 5.0  # seconds after which a second signal also interrupts the return
 
 
 @contextlib.contextmanager
 def interruptible() -> Generator[None]:
-    """Both signals raise KeyboardInterrupt; of several at once, one counts."""
+    """Context in which both signals raise KeyboardInterrupt, once."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
+        yield  # only the main thread receives signals
         return
     last = -HURRY
 

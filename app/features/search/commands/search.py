@@ -1,4 +1,4 @@
-"""`search`: runs a study; every trial is in its storage before the next begins, the best so far is always written."""
+"""`search`: runs a study; every trial is stored before the next one starts, and the best so far is written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from espalier.passes.search.trial import Trial
 if TYPE_CHECKING:
     from espalier.passes.search.study import StudyRun
 
-LONG = 60.0  # seconds from which it is told how long a search still takes
+LONG = 60.0  # remaining seconds from which they are printed
 
 DETAILS = """examples
   main.py search demo:reviews mixed-precision -o best.espalier
@@ -69,7 +69,7 @@ def _arguments(parser: Parser) -> None:
 
 @dataclass(slots=True)
 class _Done:
-    """What has come of the search so far."""
+    """The state of the search."""
 
     search: Search
     want: Wanted
@@ -78,8 +78,8 @@ class _Done:
     ended: str = ""
     seconds: float = 0.0
     begun: float = 0.0
-    paced: float = 0.0  # when its first trial began: what came before, a pass of gradients, is not done again
-    earlier: int = 0  # trials of runs before this one
+    paced: float = 0.0  # start of the first trial; earlier work, such as gradients, happens once
+    earlier: int = 0  # trials of earlier runs
     against: str = ""  # the name of the baseline
     base: dict[str, Any] = field(default_factory=dict[str, Any])  # its score
 
@@ -92,87 +92,87 @@ class _Done:
         return best(self.all, self.want)
 
     def recipe(self, trial: Trial) -> Recipe:
-        """What was measured as that trial."""
+        """The recipe that was measured as a trial."""
         return self.search.recipe_of(self.space, trial.params, trial.begins)
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    check_workers(found)
-    check_charts(found)
-    recipe, spec = load_search(spec_path(found.spec), found.seed)
-    spec = _asked(spec, found)
-    if found.storage:
-        look_into(found.storage, spec.study, found.resume, console)
-    with opened(found.target, found, console) as target:
-        search = _search(spec, recipe, target, found)
-        picture = Picture(found, search)
-        output = Output(found.output, target, search, picture)
-        storage = storage_for(found.storage, output, target)
-        done = _searched(search, target, storage.url, output, found, console)
-        done.against, done.base = picture.named, picture.base = _baseline(done, target, found)
+def _run(arguments: Arguments, console: Console) -> Answer:
+    check_workers(arguments)
+    check_charts(arguments)
+    recipe, spec = load_search(spec_path(arguments.spec), arguments.seed)
+    spec = _asked(spec, arguments)
+    if arguments.storage:
+        look_into(arguments.storage, spec.study, arguments.resume, console)
+    with opened(arguments.target, arguments, console) as target:
+        search = _search(spec, recipe, target, arguments)
+        picture = Picture(arguments, search)
+        output = Output(arguments.output, target, search, picture)
+        storage = storage_for(arguments.storage, output, target)
+        done = _searched(search, target, storage.url, output, arguments, console)
+        done.against, done.base = picture.named, picture.base = _baseline(done, target, arguments)
         data = _data(done, storage.shown) | texts_of(search.spec.score, search.base, target.context)
-        if found.output:
+        if arguments.output:
             data["output"] = output.finish(done.all, _best_recipe(done), storage)
-            if storage.path is not None and not storage.path.exists():  # the project has taken the journal in
+            if storage.path is not None and not storage.path.exists():  # the project contains the journal
                 data["storage"] = data["output"]
     return Answer(data, lambda: _lines(done, data))
 
 
-def _asked(spec: SearchSpec, found: Arguments) -> SearchSpec:
-    """The spec with what the command line says."""
-    given: dict[str, Any] = {"trials": found.trials, "study": found.study, "seed": found.seed or None}
-    spec = replace(spec, **{k: v for k, v in given.items() if v is not None})
+def _asked(spec: SearchSpec, arguments: Arguments) -> SearchSpec:
+    """The spec with the options of the command line; raises UsageError."""
+    overrides: dict[str, Any] = {"trials": arguments.trials, "study": arguments.study, "seed": arguments.seed or None}
+    spec = replace(spec, **{k: v for k, v in overrides.items() if v is not None})
     if not 1 <= spec.trials <= 100_000:
         raise UsageError(f"--trials is {spec.trials}.", "It must be a whole number from 1 to 100000.")
     return spec
 
 
-def _search(spec: SearchSpec, recipe: Recipe, target: Target, found: Arguments) -> Search:
+def _search(spec: SearchSpec, recipe: Recipe, target: Target, arguments: Arguments) -> Search:
     """The search on the project's own recipe, with the data that flags, the file or the source name."""
-    data = found.data or spec.score.data or target.project.source.data
+    data = arguments.data or spec.score.data or target.project.source.data
     own = target.project.recipe
-    spec = replace(spec, score=over(spec.score, found, data=data or ""))
+    spec = replace(spec, score=over(spec.score, arguments, data=data or ""))
     steps = (*own.steps, *filled(recipe, spec.score).steps)
     return Search(spec, Recipe(steps), target.project.base, target.project.source)
 
 
-def _baseline(done: _Done, target: Target, found: Arguments) -> tuple[str, dict[str, Any]]:
-    """The name and the score of what trials are compared with, on their data; nothing where none is measured."""
+def _baseline(done: _Done, target: Target, arguments: Arguments) -> tuple[str, dict[str, Any]]:
+    """(name, score) of the baseline on the trials' data; the score is empty if it is not measured."""
     spec, project = done.search.spec, target.project
-    start = found.baseline == "start"
+    start = arguments.baseline == "start"
     graph = project.graph if start else project.base
     missing = any(w.key is None for w in graph.weights.values())
-    if found.baseline == "none" or missing or not spec.score.data or not done.want.measured:
+    if arguments.baseline == "none" or missing or not spec.score.data or not done.want.measured:
         return "", {}
     return state_name(target) if start else OPENED, score(graph, target, spec.score)
 
 
 def _best_recipe(done: _Done) -> Recipe | None:
-    found = done.best
-    return None if found is None else done.recipe(found)
+    trial = done.best
+    return None if trial is None else done.recipe(trial)
 
 
 def _searched(
-    search: Search, target: Target, storage: str, output: Output, found: Arguments, console: Console
+    search: Search, target: Target, storage: str, output: Output, arguments: Arguments, console: Console
 ) -> _Done:
-    """Run it; what has ended is told, and the best written, at once."""
+    """Run the search; prints ended trials and writes the best at once."""
     from espalier.passes.search.study import Plan, begin
 
     done, start = _Done(search, wanted(search.spec)), time.perf_counter()
-    running = begin(Plan(search, target.context, storage, found.resume, memo=known_steps(target)))
+    running = begin(Plan(search, target.context, storage, arguments.resume, memo=known_steps(target)))
     done.space, done.trials, done.earlier = running.space, dict(running.records), running.done
     done.begun = time.perf_counter()
-    if found.resume and not done.trials:
+    if arguments.resume and not done.trials:
         console.note(f"{redacted(storage)} holds no trials of {search.spec.study!r}: the study starts again.")
     output.space = running.space
     try:
         with (
             interruptible(),
-            contextlib.closing(trials_of_all(running, storage, found, target, console)) as trials,
+            contextlib.closing(trials_of_all(running, storage, arguments, target, console)) as trials,
         ):
             _followed(trials, running, done, output, console)
         done.ended = running.why
-        done.trials = running.records | done.trials  # what was heard last is newer, where a storage was away
+        done.trials = running.records | done.trials  # received trials are newer than the storage after an outage
     except KeyboardInterrupt:
         ended = sum(t.ended for t in done.all)
         output.write(done.all, _best_recipe(done))
@@ -187,7 +187,7 @@ def _searched(
 def _followed(
     trials: Iterable[Trial], running: StudyRun, done: _Done, output: Output, console: Console
 ) -> None:  # fmt: skip
-    """Hear all of them."""
+    """Follow all trials."""
     for trial in trials:
         before = done.best
         done.trials[trial.number] = trial
@@ -199,7 +199,7 @@ def _followed(
 
 
 def _told(done: _Done, trial: Trial) -> str:
-    """`[12/50] accuracy 0.9310, weight bits 4.31, 1.2 s`; the best so far says so."""
+    """A line such as `[12/50] accuracy 0.9310, weight bits 4.31, 1.2 s`, with a note for the best so far."""
     ended = sum(t.ended for t in done.all)
     head = f"[{ended}/{done.search.spec.trials}]"
     if trial.state == "failed":
@@ -218,21 +218,21 @@ def _told(done: _Done, trial: Trial) -> str:
 
 
 def _left(done: _Done, ended: int) -> str:
-    """How long the trials still take at the pace so far, where it is long; a timeout ends them earlier."""
+    """The remaining time at the present pace, limited by the timeout; empty if it is short."""
     here, spec = ended - done.earlier, done.search.spec
-    now = time.perf_counter()
-    rest = (now - done.paced) / max(here, 1) * max(spec.trials - ended, 0)
-    rest = min(rest, max(spec.timeout - (now - done.begun), 0.0)) if spec.timeout else rest
+    time_now = time.perf_counter()
+    rest = (time_now - done.paced) / max(here, 1) * max(spec.trials - ended, 0)
+    rest = min(rest, max(spec.timeout - (time_now - done.begun), 0.0)) if spec.timeout else rest
     return f"about {left(rest).replace(THIN, ' ')}" if here > 0 and rest > LONG else ""
 
 
 def _figure(name: str, value: float) -> str:
-    """A figure on a line; a time in the unit that suits it."""
+    """A metric as text, times in a fitting unit."""
     return cell(_cell(name, value))
 
 
 def _cell(name: str, value: float | None) -> float | str | None:
-    """A figure in a table."""
+    """A metric in a table."""
     return value if value is None or name not in COSTS or COSTS.get(name).unit != "s" else time_text(value)
 
 
@@ -256,7 +256,7 @@ def _data(done: _Done, storage: str) -> dict[str, Any]:
 
 
 def _source(done: _Done, lead: Trial | None) -> dict[str, str]:
-    """The source of the best, where it is a model of its own."""
+    """The source of the best trial if it has another architecture."""
     from espalier.passes.search.architecture.trial_project import configured, source_of
 
     if lead is None or not configured(done.space, lead.params):
@@ -276,18 +276,18 @@ def _row(done: _Done, trial: Trial) -> dict[str, Any]:
 
 
 def _noise(done: _Done, trial: Trial) -> dict[str, Any]:
-    """n and interval of a trial's accuracy, and how far it is from the baseline's."""
-    if (now := trial.accuracy) is None:
+    """n and interval of a trial's accuracy, and its change from the baseline's."""
+    if (accuracy := trial.accuracy) is None:
         return {}
     before = accuracy_of(done.base)
-    change = {"change": {"accuracy": now.against(before, done.against).to_json()}} if before else {}
-    return {"n": now.n, "interval": list(now.interval), "guessing": now.guessing, **change}
+    change = {"change": {"accuracy": accuracy.against(before, done.against).to_json()}} if before else {}
+    return {"n": accuracy.n, "interval": list(accuracy.interval), "guessing": accuracy.guessing, **change}
 
 
 def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     lead = done.best
     if lead is None:
-        yield "No trial holds the constraints." if data["complete"] or data["pruned"] else "No trial was completed."
+        yield "No trial meets the constraints." if data["complete"] or data["pruned"] else "No trial was completed."
     else:
         yield f"best: trial {lead.number}"
         yield from table([{"choice": k, "value": str(v)} for k, v in lead.params.items()])
@@ -300,14 +300,14 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
         yield from table([{"trial": r["number"], **{n: _cell(n, r["figures"].get(n)) for n in names}} for r in rows])
     yield from bit_lines(lead.bits, " of the best") if lead else []
     if lead is not None and lead.accuracy:
-        told = _noise(done, lead).get("change", {}).get("accuracy")
+        change = _noise(done, lead).get("change", {}).get("accuracy")
         yield f"accuracy of the best: {noise_text(lead.accuracy)}"
-        yield from [f"accuracy of the best: {change_text(change_of(told))}"] if told else []
+        yield from [f"accuracy of the best: {change_text(change_of(change))}"] if change else []
     outside = f"{data['unmeasured']} not measured, " if data["unmeasured"] else ""
     early = sum(t.state == "pruned" and t.counts for t in done.all)
     twice = sum(t.reused and not t.unmeasured for t in done.all)
     complete = sum(t.state == "complete" and not t.reused for t in done.all)
-    yield from [f"texts: {words}"] if (words := truncation_note(data)) else []
+    yield from [f"texts: {note}"] if (note := truncation_note(data)) else []
     outside += f"{plural(twice, 'duplicate')}, " if twice else ""
     counts = f"{complete} complete, {outside}{early} ended early, {data['failed']} failed"
     counts += f", {data['lost']} lost" if data["lost"] else ""

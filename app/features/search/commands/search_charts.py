@@ -1,4 +1,4 @@
-"""Pictures of a search: its trials, alone or beside those of other studies, as SVG or PNG."""
+"""Charts of a search, alone or with other studies, as SVG or PNG."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PICTURES = (".svg", ".png")
 
 
 def add_charts(parser: Parser) -> None:
-    """What a picture shows."""
+    """Add the options of charts."""
     parser.add_argument("--chart", choices=CHARTS, help="what -o F.svg or F.png shows: the best so far by trial "
                         "(default), the Pareto front, the importance of choices, formats by trial, the first goal "
                         "on the way of each trial, or the training loss by step of trials that train")  # fmt: skip
@@ -44,80 +44,82 @@ def add_charts(parser: Parser) -> None:
     parser.add_argument("--inset", action="store_true", help="in a history or by step, the later half again, enlarged")
 
 
-def check_charts(found: Arguments) -> None:
-    """Options of a picture want one; raises UsageError."""
-    picture = Path(found.output or "").suffix.lower() in PICTURES
-    if not picture and (found.chart or found.figure or found.compare or found.inset):
+def check_charts(arguments: Arguments) -> None:
+    """Raise UsageError for chart options without a chart, and for impossible combinations."""
+    picture = Path(arguments.output or "").suffix.lower() in PICTURES
+    if not picture and (arguments.chart or arguments.figure or arguments.compare or arguments.inset):
         raise UsageError("--chart, --figure, --compare and --inset are for a picture.", "Add -o F.svg or -o F.png.")
-    if found.compare and found.chart in ("importance", "precision"):
-        raise UsageError(f"The chart {found.chart} shows one study.", "Leave out --compare.")
-    if found.figure and found.chart in BY_STEP:
-        raise UsageError(f"The chart {found.chart} has its own figure.", "Leave out --figure.")
-    if found.inset and found.chart not in (None, "history", *BY_STEP):
-        raise UsageError(f"The chart {found.chart} has no inset.", "Leave out --inset.")
+    if arguments.compare and arguments.chart in ("importance", "precision"):
+        raise UsageError(f"The chart {arguments.chart} shows one study.", "Leave out --compare.")
+    if arguments.figure and arguments.chart in BY_STEP:
+        raise UsageError(f"The chart {arguments.chart} has its own figure.", "Leave out --figure.")
+    if arguments.inset and arguments.chart not in (None, "history", *BY_STEP):
+        raise UsageError(f"The chart {arguments.chart} has no inset.", "Leave out --inset.")
 
 
 class Picture:
-    """The picture that the command line asks for. Studies to compare with are read at once, before hours of trials."""
+    """The chart of the command line. Compared studies are read first, so that errors occur before the trials."""
 
-    def __init__(self, found: Arguments, search: Search) -> None:
-        self.found, self.search = found, search
-        self.asked = [n for n in found.figure.split(",") if n]
+    def __init__(self, arguments: Arguments, search: Search) -> None:
+        self.found, self.search = arguments, search
+        self.asked = [n for n in arguments.figure.split(",") if n]
         _check_figures(self.asked)
-        self.others = [o for text in found.compare for o in _read(text)]
+        self.others = [o for text in arguments.compare for o in _read(text)]
         self.base: Mapping[str, Any] = {}
         self.named = ""
 
     def draw(self, path: Path, trials: Sequence[Trial], space: Space) -> None:
-        """Write it; raises UsageError."""
+        """Write the chart; raises UsageError."""
         from espalier.app.figures.curves import write
 
-        own = study_of(self.search.spec, self.search.recipe, space, trials)
-        own.baseline = {k: float(v) for k, v in self.base.items() if isinstance(v, int | float)}
-        own.named, own.sampled = self.named or own.named, own.sampled or accuracy_of(self.base)
-        write(path, self._sheet(own), UsageError)
+        study = study_of(self.search.spec, self.search.recipe, space, trials)
+        study.baseline = {k: float(v) for k, v in self.base.items() if isinstance(v, int | float)}
+        study.named, study.sampled = self.named or study.named, study.sampled or accuracy_of(self.base)
+        write(path, self._sheet(study), UsageError)
 
-    def _sheet(self, own: Study) -> Drawing:
+    def _sheet(self, study: Study) -> Drawing:
         from espalier.app.figures.choices import importance, precision
         from espalier.app.figures.step_charts import losses, on_the_way
         from espalier.app.figures.trials import history, pareto
         from espalier.model.document.graph_json import fingerprint
 
-        mine = Known(self.search.spec, _kind(self.search.spec, self.search.recipe, fingerprint(self.search.base)), own)
+        mine = Known(
+            self.search.spec, _kind(self.search.spec, self.search.recipe, fingerprint(self.search.base)), study
+        )
         groups = _groups([mine, *self.others])
-        names = self._figures(own)
+        names = self._figures(study)
         charts: dict[str, Callable[[], Drawing]] = {
             "history": lambda: history(groups, names[0], inset=self.found.inset),
             "pareto": lambda: pareto(groups, names[1], names[0]),
-            "importance": lambda: importance(own, names[0]),
-            "precision": lambda: precision(own, names[0]),
+            "importance": lambda: importance(study, names[0]),
+            "precision": lambda: precision(study, names[0]),
             "intermediate": lambda: on_the_way(groups, inset=self.found.inset),
             "loss": lambda: losses(groups, inset=self.found.inset),
         }
         return charts[self.found.chart or "history"]()
 
-    def _figures(self, own: Study) -> list[str]:
-        """Two figures at least: those that were asked for, else the goals, and a cost beside a lone goal."""
+    def _figures(self, study: Study) -> list[str]:
+        """At least two metrics: the requested ones, or the goals, with a cost added to a single goal."""
         for name in self.asked:
-            if name not in own.names:
-                raise UsageError(f"The trials have no figure {name!r}.", nearest(name, own.names))
-        goals = [g.figure for g in own.goals]
-        costs = [n for n in ("weight_bits", "size_bytes") if n in own.names]
-        return list(dict.fromkeys([*self.asked, *goals, *costs, *own.names, "accuracy", "weight_bits"]))
+            if name not in study.names:
+                raise UsageError(f"The trials have no figure {name!r}.", nearest(name, study.names))
+        goals = [g.figure for g in study.goals]
+        costs = [n for n in ("weight_bits", "size_bytes") if n in study.names]
+        return list(dict.fromkeys([*self.asked, *goals, *costs, *study.names, "accuracy", "weight_bits"]))
 
 
 def _check_figures(names: Sequence[str]) -> None:
-    """Raise UsageError for a figure that no trial can ever tell."""
+    """Raise UsageError for a metric that no trial can have."""
     score = [f.name for f in fields(Score)]
     trained = [f"{name}_{when}" for name in ("accuracy", "loss", "kept_step") for when in ("before", "compressed")]
-    known = list(dict.fromkeys([*figures(), *score, *trained, "kept_step"]))
+    metrics = list(dict.fromkeys([*figures(), *score, *trained, "kept_step"]))
     for name in names:
-        if name not in known:
-            raise UsageError(f"There is no figure {name!r}.", nearest(name, known))
+        if name not in metrics:
+            raise UsageError(f"There is no figure {name!r}.", nearest(name, metrics))
 
 
 def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Trial]) -> Study:
-    """A study as the charts take it."""
+    """A study in the form of the charts."""
     from espalier.app.figures.study.data import Study
 
     counted = "steps" if trains(spec, recipe) else "samples"
@@ -126,7 +128,7 @@ def study_of(spec: SearchSpec, recipe: Recipe, space: Space, trials: Sequence[Tr
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A study with its search; those of one `kind` ask the same of the same model."""
+    """A study with its search; studies of one `kind` have equal searches on the same model."""
 
     spec: SearchSpec
     kind: str
@@ -134,26 +136,27 @@ class Known:
 
 
 def _kind(spec: SearchSpec, recipe: Recipe, model: str) -> str:
-    """Equal for searches that differ in seed, name and number of trials alone. `model`: its fingerprint."""
+    """A key that is equal for searches that only differ in seed, name and number of trials. `model`: its
+    fingerprint."""
     steps = recipe_to_json(Recipe(tuple(replace(s, seed=0) for s in recipe.steps)))
     return f"{model} {json.dumps(steps, sort_keys=True)} {replace(spec, study='', seed=0, trials=0)!r}"
 
 
-def _groups(found: Sequence[Known]) -> list[Group]:
-    """Studies of one kind are one group, called by its sampler where that tells them apart."""
+def _groups(studies: Sequence[Known]) -> list[Group]:
+    """Groups of studies of one kind, named by the sampler if that distinguishes them."""
     from espalier.app.figures.trials import Group
 
-    held: dict[str, list[Known]] = {}
-    for known in found:
-        held.setdefault(known.kind, []).append(known)
-    samplers = [members[0].spec.sampler for members in held.values()]
-    told = len(set(samplers)) == len(samplers)
-    labels = [m[0].spec.sampler if told else m[0].spec.study for m in held.values()]
-    return [Group(label, tuple(k.study for k in m)) for label, m in zip(labels, held.values(), strict=True)]
+    by_kind: dict[str, list[Known]] = {}
+    for study in studies:
+        by_kind.setdefault(study.kind, []).append(study)
+    samplers = [members[0].spec.sampler for members in by_kind.values()]
+    is_distinct = len(set(samplers)) == len(samplers)
+    labels = [m[0].spec.sampler if is_distinct else m[0].spec.study for m in by_kind.values()]
+    return [Group(label, tuple(k.study for k in m)) for label, m in zip(labels, by_kind.values(), strict=True)]
 
 
 def _read(text: str) -> list[Known]:
-    """The studies of a project or a journal, or the one that is named behind a #."""
+    """The studies of a project or a journal, or the one named after a #."""
     from espalier.passes.search.project_studies import FOLDER, unpack
     from espalier.passes.search.records import ABOUT, search_of, trials_of
     from espalier.passes.search.storage import journal_url, load_study, open_storage, study_names
@@ -175,8 +178,8 @@ def _read(text: str) -> list[Known]:
                 study = load_study(storage, study_name)
                 spec, recipe, space = search_of(study)
                 kind = _kind(spec, recipe, str(study.user_attrs[ABOUT].get("model", "")))
-                drawn = study_of(replace(spec, study=study_name), recipe, space, trials_of(study))
-                found.append(Known(replace(spec, study=study_name), kind, drawn))
+                study_drawn = study_of(replace(spec, study=study_name), recipe, space, trials_of(study))
+                found.append(Known(replace(spec, study=study_name), kind, study_drawn))
     return found
 
 

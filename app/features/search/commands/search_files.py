@@ -1,4 +1,4 @@
-"""Files of a search: where its study lies, templates by name, and the best so far as a project, recipe or table."""
+"""Files of a search: its storage, templates by name, and the best so far as a project, recipe or table."""
 
 from __future__ import annotations
 
@@ -45,44 +45,45 @@ PAUSE = 20.0  # seconds between two projects written while the search runs
 
 
 def templates() -> list[str]:
-    """The names of the study templates that are shipped."""
+    """The names of the built-in study templates."""
     return sorted(p.stem for p in TEMPLATES.glob("*.toml"))
 
 
 def spec_path(text: str) -> Path:
-    """The file of a spec; a template's name stands for its file. Raises UsageError where there is neither."""
+    """The file of a spec, by path or by the name of a template; raises UsageError for neither."""
     path = Path(text)
     if path.exists():
         return path
     shipped = TEMPLATES / f"{text}.toml"
     if "/" in text or not shipped.exists():
-        known = ", ".join(templates())
-        raise UsageError(f"There is no search {text!r}.", f"Give the path of a TOML or JSON file, or one of {known}.")
+        names = ", ".join(templates())
+        raise UsageError(f"There is no search {text!r}.", f"Give the path of a TOML or JSON file, or one of {names}.")
     return shipped
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where the study lies. `path`: the journal that the command chose, None for a storage that was named."""
+    """The storage of the study. `path`: the journal chosen by the command, None for a given storage."""
 
     url: str
     path: Path | None = None
 
     @property
     def shown(self) -> str:
-        """For people: without a password."""
+        """The address without a password, for display."""
         return redacted(self.url)
 
 
 def storage_for(named: str | None, output: Output, target: Target) -> Storage:
-    """The storage that is named, or a journal beside the output, else in the user's state; a project's own is in it."""
+    """The given storage, or a journal beside the output or in the user's state folder, with the project's own
+    trials."""
     if named:
         return Storage(named)
     study = output.search.spec.study
     path = Path(f"{output.path}.journal") if output.path else _state(study, output.search)
-    held = output.held(project_studies.member(study)) or target.project.extras.get(project_studies.member(study))
-    if held is not None and not path.exists():
-        write_bytes(path, held, UsageError)
+    stored = output.held(project_studies.member(study)) or target.project.extras.get(project_studies.member(study))
+    if stored is not None and not path.exists():
+        write_bytes(path, stored, UsageError)
     return Storage(journal_url(path), path)
 
 
@@ -97,12 +98,12 @@ def _state(study: str, search: Search) -> Path:
 
 
 class Output:
-    """What -o names; written whenever a better trial is known, whole each time."""
+    """The output of -o; written completely for each better trial."""
 
     def __init__(self, name: str | None, target: Target, search: Search, picture: Picture | None = None) -> None:
         self.path, self.target, self.search = Path(name) if name else None, target, search
         self.picture, self.space = picture, Space()
-        self._made: TrialModel | None = None  # of the best, where the trial that made it ran here
+        self._made: TrialModel | None = None  # the best trial's model if it ran in this process
         self._written = -PAUSE
         if self.path and self.path.suffix.lower() not in KINDS:
             raise UsageError(f"{name} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
@@ -112,7 +113,7 @@ class Output:
         self._before = self.held(name) or target.project.extras.get(name, b"")
 
     def held(self, member: str) -> bytes | None:
-        """A member of the project that is there already under the output's name."""
+        """A member of an existing project at the output's path."""
         path = self.path
         if not self._is_project or path is None or not path.exists():
             return None
@@ -124,10 +125,10 @@ class Output:
         return tried(read, None)
 
     def better(self, trials: Sequence[Trial], recipe: Recipe | None, running: StudyRun) -> None:
-        """A better one is known: tables at once, a project now and then, of what its trial made where that ran here."""
-        lead, made = best(trials, wanted(self.search.spec)), getattr(running.runner, "last_model", None)
+        """Write a better trial: tables at once, projects at intervals, with its model if it ran in this process."""
+        lead, model_of = best(trials, wanted(self.search.spec)), getattr(running.runner, "last_model", None)
         if self._is_project and lead is not None:
-            self._made = made(lead.params, lead.begins) if made else None
+            self._made = model_of(lead.params, lead.begins) if model_of else None
         if self.path is None or self._is_picture or (self._is_project and time.monotonic() - self._written < PAUSE):
             return
         self.write(trials, recipe)
@@ -141,7 +142,7 @@ class Output:
         return self.path is not None and self.path.suffix.lower() in PICTURES
 
     def write(self, trials: Sequence[Trial], recipe: Recipe | None, record: dict[str, bytes] | None = None) -> None:
-        """All of it; a file that is there is replaced in one go."""
+        """Write the output, replacing an existing file atomically."""
         if self.path is None:
             return
         if self._is_project:
@@ -174,7 +175,7 @@ class Output:
 
     @property
     def other(self) -> bool:
-        """Whether trials are models of their own, which the study cannot be kept with."""
+        """Whether trials have other architectures, so that the project cannot contain the study."""
         return any(c.kind == "config" for c in self.space.choices)
 
     @property
@@ -195,7 +196,7 @@ class Output:
         return replace(project, recipe=recipe, graph=done.graph, milestones=milestones(recipe, done.results))
 
     def finish(self, trials: Sequence[Trial], recipe: Recipe | None, storage: Storage) -> str:
-        """The last word; a project takes the study in, and the journal beside it is no longer needed."""
+        """Write the final output; a project includes the study, so that its journal is removed."""
         record: dict[str, bytes] = {}
         if self._is_project and storage.path is not None and not self.other:
             record = {project_studies.member(self.search.spec.study): project_studies.pack(storage.path)}
@@ -207,26 +208,26 @@ class Output:
         return str(self.path)
 
     def _shown(self, trials: Sequence[Trial]) -> dict[str, bytes]:
-        """The study as the window shows it, under the key and beside the baseline that it may have there already."""
+        """The study's record for the window, with the key and the baseline of an existing record."""
         search = self.search
         old = tried(lambda: load(self._before), None) or Record(search.spec, search.recipe, key=uuid.uuid4().hex)
         notes = {(t.number, t.state): t for t in old.trials if t.note}
         noted = (t if t.note or not (n := notes.get((t.number, t.state))) or n.params != t.params
                  else replace(t, note=n.note) for t in trials)  # fmt: skip
-        held = replace(old, spec=search.spec, space=self.space, trials=tuple(noted))
-        return {member_of(search.spec.study): dump(held)}
+        record = replace(old, spec=search.spec, space=self.space, trials=tuple(noted))
+        return {member_of(search.spec.study): dump(record)}
 
 
 def to_csv(trials: Sequence[Trial]) -> str:
-    """One line a trial: number, state, figures, choices."""
+    """CSV with one line per trial: number, state, metrics, choices."""
     figures = list(dict.fromkeys(k for t in trials for k in t.figures))
     params = list(dict.fromkeys(k for t in trials for k in t.params))
-    own = ("number", "state", "feasible", "seconds", "origin", "reused", "worker", "error")
+    columns = ("number", "state", "feasible", "seconds", "origin", "reused", "worker", "error")
     noise = ("n", "interval_low", "interval_high") if any(t.accuracy for t in trials) else ()
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     noted = ("note",) if any(t.note for t in trials) else ()
-    writer.writerow([*own, *noted, *figures, *noise, *(f"param {p}" for p in params)])
+    writer.writerow([*columns, *noted, *figures, *noise, *(f"param {p}" for p in params)])
     for t in trials:
         line = [
             t.number,

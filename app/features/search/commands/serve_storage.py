@@ -1,4 +1,4 @@
-"""`serve-storage`: studies over the network, so that workers on any machine share them."""
+"""`serve-storage`: serves studies over the network, so that workers on any machine share them."""
 
 from __future__ import annotations
 
@@ -40,54 +40,58 @@ def _arguments(parser: Parser) -> None:
 
 
 def own_storage() -> str:
-    """The journal that is served where none is named."""
+    """The default journal to serve."""
     folder = home().parent / "studies"
     private_folder(folder)
     return journal_url(folder / "served.journal")
 
 
-def _run(found: Arguments, console: Console) -> Answer:
+def _run(arguments: Arguments, console: Console) -> Answer:
     from espalier.passes.search.fleet.serve import is_loopback, serve
 
-    if not 0 <= found.port < 65536:
-        raise UsageError(f"--port is {found.port}.", "It must be a number from 1 to 65535, or 0 for any that is free.")
-    url = found.storage or own_storage()
+    if not 0 <= arguments.port < 65536:
+        raise UsageError(
+            f"--port is {arguments.port}.", "It must be a number from 1 to 65535, or 0 for any that is free."
+        )
+    url = arguments.storage or own_storage()
     if url.startswith("grpc:"):
         raise UsageError("A gRPC storage is served already.", "Give workers its address.")
     _hush()
     with trying(url, console):
         tokens: list[str] = []
-        server, port = serve(url, found.host, found.port, lambda port: tokens.append(served_token(port)) or tokens[0])
-    address = f"grpc://{found.host}:{port}"
+        server, port = serve(
+            url, arguments.host, arguments.port, lambda port: tokens.append(served_token(port)) or tokens[0]
+        )
+    address = f"grpc://{arguments.host}:{port}"
     console.note(f"Serving {redacted(url)} at {address}. Ctrl+C ends it.")
     console.note(_about_token(tokens[0], port))
-    if not is_loopback(found.host):
+    if not is_loopback(arguments.host):
         console.note(OPEN)
     start = time.monotonic()
     _wait()
     server.stop(2).wait()
     took = time.monotonic() - start
-    data: dict[str, Any] = {"storage": redacted(url), "address": address, "host": found.host, "port": port,
+    data: dict[str, Any] = {"storage": redacted(url), "address": address, "host": arguments.host, "port": port,
                             "studies": study_names(open_storage(url)), "seconds": round(took, 3)}  # fmt: skip
     return Answer(data, lambda: _lines(data))
 
 
 def _about_token(token: str, port: int) -> str:
-    """The token, said once; one that was given is known already."""
+    """A note on the token; a given token is not printed."""
     if environment_token():
         return f"Clients must know the token of {TOKEN}."
     return f"Token: {token} (workers elsewhere need it in {TOKEN}; it lies in {token_file(port)})."
 
 
 def _hush() -> None:
-    """Optuna writes a line for each study and trial of every worker: here they would be all that is seen."""
+    """Silence Optuna, which logs each study and trial of every worker."""
     import optuna
 
     optuna.logging.disable_default_handler()
 
 
 def _wait() -> None:
-    """Until Ctrl+C or a sigterm_as_interrupt end, as Slurm and Kubernetes ask for."""
+    """Wait until Ctrl+C or SIGTERM."""
     end = threading.Event()
     before = {s: signal.signal(s, lambda *_: end.set()) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

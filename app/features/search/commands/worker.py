@@ -1,4 +1,4 @@
-"""`worker`: joins a study on this machine, from its storage and its name alone."""
+"""`worker`: joins a study on this machine, given its storage and its name."""
 
 from __future__ import annotations
 
@@ -48,28 +48,30 @@ def _arguments(parser: Parser) -> None:
     )
 
 
-def _run(found: Arguments, console: Console) -> Answer:
+def _run(arguments: Arguments, console: Console) -> Answer:
     from espalier.passes.search.fleet.memory import resident
     from espalier.passes.search.fleet.worker import PARENT, JoinOptions, WorkerState, join_plan, work
 
-    _check(found)
+    _check(arguments)
     if os.environ.get(PARENT):
         end_with_parent(sys.stdin.fileno())
-    if not found.storage:
+    if not arguments.storage:
         raise UsageError("--storage is missing.", f"Write worker --storage URL, or set {STORAGE_VARIABLE}.")
-    with trying(found.storage, console):
-        storage = open_storage(found.storage)
-        name = found.study or _only(storage)
+    with trying(arguments.storage, console):
+        storage = open_storage(arguments.storage)
+        name = arguments.study or _only(storage)
     if damage := damage_of(storage):
         console.note(damage)
-    part = WorkerState(JoinOptions(found.storage, name, found.project, found.data, found.trials, found.timeout))
+    part = WorkerState(
+        JoinOptions(arguments.storage, name, arguments.project, arguments.data, arguments.trials, arguments.timeout)
+    )
     running: dict[int, Trial] = {}
     with scratch() as folder, interruptible():
         try:
             console.progress(0, 0, f"joining {name}")
             plan = join_plan(part.options, folder, console.progress, console.note, part)
             figures = wanted(plan.search.spec).figures
-            _threads(found.threads)
+            _threads(arguments.threads)
             with contextlib.closing(work(plan, part, console.note)) as trials:
                 for trial in trials:
                     _tell(trial, figures, running, console)
@@ -79,15 +81,17 @@ def _run(found: Arguments, console: Console) -> Answer:
             console.note(f"Stopped after {_trials(len(part.ended))}.{back}")
             raise
     took = time.monotonic() - part.begun
-    data = {"study": name, "storage": redacted(found.storage), "ended": part.why or "as asked",
+    data = {"study": name, "storage": redacted(arguments.storage), "ended": part.why or "as asked",
             "trials": [_row(t) for t in part.ended], "seconds": round(took, 3), "resident": resident()}  # fmt: skip
     return Answer(data, lambda: _lines(data, part.ended))
 
 
-def _check(found: Arguments) -> None:
+def _check(arguments: Arguments) -> None:
     for name in ("trials", "timeout", "threads"):
-        if getattr(found, name) < 0:
-            raise UsageError(f"--{name} is {getattr(found, name)}.", "It must be a number above 0, or 0 for no bound.")
+        if getattr(arguments, name) < 0:
+            raise UsageError(
+                f"--{name} is {getattr(arguments, name)}.", "It must be a number above 0, or 0 for no bound."
+            )
 
 
 def _only(storage: BaseStorage) -> str:
@@ -107,7 +111,7 @@ def _threads(count: int) -> None:
 
 
 def _tell(trial: Trial, figures: Iterable[str], running: dict[int, Trial], console: Console) -> None:
-    """A line for each trial that ended here."""
+    """Print a line for each trial that ended here."""
     from espalier.passes.search.fleet.heartbeat import worker_name
 
     if trial.worker == worker_name() and trial.state == "running":
@@ -117,12 +121,12 @@ def _tell(trial: Trial, figures: Iterable[str], running: dict[int, Trial], conso
 
 
 def words(trial: Trial, figures: Iterable[str]) -> str:
-    """What came of a trial, in a line: the figures that are wanted."""
+    """The result of a trial in one line, with some metrics."""
     took = f", {seconds(trial.seconds)}" if trial.seconds is not None else ""
     if trial.state != "complete":
         return f"{'lost' if trial.lost else trial.state}{took}: {trial.error}"
-    told = ", ".join(f"{k.replace('_', ' ')} {cell(trial.figures.get(k))}" for k in figures)
-    return f"{told}{took}{' (duplicate)' if trial.reused else ''}"
+    metrics = ", ".join(f"{k.replace('_', ' ')} {cell(trial.figures.get(k))}" for k in figures)
+    return f"{metrics}{took}{' (duplicate)' if trial.reused else ''}"
 
 
 def _row(trial: Trial) -> dict[str, Any]:
@@ -136,8 +140,9 @@ def _trials(count: int) -> str:
 
 def _lines(data: dict[str, Any], ended: list[Trial]) -> Iterable[str]:
     states = {s: sum(t.state == s for t in ended) for s in ("complete", "pruned", "failed")}
-    told = ", ".join(f"{n} {s}" for s, n in states.items() if n) or "none was left"
-    yield f"{data['study']}: {_trials(len(ended))} ended here ({told}) in {seconds(data['seconds'])}; {data['ended']}."
+    counts = ", ".join(f"{n} {s}" for s, n in states.items() if n) or "none was left"
+    ended_here = f"{_trials(len(ended))} ended here ({counts})"
+    yield f"{data['study']}: {ended_here} in {seconds(data['seconds'])}; {data['ended']}."
     yield f"memory: {size(data['resident'])}"
 
 

@@ -1,1 +1,1 @@
-"""Searches of the open model, their trials and files: what stands behind the panel."""
+"""Searches of the open model, their trials and files: the state of the panel."""

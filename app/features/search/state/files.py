@@ -1,7 +1,7 @@
-"""The files of a study while its document is open, and what a window that died left of it.
+"""The files of a study while its document is open, and recovery after a crash of the window.
 
-Each trial is on disk before it is shown: in the journal by the worker, in the record beside it by the window. A note
-in the data folder says where they lie, so that the next window finds them.
+Each trial is on disk before it is shown: the worker writes the journal, the window the record beside it. A note
+in the data folder holds their paths, so that the next window finds them.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from espalier.passes.search.trial import Trial
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-_NOTES: dict[tuple[Path, str], Locked] = {}  # of this process by record and key, held until the record is gone
-_TARGETS: dict[Path, Path] = {}  # by working folder: the file that the document is being saved to
+_NOTES: dict[tuple[Path, str], Locked] = {}  # this process' notes by record and key, locked until the record is removed
+_TARGETS: dict[Path, Path] = {}  # working folder → file that the document is being saved to
 
 
 def rescue() -> None:
-    """Keep what windows that are gone had found; delete their working folders, which held it, and half copies."""
+    """Keep the results of crashed windows; delete their working folders and incomplete copies."""
     folder = data_folder("studies")
     for note in folder.glob("*.json"):
         with contextlib.suppress(OSError, FileError):
-            if (left := take(note)) is None:
+            if (leftover := take(note)) is None:
                 continue
             path = _read(note)
             if path is not None and path.exists() and folder not in path.parents:
@@ -51,63 +51,67 @@ def rescue() -> None:
                     if file.exists():
                         write_bytes(home / file.name, file.read_bytes())
                 write_text(note, json.dumps({**facts, "record": str(home / path.name)}), mode=0o600)
-            left.release()
+            leftover.release()
     clear_parts(data_folder("recovery"))
     file_claims.clean_up()
-    for prefix in (WINDOW, SCRATCH):  # the worker's, too
+    for prefix in (WINDOW, SCRATCH):  # including the worker's
         clear_scratch(prefix)
 
 
 class Copies:
-    """Journals as the project keeps them, read on from where they were."""
+    """Copies of journals for the project, read incrementally."""
 
     def __init__(self) -> None:
-        self._held: dict[Path, bytearray] = {}
+        self._copies: dict[Path, bytearray] = {}
 
     def keep(self, document: Document, name: str) -> None:
-        """Put what is whole of a study's journal into the project."""
+        """Store the complete lines of a study's journal in the project."""
         path = project_studies.path_for(document.store.folder, name)
-        held = self._held.setdefault(path, bytearray())
+        copy = self._copies.setdefault(path, bytearray())
         with contextlib.suppress(OSError), path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < len(held):
-                held.clear()
-            file.seek(len(held))
+            if os.fstat(file.fileno()).st_size < len(copy):
+                copy.clear()
+            file.seek(len(copy))
             data = file.read()
-            held += data[: data.rfind(b"\n") + 1]
-        if held:
-            document.keep(project_studies.member(name), bytes(held))
+            copy += data[: data.rfind(b"\n") + 1]
+        if copy:
+            document.keep(project_studies.member(name), bytes(copy))
 
     def forget(self) -> None:
-        """Another document: hold nothing of the one before."""
-        self._held.clear()
+        """Discard all copies, for another document."""
+        self._copies.clear()
 
 
 def record_path(workdir: Path, name: str) -> Path:
-    """Where the record of a study lies while its document is open."""
+    """Path of the record of a study while its document is open."""
     path = project_studies.path_for(workdir, name)
     return path.with_name(path.name.removesuffix(project_studies.ENDING) + ENDING)
 
 
 def begin_record(path: Path, data: bytes, key: str, document: Document) -> bool:
-    """Write a record as it is, and note where it lies, and of what document it is; False where that failed."""
-    with contextlib.suppress(OSError, FileError):  # without it nothing is lost but what a crash would take
+    """Write a record, and a note with its path and document; returns False on errors."""
+    with contextlib.suppress(OSError, FileError):  # without the note only a crash loses trials
         write_bytes(path, data)
         let_go()
         if (path, key) in _NOTES:
             return True
         note = data_folder("studies") / f"{key}-{secrets.token_hex(8)}.json"
-        if held := hold(note):
-            _write(held, path, document)
-            _NOTES[path, key] = held
+        if lock := hold(note):
+            _write(lock, path, document)
+            _NOTES[path, key] = lock
             return True
     return False
 
 
 def follow_saves(session: Session) -> None:
-    """Note the file of the document as a save begins, fails and ends."""
+    """Note the file of the document at the start, failure and end of a save."""
 
-    def heard(told: JobEvent) -> None:
-        if isinstance(told.job.job, SaveJob) and not told.job.job.copy and isinstance(told.event, Failed | Stopped):
+    def heard(job_event: JobEvent) -> None:
+        if (
+            isinstance(job_event.job.job, SaveJob)
+            and not job_event.job.job.copy
+            and isinstance(job_event.event, Failed | Stopped)
+        ):
             follow_name(session.document)
 
     session.writing.connect(lambda path: follow_name(session.document, path))
@@ -116,9 +120,9 @@ def follow_saves(session: Session) -> None:
 
 
 def follow_name(document: Document | None, target: Path | None = None) -> None:
-    """Note the document's file: a study that a save was too early for is found again by it.
+    """Note the document's file, by which studies that started after a save are recovered.
 
-    `target`: the file that it is being saved to. A window that dies once that is written has not heard of it yet.
+    `target`: the file being saved to, since the window may crash before it learns that the save is complete.
     """
     if document:
         _TARGETS.pop(document.store.folder, None)
@@ -131,7 +135,7 @@ def follow_name(document: Document | None, target: Path | None = None) -> None:
 
 
 def _write(note: Locked, path: Path, document: Document) -> None:
-    """Add a line; the last whole one counts, whenever the process dies."""
+    """Append a line; after a crash the last complete line is valid."""
     facts = {"record": str(path), "of": _named(document)}
     if target := _TARGETS.get(document.store.folder):
         facts["soon"] = [str(target), document.project.source.spec]
@@ -139,7 +143,7 @@ def _write(note: Locked, path: Path, document: Document) -> None:
 
 
 def _facts(note: Path) -> dict[str, Any]:
-    """What the last whole line of a note says; raises ValueError for none."""
+    """The content of the last complete line of a note; raises ValueError without one."""
     for line in reversed(read_bytes(note).splitlines()):
         with contextlib.suppress(ValueError):
             return parse_json(line)
@@ -147,47 +151,47 @@ def _facts(note: Path) -> dict[str, Any]:
 
 
 def let_go() -> None:
-    """Forget the notes of records that are gone with their document, or were removed."""
-    for place in [place for place in _NOTES if not place[0].exists()]:
-        held = _NOTES.pop(place)
-        held.path.unlink(missing_ok=True)
-        held.release()
+    """Remove the notes of deleted records."""
+    for paths in [paths for paths in _NOTES if not paths[0].exists()]:
+        lock = _NOTES.pop(paths)
+        lock.path.unlink(missing_ok=True)
+        lock.release()
 
 
 def add_line(path: Path, line: str) -> None:
-    """Add a trial to a record."""
+    """Append a trial to a record."""
     with contextlib.suppress(FileError):
         append(path, f"{line}\n".encode())
 
 
-def recovered(key: str, workdir: Path, name: str, known: int) -> tuple[tuple[Trial, ...], Callable[[], None]]:
-    """The trials of a study that a window which is gone had found, where more of them have ended than `known`.
+def recovered(key: str, workdir: Path, name: str, known_count: int) -> tuple[tuple[Trial, ...], Callable[[], None]]:
+    """The trials of a study from a crashed window, if more of them have ended than `known_count`.
 
-    Its journal takes the place of the one from the project, so that the search goes on from there. What is called
-    forgets where they were, once they are kept elsewhere.
+    Its journal replaces that of the project, so that the search continues from there. The returned function removes
+    the note once the trials are stored elsewhere.
     """
     found: tuple[Trial, ...] = ()
     done = list[Locked]()
     for note in data_folder("studies").glob("*.json"):
-        if (left := take(note)) is None:
-            continue  # a window that lives holds it
+        if (leftover := take(note)) is None:
+            continue  # in use by another window
         path = _read(note)
         if path is None or not path.exists():
-            _forget(note)  # closed as it should be
+            _forget(note)  # closed regularly
         elif key and note.name.startswith(f"{key}-"):
             trials = _trials(path)
             journal = _journal(path)
-            if ended(trials) > max(known, ended(found)) and journal.exists():
+            if ended(trials) > max(known_count, ended(found)) and journal.exists():
                 found = trials
                 write_bytes(project_studies.path_for(workdir, name), journal.read_bytes())
-            done.append(left)
+            done.append(leftover)
             continue
-        left.release()
+        leftover.release()
     return found, lambda: _forget_all(done)
 
 
 def ended(trials: Iterable[Trial]) -> int:
-    """How many trials have a result; one that a project holds as running may have got its own after the save."""
+    """Number of trials with a result; trials that were running at a save may have ended since."""
     return sum(t.state != "running" for t in trials)
 
 
@@ -197,28 +201,28 @@ def _forget_all(notes: Iterable[Locked]) -> None:
         note.release()
 
 
-def unsaved(document: Document, known: Container[str]) -> dict[str, Record]:
-    """By name: studies of a document, begun and not saved in a window that is gone, without the trials it had found.
+def unsaved(document: Document, known_keys: Container[str]) -> dict[str, Record]:
+    """Studies of a document by name that a crashed window started and did not save, without their trials.
 
-    `known`: keys of studies that the document has.
+    `known_keys`: keys of the document's studies.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for note in data_folder("studies").glob("*.json"):
         key = note.name.partition("-")[0]
-        if key in known or (left := take(note)) is None:
+        if key in known_keys or (leftover := take(note)) is None:
             continue
         path = _read(note)
         facts = tried(lambda n=note: _facts(n), {})
         if path and path.exists() and _named(document) in (facts.get("of"), facts.get("soon")):
             record = tried(lambda p=path: load(p.read_bytes()), None)
             if record and any(t.state != "running" for t in record.trials) and _journal(path).exists():
-                found[record.spec.study] = replace(record, trials=())
-        left.release()
-    return found
+                records[record.spec.study] = replace(record, trials=())
+        leftover.release()
+    return records
 
 
 def _named(document: Document) -> list[str]:
-    """By what a document is known again."""
+    """The identity of a document."""
     return [str(document.path or ""), document.project.source.spec]
 
 

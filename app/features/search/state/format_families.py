@@ -1,4 +1,4 @@
-"""The formats of a search as people choose them: families with the values of their parameters, from and to text."""
+"""The formats of a search as families with values of their parameters, from and to text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from espalier.model.registry import FORMATS
 FLOAT, ALL = "float", "all"
 WIDTHS = ("2", "3", "4", "5", "6", "8", "12", "16")
 ELEMENTS = ("e2m1", "e2m3", "e3m2", "e4m3", "e5m2")
-BEGIN: dict[str, str] = {"width": "4|6|8", "element": "e2m1|e4m3", "levels": "1|2"}  # what a new family begins with
+BEGIN: dict[str, str] = {"width": "4|6|8", "element": "e2m1|e4m3", "levels": "1|2"}  # initial values of a new family
 _CALL = re.compile(r"([\w ]+)(?:\((.*)\))?", re.DOTALL)
 
 
@@ -29,17 +29,17 @@ class Family:
         return f"{self.name}({inner})" if inner else self.name
 
     def get(self, parameter: str) -> tuple[str, ...]:
-        """The values of a parameter; none where it is left as it is."""
+        """The values of a parameter; empty for its default."""
         return dict(self.values).get(parameter, ())
 
-    def put(self, parameter: str, found: tuple[str, ...]) -> Family:
-        """The family with other values of a parameter."""
-        held = {**dict(self.values), parameter: found}
-        return replace(self, values=tuple((k, v) for k, v in held.items() if v))
+    def put(self, parameter: str, texts: tuple[str, ...]) -> Family:
+        """The family with new values of a parameter."""
+        values = {**dict(self.values), parameter: texts}
+        return replace(self, values=tuple((k, v) for k, v in values.items() if v))
 
     @property
     def rest(self) -> str:
-        """The parameters that have no chips, as text."""
+        """The parameters without chips, as text."""
         return ", ".join(f"{k}={'|'.join(v)}" for k, v in self.values if k != chip_parameter(self.name))
 
 
@@ -49,7 +49,7 @@ def read(text: str) -> tuple[Family, ...]:
 
 
 def write(families: tuple[Family, ...]) -> str:
-    """As `read` takes it."""
+    """The inverse of `read`."""
     return ", ".join(map(str, families))
 
 
@@ -63,28 +63,28 @@ def _family(text: str) -> Family:
 
 def parameters(text: str, name: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """`width=4|8, frac_width=2` → (("width", ("4", "8")), …); raises OptionsError."""
-    found: list[tuple[str, tuple[str, ...]]] = []
-    known = {f.name for f in fields(FORMATS.get(name))} if name in FORMATS else set[str]()
+    pairs: list[tuple[str, tuple[str, ...]]] = []
+    allowed = {f.name for f in fields(FORMATS.get(name))} if name in FORMATS else set[str]()
     for part in filter(str.strip, text.split(",")):
         key, equals, values = (p.strip() for p in part.partition("="))
         if not equals or not values:
             raise OptionsError(f"{part.strip()!r} is not key=value.", f"Write {name}(width=4|8).")
-        if key not in known:
-            raise OptionsError(f"{name} has no {key!r}.", nearest(key, known))
-        found.append((key, tuple(v.strip() for v in values.split("|") if v.strip())))
-    return tuple(found)
+        if key not in allowed:
+            raise OptionsError(f"{name} has no {key!r}.", nearest(key, allowed))
+        pairs.append((key, tuple(v.strip() for v in values.split("|") if v.strip())))
+    return tuple(pairs)
 
 
 def chip_parameter(name: str) -> str:
-    """The parameter of a format that is chosen by chips: its bits, or what stands for them; empty where it has none."""
+    """The parameter of a format with chips: its width or an equivalent; empty without one."""
     if name not in FORMATS:
         return ""
-    known = [f.name for f in fields(FORMATS.get(name))]
-    return next((p for p in ("width", "element", "levels") if p in known), "")
+    names = [f.name for f in fields(FORMATS.get(name))]
+    return next((p for p in ("width", "element", "levels") if p in names), "")
 
 
 def chips(name: str) -> tuple[str, ...]:
-    """What the chips of a format offer, within its range."""
+    """The values of a format's chips, within its range."""
     parameter = chip_parameter(name)
     if parameter == "element":
         return ELEMENTS
@@ -98,7 +98,7 @@ def chips(name: str) -> tuple[str, ...]:
 
 
 def begun(name: str) -> Family:
-    """A family as it is first offered."""
+    """A new family with initial values."""
     wished = BEGIN.get(chip_parameter(name), "").split("|")
     able = tuple(w for w in wished if w in chips(name))
     return Family(name, ((chip_parameter(name), able),) if able else ())

@@ -1,4 +1,4 @@
-"""The open document's configuration as the choices of a space, so that what was made by hand competes in a search."""
+"""The document's configuration as choices of a space, so that it can compete in a search."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from espalier.passes.sweep.values import value_text
 
 
 def present_choices(space: Space, graph: Graph, recipe: Recipe) -> dict[str, Any]:
-    """What each choice would be for the document to be as it is; raises OptionsError where one cannot be."""
-    found: dict[str, Any] = {}
+    """The value of each choice in the present document; raises OptionsError if the space lacks it."""
+    values: dict[str, Any] = {}
     for choice in space.choices:
-        if choice.when is not None and found.get(choice.when.name) not in choice.when.values:
+        if choice.when is not None and values.get(choice.when.name) not in choice.when.values:
             continue
         value = _value(choice, space, graph, recipe)
         if not choice.holds(value):
             raise OptionsError(
-                f"The present configuration is none of this search: {choice.name} is {value_text(value)}.",
-                "Begin a search whose values have it, or change it to one of them.",
+                f"The present configuration is outside this search: {choice.name} is {value_text(value)}.",
+                "Start a search that includes this value, or change it to one of the search's values.",
             )
-        found[choice.name] = value
-    return found
+        values[choice.name] = value
+    return values
 
 
 def _value(choice: Choice, space: Space, graph: Graph, recipe: Recipe) -> Any:
@@ -49,7 +49,9 @@ def _value(choice: Choice, space: Space, graph: Graph, recipe: Recipe) -> Any:
         case "option":
             return _option(choice, recipe)
         case _:
-            raise OptionsError(f"{choice.name} is of the model itself: it makes another.", "Search it without it.")
+            raise OptionsError(
+                f"{choice.name} changes the architecture of the model.", "Start a search without this choice."
+            )
 
 
 def _computes(node: Node, graph: Graph, products: Any) -> bool:
@@ -58,26 +60,28 @@ def _computes(node: Node, graph: Graph, products: Any) -> bool:
 
 def _same(values: set[Any], choice: Choice) -> Any:
     if len(values) != 1:
-        raise OptionsError(f"{choice.name} is not the same for all that it ties.", "Give them all the same first.")
+        raise OptionsError(
+            f"{choice.name} differs between the layers that share it.", "Set them to the same value first."
+        )
     return values.pop()
 
 
-def _near(share: float, choice: Choice) -> float:
-    """The value that is meant: shares are kept as they were rounded to whole elements."""
-    close = [v for v in choice.values if isinstance(v, int | float) and math.isclose(v, share, abs_tol=1e-6)]
-    return float(close[0]) if close else share
+def _near(fraction: float, choice: Choice) -> float:
+    """The nearest value of a choice, since stored shares are rounded to whole elements."""
+    close = [v for v in choice.values if isinstance(v, int | float) and math.isclose(v, fraction, abs_tol=1e-6)]
+    return float(close[0]) if close else fraction
 
 
 def _format(choice: Choice, space: Space, node: Node) -> str:
-    """The value of the choice that is the node's format, as fitted or as written."""
-    held = next((node.precision[p].format for p in choice.ports if p in node.precision), None)
-    if held is None:
+    """The value of the choice that equals the node's format, fitted or as written."""
+    chosen = next((node.precision[p].format for p in choice.ports if p in node.precision), None)
+    if chosen is None:
         return FLOAT
     for value in choice.values:
         fitted = [space.fitted.get(fit_key(node.id, p, str(value)), str(value)) for p in choice.ports]
-        if any(_reads(f) == str(held) for f in fitted) or str(value) == unfitted_text(held):
+        if any(_reads(f) == str(chosen) for f in fitted) or str(value) == unfitted_text(chosen):
             return str(value)
-    return str(held)
+    return str(chosen)
 
 
 def _reads(text: str) -> str:

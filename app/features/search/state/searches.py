@@ -1,4 +1,4 @@
-"""The searches of a document: started as jobs, heard trial by trial, kept in the project, used as recipes."""
+"""The searches of a document: run as jobs, received trial by trial, stored in the project, applied as recipes."""
 
 from __future__ import annotations
 
@@ -57,24 +57,24 @@ from espalier.passes.search.trial import Trial
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-FRAME = 50  # milliseconds: what came is told 20 times a second
-CELLS = 4000  # choices of trials that are told in one turn at most: some milliseconds
-PAUSE = 1500  # milliseconds between two writings of what has come
+FRAME = 50  # milliseconds between two updates
+CELLS = 4000  # largest number of choices of trials emitted at once, a few milliseconds of work
+PAUSE = 1500  # milliseconds between two writes of new trials
 
 
 class Applied(DocumentRuns):
-    """What is done with a trial: its recipe taken over, or its model written."""
+    """Actions on a trial: apply its recipe, or write its model."""
 
     def recipe_of(self, study: Study, trial: Trial) -> Recipe:
-        """The recipe that the worker measured; raises OptionsError for a trial of another architecture."""
+        """The recipe of a trial as the worker measured it; raises OptionsError for another architecture."""
         if study.other:
-            raise OptionsError("This trial has another architecture, so no recipe leads to it.",
+            raise OptionsError("This trial has another architecture, which no recipe can produce.",
                                "Save it as a project of its own.")  # fmt: skip
         base = self._session.open_document.project.base
         return Search(study.spec, study.recipe, base).recipe_of(study.space, trial.params, trial.begins)
 
     def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], None]) -> None:
-        """Write a trial of another architecture as a project, in the worker; its trainings run as in the trial."""
+        """Write a trial of another architecture as a project, in the worker; it is trained as in the trial."""
         job = trial_job(study, trial, path, self._session.open_document)
         self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
 
@@ -87,8 +87,8 @@ class Applied(DocumentRuns):
         return trial
 
     def use(self, study: Study, trial: Trial) -> None:
-        """Make a trial's recipe the recipe, in one undo step; of one that ended its score is known already, of one that
-        ended early only that of a part of the samples. Raises OptionsError."""
+        """Apply a trial's recipe in one undo step, with the score of the trial; a pruned trial's score is that of a
+        part of the samples. Raises OptionsError."""
         recipe = self.recipe_of(study, trial)
         if trial.state == "complete" and {"accuracy", "loss"} <= set(trial.figures):
             self._session.record_score(recipe, study.spec.score, {**trial.figures, **trial.noise})
@@ -98,10 +98,11 @@ class Applied(DocumentRuns):
 
 
 class Searches(Applied):
-    """All studies of the open document. `changed` tells a study and its new trials, `listed` of another list."""
+    """All studies of the open document. `changed`: a study and its new trials; `listed`: the list of studies
+    changed."""
 
     changed = Signal(object, object)
-    stood = Signal()  # a study's job began, paused, went on or ended, or its best is another
+    state_changed = Signal()  # a study's job started, paused, resumed or ended, or it has its first best trial
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, PAUSE)
@@ -109,14 +110,14 @@ class Searches(Applied):
         self.timed: float | None = None
         self._copies = Copies()
         self._frame = QTimer(self, singleShot=True, interval=FRAME)
-        self._frame.timeout.connect(self._tell)
-        session.queued.connect(self._let_pass)
+        self._frame.timeout.connect(self._emit_changes)
+        session.queued.connect(self._give_way_to_queued)
         follow_saves(session)
 
-    # -- what there is
+    # -- studies
 
     def _read(self) -> None:
-        """Take the studies of another document, and out of a window that died what it had not saved."""
+        """Read the studies of another document, and recover those of a crashed window."""
         self._forget()
         self.studies.clear()
         self._copies.forget()
@@ -124,14 +125,14 @@ class Searches(Applied):
         document = self._session.document
         if document:
             _unpack(self._session, document)
-            own = records(document.project.extras)
-            for name, held in (unsaved(document, {r.key for r in own.values()}) | own).items():
-                if found := held_study(name, held, document):
-                    self.studies[name] = found[0]
-                    if found[1]:
-                        self._note(found[0])
-            if told := damage(document.project.extras, own):
-                self._session.problem.emit(ProjectError(told, "All else was read."))
+            stored = records(document.project.extras)
+            for name, record in (unsaved(document, {r.key for r in stored.values()}) | stored).items():
+                if restored := held_study(name, record, document):
+                    self.studies[name] = restored[0]
+                    if restored[1]:
+                        self._note(restored[0])
+            if message := damage(document.project.extras, stored):
+                self._session.problem.emit(ProjectError(message, "The others were read."))
         self.listed.emit()
 
     def _keep(self, document: Document, name: str) -> None:
@@ -142,7 +143,7 @@ class Searches(Applied):
     # -- running
 
     def start(self, spec: SearchSpec, recipe: Recipe | None = None) -> Study:
-        """Begin a search, or go on with the one of that name; raises OptionsError where it cannot run."""
+        """Start a search, or resume the one of its name; raises OptionsError if it cannot run."""
         document = self._session.open_document
         recipe = document.recipe if recipe is None else recipe
         space = expand(spec, document.graph, recipe)
@@ -151,33 +152,33 @@ class Searches(Applied):
         check_source(space, document.project.source)
         if recipe == document.recipe:
             check_limits(space, document.graph, want)
-        held = self.studies.get(spec.study) if spec.study else None
-        if held and held.running:
-            raise OptionsError(f"The study {spec.study!r} runs already.", "Wait for it, or stop it first.")
-        if held and not _alike(held, spec, recipe):
-            if held.trials:
-                raise OptionsError(f"The study {spec.study!r} varies something else, or has another goal.",
+        existing = self.studies.get(spec.study) if spec.study else None
+        if existing and existing.running:
+            raise OptionsError(f"The study {spec.study!r} is running already.", "Wait for it, or stop it first.")
+        if existing and not _alike(existing, spec, recipe):
+            if existing.trials:
+                raise OptionsError(f"The study {spec.study!r} has another space or other goals.",
                                    "Choose another name, or remove it first.")  # fmt: skip
-            self.remove(held)  # no trial ever began, so that its name stands for nothing
-            held = None
-        if held is None:
+            self.remove(existing)  # without any trial, so that its name can be reused
+            existing = None
+        if existing is None:
             name = spec.study or new_name(spec, self.studies)
             compared = {"baseline": self._baseline(spec), "against": _against(self._session, spec)}
-            held = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, **compared)
+            existing = self.studies[name] = Study(name, replace(spec, study=name), recipe, space, **compared)
         else:
-            held.spec = replace(spec, study=held.name)
-            held.went_on = max(held.trials, default=None)
-        self._begin(held)
-        return held
+            existing.spec = replace(spec, study=existing.name)
+            existing.went_on = max(existing.trials, default=None)
+        self._begin(existing)
+        return existing
 
     def same(self, spec: SearchSpec, recipe: Recipe | None = None) -> Study | None:
-        """A study that runs or waits and asks what a spec without a name asks."""
+        """A running or queued study with the same search as a spec without a name."""
         recipe = self._session.open_document.recipe if recipe is None else recipe
         return next((s for s in self.studies.values() if s.running and s.recipe == recipe and not spec.study
                      and replace(s.spec, study="", trials=spec.trials) == spec), None)  # fmt: skip
 
     def go_on(self, study: Study, more: int = 0) -> None:
-        """Go on where a study stopped; with `more` trials than it was asked for."""
+        """Continue a stopped study, with `more` additional trials."""
         if study.running:
             return
         if more:
@@ -186,7 +187,7 @@ class Searches(Applied):
         self._begin(study)
 
     def _begin(self, study: Study) -> None:
-        study.error, study.why, study.ending = "", "", False
+        study.error, study.end_reason, study.ending = "", "", False
         self._submit(study)
         self._note(study)
         self.listed.emit()
@@ -204,31 +205,31 @@ class Searches(Applied):
         return job
 
     def _rest(self, run: Study, result: Any) -> Rest | None:
-        return Rest(self._work(run), run.held) if run.goes_on(result) else None
+        return Rest(self._work(run), run.pause_requested) if run.is_continued(result) else None
 
     def _baseline(self, spec: SearchSpec) -> dict[str, float]:
-        """The baseline's figures; of accuracy and loss only those on the search's own data."""
-        score, held = self._session.baseline, self._session.measures.options
-        other = SCORES if (held.which, held.split) != (spec.score.which, spec.score.split) else ()
+        """The baseline's metrics; accuracy and loss only if measured on the search's data."""
+        score, options = self._session.baseline, self._session.measures.options
+        other = SCORES if (options.which, options.split) != (spec.score.which, spec.score.split) else ()
         names = (n for n in score.__dataclass_fields__ if n not in other)
         return {n: float(v) for n in names if (v := getattr(score, n)) is not None}
 
     def pause(self, study: Study) -> None:
-        """Wait after the trial that runs; `again` goes on. One that has not begun leaves the queue."""
-        study.held = study.job is not None
+        """Pause after the running trial, until `resume`. A queued search leaves the queue."""
+        study.pause_requested = study.job is not None
         if study.job and not study.gives_way:
             self._session.pause(study.job.id)
 
-    def again(self, study: Study) -> None:
-        """Let a paused search go on."""
-        study.held = False
-        if study.job:  # where it gives way, it queues up again
+    def resume(self, study: Study) -> None:
+        """Resume a paused search."""
+        study.pause_requested = False
+        if study.job:  # if it yields to other jobs, it is queued again
             self._session.resume(study.job.id)
-            self._stands()
+            self._emit_state()
 
     def stop(self, study: Study, *, after_trial: bool = False) -> None:
-        """End a search: now, or after the trial that it is at. What has come stays."""
-        study.gives_way = study.held = False
+        """Stop a search now or after the running trial; its trials are kept."""
+        study.gives_way = study.pause_requested = False
         if study.job and not after_trial:
             self._session.cancel(study.job.id)
             return
@@ -236,10 +237,10 @@ class Searches(Applied):
             study.ending = True
             self._session.stop_and_keep(study.job.id)
         self.changed.emit(study, ())
-        self.stood.emit()
+        self.state_changed.emit()
 
     def remove(self, study: Study) -> None:
-        """Forget a study, in the project too; one that runs is stopped."""
+        """Remove a study, also from the project; a running one is stopped."""
         self.stop(study)
         discard(study.trials.values())
         self.studies.pop(study.name, None)
@@ -255,33 +256,33 @@ class Searches(Applied):
         self.listed.emit()
         self.stored.emit()
 
-    # -- hearing
+    # -- job events
 
-    def _hear(self, heard: JobEvent) -> None:
-        study = next((s for s in self.studies.values() if s.job and s.job.id == heard.job.id), None)
+    def _on_job_event(self, job_event: JobEvent) -> None:
+        study = next((s for s in self.studies.values() if s.job and s.job.id == job_event.job.id), None)
         if study is None:
             return
-        event = heard.event
+        event = job_event.event
         if isinstance(event, PartialResult):
-            self._found(study, event.part)
+            self._on_part(study, event.part)
         elif isinstance(event, TERMINAL):
             self._ended(study, event)
         elif isinstance(event, Progress):
             self._draw()
         else:
-            if isinstance(event, Paused | Continued):  # as it ends to give way, it continues too
-                study.held = isinstance(event, Paused) or (study.held and study.gives_way)
+            if isinstance(event, Paused | Continued):  # yielding to other jobs also emits Continued
+                study.pause_requested = isinstance(event, Paused) or (study.pause_requested and study.gives_way)
             self._make_room()
-            self._stands()
+            self._emit_state()
 
-    def _found(self, study: Study, part: Any) -> None:
-        if isinstance(part, Space):  # with each format as fitted to its weight
+    def _on_part(self, study: Study, part: Any) -> None:
+        if isinstance(part, Space):  # with each format fitted to its weight
             study.space = part
-        elif isinstance(part, tuple):  # what the storage holds of a study that goes on
+        elif isinstance(part, tuple):  # stored trials of a resumed study
             study.coming |= {t.number: t for t in part if study.trials.get(t.number) != t}
             self._draw()
         elif isinstance(part, str):
-            self._session.problem.emit(StorageError(part, "The search goes on with the others."))
+            self._session.problem.emit(StorageError(part, "The search continues with the others."))
         if not isinstance(part, Trial) or self._session.document is None:
             return
         study.take(part)
@@ -294,41 +295,41 @@ class Searches(Applied):
 
     def _ended(self, study: Study, event: Any) -> None:
         study.end(event)
-        self._tell(all_of=study)
+        self._emit_changes(all_of=study)
         self.write()
         self.changed.emit(study, ())
-        self.stood.emit()
+        self.state_changed.emit()
 
-    def _stands(self) -> None:
-        self._tell()
-        self.stood.emit()
+    def _emit_state(self) -> None:
+        self._emit_changes()
+        self.state_changed.emit()
 
     def _draw(self) -> None:
         if not self._frame.isActive():
             self._frame.start()
 
-    def _tell(self, all_of: Study | None = None) -> None:
-        """Tell what has come since the last time, of each study at once; of very many trials only as many as fit."""
+    def _emit_changes(self, all_of: Study | None = None) -> None:
+        """Emit new trials of each study, limited to a number that can be shown without delay."""
         self._frame.stop()
         for study in list(self.studies.values()):
-            news = study.take_some(None if study is all_of else max(CELLS // (len(study.space.choices) + 1), 8))
+            news = study.take_batch(None if study is all_of else max(CELLS // (len(study.space.choices) + 1), 8))
             before = study.best
-            study.judge(news)
+            study.update_best(news)
             if bool(before) != bool(study.best):
-                self.stood.emit()
+                self.state_changed.emit()
             if news or study.running:
                 self.changed.emit(study, news)
             if study.fresh or study.coming:
                 self._draw()
 
     def _make_room(self) -> None:
-        """A job waits: a search that is paused must not keep it waiting."""
+        """Let paused searches yield to a queued job."""
         for study in self.studies.values():
             if study.job and study.job.state == "paused" and not study.ending:
                 self._give_way(study)
 
-    def _let_pass(self) -> None:
-        """A job has come: it goes after the trial that runs, or at once while gradients are gathered."""
+    def _give_way_to_queued(self) -> None:
+        """Let searches yield to a new job: after the running trial, or at once while gradients are collected."""
         self._make_room()
         for study in self.studies.values():
             if study.job and study.job.state == "running" and not study.ending:
@@ -337,13 +338,14 @@ class Searches(Applied):
     # -- using
 
     def add_present(self, study: Study) -> None:
-        """The configuration as it is now as a trial of a study; raises OptionsError where its space lacks it."""
+        """Add the present configuration as a trial of a study; raises OptionsError if the space lacks it."""
         document = self._session.open_document
         study.by_hand.append(present_choices(study.space, document.graph, document.recipe))
         study.spec = replace(study.spec, trials=max(study.spec.trials, study.done + 1))
         if not study.running:
             self._begin(study)
-        elif study.job and not study.gives_way and not self._split(study):  # else it is offered a moment later
+        elif study.job and not study.gives_way and not self._split(study):
+            # otherwise enqueued with the next part of the job
             waits = study.job
             study.by_hand[:0] = getattr(waits.job, "by_hand", ())
             waits.job = self._work(study)
@@ -357,32 +359,32 @@ def _repeat(searches: Searches, spec: SearchSpec) -> None:
 
 
 def _against(session: Session, spec: SearchSpec) -> dict[str, Any]:
-    """The name of the baseline, and the samples of its accuracy: which were right only of the search's own data."""
-    found = session.measures.accuracy(session.compared.recipe)
-    told = {} if found is None else {k: v for k, v in asdict(found).items() if k != "value"}
+    """The name of the baseline and the samples of its accuracy; which were correct only for the search's own data."""
+    accuracy = session.measures.accuracy(session.compared.recipe)
+    noise = {} if accuracy is None else {k: v for k, v in asdict(accuracy).items() if k != "value"}
     if session.measures.options != spec.score:
-        told.pop("hits", None)
-    return {"name": session.compared.name, **told}
+        noise.pop("hits", None)
+    return {"name": session.compared.name, **noise}
 
 
 def check_source(space: Space, source: SourceInfo) -> None:
-    """Raises PassError where an architecture is to be varied that has no configuration."""
+    """Raise PassError if the space varies the architecture of a model without a configuration."""
     if any(c.kind == "config" for c in space.choices):
-        from espalier.passes.search.architecture.configuration import check_origin  # with what it needs of models
+        from espalier.passes.search.architecture.configuration import check_origin  # imports models
 
         check_origin(source)
 
 
-def new_name(spec: SearchSpec, taken: Container[str]) -> str:
-    """A name for a search that was given none: what it varies, and a number."""
+def new_name(spec: SearchSpec, used: Container[str]) -> str:
+    """A name for an unnamed search: what it varies, and a number."""
     kinds = {v.kind for v in spec.space}
     kind = next(iter(kinds)) if len(kinds) == 1 else "mixed"
     head = {"format": "formats", "config": "architecture"}.get(kind, kind)
-    return next(n for i in itertools.count(1) if (n := f"{head} {i}") not in taken)
+    return next(n for i in itertools.count(1) if (n := f"{head} {i}") not in used)
 
 
 def _unpack(session: Session, document: Document) -> None:
-    """Journals that cannot be written are told; what was found is shown, and a search that goes on will fail."""
+    """Unpack journals, reporting those that cannot be written: their trials are shown, but resuming fails."""
     try:
         project_studies.unpack(document.project.extras, document.store.folder)
     except EspalierError as error:
@@ -390,56 +392,58 @@ def _unpack(session: Session, document: Document) -> None:
 
 
 def search_job(study: Study, document: Document) -> SearchJob:
-    """What the worker gets of a study."""
+    """The worker's job of a study."""
     source, base, folder = document.project.source, document.project.base, document.store.folder
-    held = ((document.recipe.active, document.graph),) if document.recipe.active else ()
+    graphs = ((document.recipe.active, document.graph),) if document.recipe.active else ()
     wish = Search(study.spec, study.recipe, base, source)
     locations = document.store.locate(keys_of(base, document.graph))
     return SearchJob(wish, project_studies.url_for(folder, study.name), locations, folder, source, True,
-                     held, tuple(study.by_hand))  # fmt: skip
+                     graphs, tuple(study.by_hand))  # fmt: skip
 
 
 def trial_job(study: Study, trial: Trial, path: Path, document: Document) -> TrialJob:
-    """What the worker gets of a trial that is to be a project of its own."""
+    """The worker's job that writes a trial as a project."""
     source, base = document.project.source, document.project.base
     wish = Search(study.spec, study.recipe, base, source)
     return TrialJob(wish, study.space, trial.params, path, document.store.locate(keys_of(base)),
                     document.store.folder, source, trial.begins)  # fmt: skip
 
 
-def held_study(name: str, held: Record, document: Document) -> tuple[Study, bool] | None:
-    """A study of a project, and whether a window that died had found more; None where its formats are not known here.
+def held_study(name: str, record: Record, document: Document) -> tuple[Study, bool] | None:
+    """A study of a project, and whether a crashed window had more trials; None if its formats are unknown here.
 
-    Trials that ran then were cut off.
+    Trials that were running are marked as interrupted.
     """
     try:
-        space = held.space or expand(held.spec, document.graph, held.recipe)
-        wanted(held.spec)
+        space = record.space or expand(record.spec, document.graph, record.recipe)
+        wanted(record.spec)
     except EspalierError:
         return None
     folder = document.store.folder
-    more, forget = recovered(held.key, folder, name, ended(held.trials))
-    study = Study(name, held.spec, held.recipe, space, key=held.key, baseline=held.baseline, against=held.against)
-    for trial in (*held.trials, *more):
+    more, forget = recovered(record.key, folder, name, ended(record.trials))
+    study = Study(
+        name, record.spec, record.recipe, space, key=record.key, baseline=record.baseline, against=record.against
+    )
+    for trial in (*record.trials, *more):
         study.take(cut_off(trial) if trial.state == "running" else trial)
     study.fresh.clear()
-    study.judge(study.trials.values())
-    # Until it is saved, this window may die too: what the dead one left goes only once it is written again.
+    study.update_best(study.trials.values())
+    # This window may crash too: the recovered files are removed only once they are stored again.
     if not more or begin_record(record_path(folder, name), study.data(), study.key, document):
         forget()
     return study, bool(more)
 
 
-def _alike(held: Study, spec: SearchSpec, recipe: Recipe) -> bool:
-    """Whether a study can go on as `spec`: what it varies and wants is the same; how it is looked for may change."""
+def _alike(study: Study, spec: SearchSpec, recipe: Recipe) -> bool:
+    """Whether a study can be resumed as `spec`: equal space and goals; the method may change."""
     same = ("space", "goals", "within", "summed", "train", "finetune", "score")
-    return held.recipe == recipe and all(getattr(held.spec, n) == getattr(spec, n) for n in same)
+    return study.recipe == recipe and all(getattr(study.spec, n) == getattr(spec, n) for n in same)
 
 
 def seconds_each(studies: Iterable[Study]) -> dict[str, float]:
-    """How long a trial takes on this model, by what it trains (`none`, `after`, …), of those that have run."""
-    found: dict[str, list[float]] = {}
+    """Seconds per trial on this model, by kind of training (`none`, `after`, …), from earlier trials."""
+    durations: dict[str, list[float]] = {}
     for study in studies:
         ran = (t.seconds for t in study.trials.values() if t.seconds and t.state == "complete" and not t.reused)
-        found.setdefault(study.spec.train, []).extend(ran)
-    return {train: sorted(each)[len(each) // 2] for train, each in found.items() if each}
+        durations.setdefault(study.spec.train, []).extend(ran)
+    return {train: sorted(each)[len(each) // 2] for train, each in durations.items() if each}

@@ -1,4 +1,4 @@
-"""A search of the document and what has come of it: its trials, the best of them, and where its job stands."""
+"""A search of the document with its trials, the best of them, and the state of its job."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
 
 FINISHED = ("complete", "pruned", "failed")
-ASKED = "as asked"  # why a search ended that was stopped by hand
+ASKED = "as asked"  # end reason of a search stopped by the user
 
 
 @dataclass(slots=True)
 class Study:
-    """A search and what has come of it. `fresh`: numbers that came since they were last told."""
+    """A search and its trials. `fresh`: numbers of trials not yet emitted."""
 
     name: str
     spec: SearchSpec
@@ -30,56 +30,56 @@ class Study:
     trials: dict[int, Trial] = field(default_factory=dict[int, Trial])
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
     baseline: dict[str, float] = field(default_factory=dict[str, float])
-    against: dict[str, Any] = field(default_factory=dict[str, Any])  # the baseline's name, and its accuracy's samples
+    against: dict[str, Any] = field(default_factory=dict[str, Any])  # the baseline's name, accuracy samples
     best: frozenset[int] = frozenset()
     job: JobInfo | None = None
     error: str = ""
-    why: str = ""  # why it ended by itself, where not all trials have run
+    end_reason: str = ""  # why it ended before all trials had run
     gives_way: bool = False
-    held: bool = False  # it is to wait until it is told to go on
-    ending: bool = False  # it was asked to end after this trial
-    went_on: int | None = None  # the trial after which it went on, of a study that was begun before
-    by_hand: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # trials that wait to be offered
-    lines: dict[int, str] = field(default_factory=dict[int, str])  # of trials that came since `data` was last asked for
-    written: bytearray = field(default_factory=bytearray)  # the lines of trials that have ended
+    pause_requested: bool = False  # paused until resumed by the user
+    ending: bool = False  # stops after the running trial
+    went_on: int | None = None  # number of the last trial before it was resumed
+    by_hand: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # trials to be enqueued
+    lines: dict[int, str] = field(default_factory=dict[int, str])  # trials since the last call of `data`
+    written: bytearray = field(default_factory=bytearray)  # the lines of ended trials
     headed: tuple[Record | None, bytes] = (None, b"")
     fresh: set[int] = field(default_factory=set[int])
-    coming: dict[int, Trial] = field(default_factory=dict[int, Trial])  # out of the storage, taken in a few at a time
+    coming: dict[int, Trial] = field(default_factory=dict[int, Trial])  # from the storage, added in batches
 
     @property
     def running(self) -> bool:
-        """Whether it goes on by itself, or once it is told to."""
+        """Whether it has a job, running or paused."""
         return self.job is not None
 
     @property
     def paused(self) -> bool:
-        """Whether it waits to be told to go on, or does after the trial at hand, so that others can run."""
-        return self.job is not None and (self.job.state == "paused" or (self.held and self.gives_way))
+        """Whether it is paused, or will be after the running trial."""
+        return self.job is not None and (self.job.state == "paused" or (self.pause_requested and self.gives_way))
 
     @property
     def done(self) -> int:
-        """How many trials have ended; for one that was lost, is a duplicate or misses a limit another is run."""
+        """Number of ended trials; lost, duplicate and unmeasured ones are replaced by others and do not count."""
         return sum(t.ended for t in self.trials.values())
 
     @property
     def other(self) -> bool:
-        """Whether its trials are models of their own, which no recipe leads to."""
+        """Whether its trials have other architectures, which no recipe can produce."""
         return any(c.kind == "config" for c in self.space.choices)
 
     @property
     def want(self) -> Wanted:
-        """Its goals, with which way is better."""
+        """Its goals with their directions."""
         return wanted(self.spec)
 
     @property
     def leader(self) -> Trial | None:
-        """The best so far; of several goals the one of the front that is best in the first."""
+        """The best trial so far; with several goals, the one of the front that is best in the first goal."""
         return best((self.trials[n] for n in self.best), self.want)
 
     def take(self, trial: Trial) -> None:
-        """Take a trial in, or what became of one; the worker does not know its note."""
-        held = self.trials.get(trial.number)
-        self._put(trial if held is None or held.note == trial.note else replace(trial, note=held.note))
+        """Add or update a trial; the worker does not know its note."""
+        known = self.trials.get(trial.number)
+        self._put(trial if known is None or known.note == trial.note else replace(trial, note=known.note))
 
     def annotate(self, number: int, note: str) -> Trial:
         """Replace the note of a trial; returns the trial."""
@@ -87,31 +87,31 @@ class Study:
         return self.trials[number]
 
     def _put(self, trial: Trial) -> None:
-        self.coming.pop(trial.number, None)  # older news of it
+        self.coming.pop(trial.number, None)  # an older state
         self.trials[trial.number] = trial
         self.lines[trial.number] = line(trial)
         self.fresh.add(trial.number)
 
-    def take_some(self, most: int | None = None) -> list[Trial]:
-        """Take in what comes, and give what is to be told, of many only the first: no turn has to bear them all."""
-        self._take_in(list(self.coming.values())[:most])
-        told = sorted(self.fresh)[:most]
-        self.fresh.difference_update(told)
-        return [self.trials[n] for n in told]
+    def take_batch(self, limit: int | None = None) -> list[Trial]:
+        """Add received trials and return those to emit, at most `limit`, so that no turn of the event loop is long."""
+        self._take_in(list(self.coming.values())[:limit])
+        numbers = sorted(self.fresh)[:limit]
+        self.fresh.difference_update(numbers)
+        return [self.trials[n] for n in numbers]
 
     def _take_in(self, trials: Iterable[Trial]) -> None:
         for trial in trials:
             self.take(trial)
 
-    def judge(self, news: Iterable[Trial]) -> None:
-        """Take these into the front; what they surpass leaves it."""
+    def update_best(self, news: Iterable[Trial]) -> None:
+        """Update the front with new trials."""
         fresh = [t for t in news if t.feasible]
         if fresh:
-            held = [self.trials[n] for n in self.best]
-            self.best = frozenset(t.number for t in front((*held, *fresh), self.want))
+            current = [self.trials[n] for n in self.best]
+            self.best = frozenset(t.number for t in front((*current, *fresh), self.want))
 
     def data(self) -> bytes:
-        """What the project keeps of it. Each line is made once: with thousands of trials this is asked for often."""
+        """The study's record in the project. Each line is formatted once, since this is called often."""
         self._take_in(list(self.coming.values()))
         ended = [n for n in self.lines if self.trials[n].state in FINISHED]
         self.written += "".join(f"{self.lines.pop(n)}\n" for n in ended).encode()
@@ -119,25 +119,25 @@ class Study:
         return b"".join([self._head(), self.written, running])
 
     def _head(self) -> bytes:
-        """The first line of its record."""
-        record, (held, head) = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline,
+        """The first line of the record."""
+        record, (previous, head) = Record(self.spec, self.recipe, self.space, (), self.key, self.baseline,
                                       self.against), self.headed  # fmt: skip
         parts = ("spec", "recipe", "space", "key", "baseline", "against")
-        if held is None or any(getattr(held, p) is not getattr(record, p) for p in parts):
+        if previous is None or any(getattr(previous, p) is not getattr(record, p) for p in parts):
             head = f"{head_line(record)}\n".encode()
             self.headed = record, head
         return head
 
-    def goes_on(self, result: Any) -> bool:
-        """A part of its job has ended with `result`: whether something is left."""
+    def is_continued(self, result: Any) -> bool:
+        """Whether the job continues after a part with `result`."""
         self._take_in(list(self.coming.values()))
         return not self.ending and result == ASKED
 
     def end(self, event: Any) -> None:
-        """Its job has ended: the trials that ran are cut off."""
-        self.job, self.held = None, False
+        """Handle the end of the job: running trials are marked as interrupted."""
+        self.job, self.pause_requested = None, False
         self._take_in(list(self.coming.values()))
-        self.why = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
+        self.end_reason = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
         self.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
         for trial in list(self.trials.values()):
             if trial.state == "running":
@@ -145,5 +145,5 @@ class Study:
 
 
 def cut_off(trial: Trial) -> Trial:
-    """A trial that ran when its search ended."""
-    return replace(trial, state="failed", error="It was cut off.", lost=True)
+    """A trial that was running when its search ended, as failed."""
+    return replace(trial, state="failed", error="It was interrupted.", lost=True)

@@ -1,4 +1,4 @@
-"""Searches to begin with: the ready templates, those in files, and the one that suits any model."""
+"""Templates of searches: built-in ones, those in files, and one that fits any model."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from espalier.passes.search.spec_file import load_search, search_to_dict
 from espalier.passes.select import Select
 
 KINDS = ("linear", "embedding")
-ROWS = ("goals", "space", "steps")  # written as tables of their own
-BITS = 4.5  # of a weight on average, in the search to begin with
+ROWS = ("goals", "space", "steps")  # written as separate tables
+BITS = 4.5  # average bits per weight in the default search
 FOLDER = RESOURCES / "studies"
 NAMES = {"nas": "NAS", "lora": "LoRA"}
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A search in a file: its name, what it is about, where it lies."""
+    """A search in a file: name, description and path."""
 
     title: str
     about: str
@@ -35,33 +35,33 @@ class Template:
 
 
 def templates(folder: Path = FOLDER) -> tuple[Template, ...]:
-    """The ready searches, by name; one that cannot be read is left out."""
-    found: list[Template] = []
+    """The templates, sorted by name, without unreadable ones."""
+    loaded: list[Template] = []
     for path in sorted(folder.glob("*.toml")):
         try:
             about = str(read_file(path).get("about", ""))
         except EspalierError:
             continue
-        found.append(Template(_title(path.stem), " ".join(about.split()), path))
-    return tuple(found)
+        loaded.append(Template(_title(path.stem), " ".join(about.split()), path))
+    return tuple(loaded)
 
 
 def _title(stem: str) -> str:
     """`nas` → NAS, `lora-rank` → LoRA rank, `all-formats` → All formats."""
-    words = [NAMES.get(w, w) for w in stem.split("-")]
-    if words[0] not in NAMES.values():
-        words[0] = words[0].capitalize()
-    return " ".join(words)
+    parts = [NAMES.get(w, w) for w in stem.split("-")]
+    if parts[0] not in NAMES.values():
+        parts[0] = parts[0].capitalize()
+    return " ".join(parts)
 
 
 def load(path: Path, score: EvaluateOptions) -> tuple[Recipe, SearchSpec]:
-    """The search in a file, on the data in use where it names none; raises OptionsError."""
+    """The search in a file, on the data in use if it names none; raises OptionsError."""
     recipe, spec = load_search(path)
     return recipe, spec if spec.score.data else replace(spec, score=score)
 
 
 def to_toml(spec: SearchSpec, recipe: Recipe) -> str:
-    """A search as a file that `load` and the command line read."""
+    """A search as TOML for `load` and the command line."""
     tables = {**search_to_dict(spec), **(recipe_to_dict(recipe) if recipe.steps else {})}
     rows = {k: v for k, v in tables.items() if k in ROWS}
     text = list(pairs({k: v for k, v in tables.items() if k not in ROWS}))
@@ -72,7 +72,7 @@ def to_toml(spec: SearchSpec, recipe: Recipe) -> str:
 
 
 def beginning(graph: Graph, score: EvaluateOptions) -> SearchSpec:
-    """Mixed precision: a width for each layer's weight, as accurate as can be where they take 4.5 bits on average."""
+    """Mixed precision: a width per layer's weight, most accurate at 4.5 bits per weight on average."""
     nodes = [n for n in graph if category(n) in KINDS and "weight" in offered(n) and "weight" in n.weights]
     types = tuple(sorted({n.op for n in nodes})) or ("linear",)
     vary = Vary("format", Select("type", types), ("weight",), "integer(width=2|3|4|5|6|8)")
@@ -81,9 +81,9 @@ def beginning(graph: Graph, score: EvaluateOptions) -> SearchSpec:
 
 
 def _limit(graph: Graph, nodes: list[Node]) -> float:
-    """Bits of a parameter on average where those of `nodes` take BITS and the others stay as they are; rounded up."""
-    held = {w for n in nodes for w in n.weights.values() if w in graph.weights and len(graph.weights[w].shape) > 1}
+    """Average bits per parameter if the weights of `nodes` take BITS and the others are unchanged; rounded up."""
+    weights = {w for n in nodes for w in n.weights.values() if w in graph.weights and len(graph.weights[w].shape) > 1}
     parameters = {k: w for k, w in graph.weights.items() if w.role == "parameter"}
     total = sum(w.elements for w in parameters.values())
-    bits = sum(w.elements * (BITS if k in held else w.float_bits) for k, w in parameters.items())
+    bits = sum(w.elements * (BITS if k in weights else w.float_bits) for k, w in parameters.items())
     return math.ceil(10 * bits / total) / 10 if total else BITS

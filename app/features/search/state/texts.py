@@ -1,4 +1,4 @@
-"""Searches in words: how large a space is, how far a search has come, what the best trial gains."""
+"""Texts on searches: the size of a space, the progress of a search, the gain of the best trial."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
 
 _SUPER = str.maketrans("0123456789−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-PAUSED = "paused"  # a trial of a search that waits to be told to go on
+PAUSED = "paused"  # state of a running trial of a paused search
 
 
 def change(figure: str, value: float, before: float) -> str:
-    """What it is against the baseline: points of accuracy, else per cent; empty where that says nothing."""
+    """The change from the baseline: points of accuracy, otherwise per cent; empty without a meaningful one."""
     if figure in ("accuracy", "sparsity"):
         return f"{signed(100 * (value - before), 1)} points"
     if not before or not math.isfinite(value):
@@ -39,7 +39,7 @@ def change(figure: str, value: float, before: float) -> str:
 
 
 def power(value: float) -> str:
-    """7.8·10¹⁰; small numbers as they are."""
+    """A number such as 7.8·10¹⁰; small numbers in full."""
     if value < 1e6:
         return count(int(value))
     exponent = math.floor(math.log10(value))
@@ -47,7 +47,7 @@ def power(value: float) -> str:
 
 
 def options_of(choice: Choice) -> float:
-    """How many values a choice has; infinite where it is any number between two."""
+    """The number of values of a choice; infinite for a range."""
     if choice.values:
         return len(choice.values)
     if choice.whole and choice.low is not None and choice.high is not None:
@@ -56,7 +56,7 @@ def options_of(choice: Choice) -> float:
 
 
 def size_words(space: Space) -> str:
-    """`6¹⁴ ≈ 7.8·10¹⁰ configurations`; what has no end is said."""
+    """The size of a space, such as `6¹⁴ ≈ 7.8·10¹⁰ configurations`, with the number of ranges."""
     sizes = [options_of(c) for c in space.choices]
     if not sizes:
         return "nothing varies yet"
@@ -76,25 +76,25 @@ def size_words(space: Space) -> str:
 
 
 def entry_text(choices: Iterable[Choice]) -> str:
-    """`14 layers · 6 formats`: what one entry of a space expands to."""
-    found = list(choices)
-    nodes = {n for c in found for n in c.nodes}
-    sizes = sorted({options_of(c) for c in found})
-    words = [plural(len(nodes), "layer") if nodes else ""]
-    if nodes and len(found) not in (len(nodes), 0):
-        words.append(plural(len(found), "choice"))
-    noun = {"format": "format", "identity": "way"}.get(found[0].kind if found else "", "value")
+    """The expansion of an entry of a space, such as `14 layers · 6 formats`."""
+    parts = list(choices)
+    nodes = {n for c in parts for n in c.nodes}
+    sizes = sorted({options_of(c) for c in parts})
+    texts = [plural(len(nodes), "layer") if nodes else ""]
+    if nodes and len(parts) not in (len(nodes), 0):
+        texts.append(plural(len(parts), "choice"))
+    noun = {"format": "format", "identity": "way"}.get(parts[0].kind if parts else "", "value")
     ends = [s for s in (sizes[0], sizes[-1]) if not math.isinf(s)] if sizes else []
     if ends:
         low, high = int(ends[0]), int(ends[-1])
-        words.append(plural(high, noun) if low == high else f"{low} to {high} {noun}s")
+        texts.append(plural(high, noun) if low == high else f"{low} to {high} {noun}s")
     elif sizes:
-        words.append("a range")
-    return " · ".join(w for w in words if w)
+        texts.append("a range")
+    return " · ".join(w for w in texts if w)
 
 
 def pace_text(trials: Iterable[Trial]) -> str:
-    """`42 a minute`, of the trials that ran."""
+    """The pace of ended trials, such as `42 trials a minute`."""
     seconds = [t.seconds for t in trials if t.seconds and not t.reused]
     if not seconds:
         return ""
@@ -103,8 +103,8 @@ def pace_text(trials: Iterable[Trial]) -> str:
 
 
 def time_text(trials: int, each: float | None, *, trains: bool = False) -> str:
-    """`50 trials · about 25 s`; of trials that train nothing is said before one has."""
-    unknown = " · how long one trains is told by the first" if trains else ""
+    """The expected duration, such as `50 trials · about 25 s`."""
+    unknown = " · the first trial shows how long training takes" if trains else ""
     return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else unknown)
 
 
@@ -112,12 +112,12 @@ def best_text(
     spec: SearchSpec, trial: Trial, baseline: Mapping[str, float], front: int, against: Mapping[str, Any] | None = None
 ) -> str:
     """`Best: accuracy 91.2 % (−0.8 points, within noise), weight bits 4.1 (−87 %) · from opened · trial 37`."""
-    told = {**trial.figures}
+    values = {**trial.figures}
     if len(trial.values) == len(spec.goals):
-        told |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
+        values |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
     names = dict.fromkeys([*(g.figure for g in spec.goals), *(limited(t) for t in spec.within)])
     notes = {"accuracy": accuracy_note(trial, baseline, against or {})}
-    parts = [_told(n, told[n], baseline.get(n), notes.get(n, "")) for n in names if n in told]
+    parts = [_told(n, values[n], baseline.get(n), notes.get(n, "")) for n in names if n in values]
     compared = any(n in baseline for n in names)
     where = [
         f"from {against['name']}" if compared and against else "",
@@ -130,30 +130,30 @@ def best_text(
 
 
 def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
-    """`not above guessing (50 %)` or `within noise`, where that is so of a trial's accuracy."""
-    now, before = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
-    if now is None:
+    """`not above guessing (50 %)` or `within noise`, if it applies to a trial's accuracy."""
+    current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    if current is None:
         return ""
-    if now.guesses:
-        return guess_text(now)
-    return "within noise" if before and now.against(before).noise else ""
+    if current.guesses:
+        return guess_text(current)
+    return "within noise" if baseline_accuracy and current.against(baseline_accuracy).noise else ""
 
 
 def accuracy_text(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
-    """Samples and interval of a trial's accuracy, its change from the baseline, what its training lost: a line each."""
-    now, before = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
-    if now is None:
+    """Lines on a trial's accuracy: samples and interval, change from the baseline, loss of its training."""
+    current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    if current is None:
         return ""
-    change = change_text(now.against(before, str(against.get("name", "")))) if before else ""
-    return "\n".join(w for w in (noise_text(now), change, training_text(trial.figures)) if w)
+    change = change_text(current.against(baseline_accuracy, str(against.get("name", "")))) if baseline_accuracy else ""
+    return "\n".join(w for w in (noise_text(current), change, training_text(trial.figures)) if w)
 
 
 def _told(figure: str, value: float, before: float | None, note: str = "") -> str:
     gain = change(figure, value, before) if before is not None else ""
-    beside = ", ".join(w for w in (gain, note) if w)
-    return f"{title(figure)} {value_words(figure, value)}" + (f" ({beside})" if beside else "")
+    notes = ", ".join(w for w in (gain, note) if w)
+    return f"{title(figure)} {value_words(figure, value)}" + (f" ({notes})" if notes else "")
 
 
 def limited(text: str) -> str:
-    """The figure that a limit speaks of."""
+    """The metric of a limit."""
     return next((text.partition(s)[0].strip() for s in SIGNS if s in text), text)

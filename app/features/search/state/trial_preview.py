@@ -1,4 +1,4 @@
-"""A trial on the graph before it is applied: the formats and shares that it chose, as badges and colours."""
+"""Preview of a trial on the graph: its formats and sparsities as badges and colours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def trial_graph(graph: Graph, space: Space, params: Mapping[str, Any]) -> Graph:
-    """The graph with what a trial chose; formats of a plug-in that is not loaded here are passed over."""
+    """The graph with the choices of a trial; formats of plug-ins that are not loaded are skipped."""
     for choice in space.choices:
         if choice.name in params:
             with contextlib.suppress(EspalierError):
@@ -28,7 +28,7 @@ def trial_graph(graph: Graph, space: Space, params: Mapping[str, Any]) -> Graph:
 
 
 class TrialPreview(QObject):
-    """Shows one trial at a time on the canvas; `shown` tells which, None when the graph is itself again."""
+    """Shows one trial at a time on the canvas; `shown`: the trial, None without a preview."""
 
     shown = Signal(object)
 
@@ -37,44 +37,44 @@ class TrialPreview(QObject):
         self._canvas = canvas
         self._mode: str | None = None
         self._pinned: tuple[Space, Trial] | None = None
-        self._now: Trial | None = None
+        self._shown_trial: Trial | None = None
         self._looked_at = True
 
     @property
     def trial(self) -> Trial | None:
-        """The trial that is on the graph."""
-        return self._now
+        """The trial shown on the graph."""
+        return self._shown_trial
 
     def pin(self, space: Space | None, trial: Trial | None) -> None:
-        """Show a trial until it is unpinned or another is; None ends."""
+        """Show a trial until another one is pinned; None ends the preview."""
         self._pinned = (space, trial) if space is not None and trial is not None else None
         self._show(self._pinned)
 
     def hover(self, space: Space | None, trial: Trial | None) -> None:
-        """Show a trial while the pointer is on it; then the pinned one again."""
+        """Show a trial while it is hovered, then the pinned one again."""
         self._show((space, trial) if space is not None and trial is not None else self._pinned)
 
     def end(self) -> None:
-        """The graph as it is."""
+        """End the preview."""
         self.pin(None, None)
 
-    def look_on(self, on: bool) -> None:
-        """Whether the trials are in front: behind, the graph is itself again; then the pinned one comes back."""
+    def set_visible(self, on: bool) -> None:
+        """Follow the visibility of the panel: a hidden panel shows no preview, a visible one the pinned trial."""
         self._looked_at = on
         if on:
-            QTimer.singleShot(0, self, self._again)  # once another panel has ended its own
+            QTimer.singleShot(0, self, self._update_preview)  # after another panel has ended its preview
         else:
             self._show(None)
 
-    def _again(self) -> None:
+    def _update_preview(self) -> None:
         self._show(self._pinned)
 
     def _show(self, wish: tuple[Space, Trial] | None) -> None:
         canvas, wish = self._canvas, wish if self._looked_at else None
         graph = canvas.graph
         if wish is None or graph is None or not wish[1].params:
-            if self._now is not None:
-                self._now = None
+            if self._shown_trial is not None:
+                self._shown_trial = None
                 canvas.preview(None)
                 if self._mode is not None:
                     canvas.set_mode(self._mode)
@@ -85,6 +85,6 @@ class TrialPreview(QObject):
             self._mode = canvas.mode
             if canvas.mode == "kind":
                 canvas.set_mode("bits")
-        self._now = wish[1]
+        self._shown_trial = wish[1]
         canvas.preview(trial_graph(graph, wish[0], wish[1].params))
         self.shown.emit(wish[1])

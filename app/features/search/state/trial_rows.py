@@ -1,4 +1,4 @@
-"""The trials of a study as rows: append-only, updated in place by number, sorted and filtered; fluent at 10 000."""
+"""The trials of a study as a table model: appended and updated by number, sorted and filtered; for 10 000 trials."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ FILTERS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its key, its title, what it takes of a trial, and how that is written."""
+    """A column: key, title, value of a trial, and text of a value."""
 
     key: str
     title: str
     of: Callable[[Trial], Any]
-    words: Callable[[Any], str]
+    text_of: Callable[[Any], str]
 
 
 def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[str] = ()) -> tuple[Column, ...]:
-    """Number and state, goals, what is limited, the other figures, how long it took, and what was chosen.
+    """Columns: number and state, goals, constrained metrics, other metrics, seconds, and choices.
 
-    Where goals are summed a trial has one value, and the figures are told beside it.
+    If goals are summed, a trial has one value, and the metrics have separate columns.
     """
     wanted = [g.figure for g in goals]
     summed = len(wanted) > 1 and any(len(t.values) == 1 for t in trials)
-    known = dict.fromkeys(k for t in trials for k in t.figures)
-    first = [*(f for t in within if (f := limited(t)) in known), *(f for f in FIGURES if f in known)]
-    others = list(dict.fromkeys([*first, *known]))
+    metrics = dict.fromkeys(k for t in trials for k in t.figures)
+    first = [*(f for t in within if (f := limited(t)) in metrics), *(f for f in FIGURES if f in metrics)]
+    others = list(dict.fromkeys([*first, *metrics]))
     names = dict.fromkeys(k for t in trials for k in t.params)
     noted = any(t.note for t in trials)
     return (
@@ -63,12 +63,12 @@ def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[
     )  # fmt: skip
 
 
-def _goal(place: int, figure: str, summed: bool) -> Callable[[Trial], Any]:
-    """A goal's value of a trial; the figure where it is not told among the values."""
+def _goal(index: int, figure: str, summed: bool) -> Callable[[Trial], Any]:
+    """The value of a trial for a goal, from its values or else its metrics."""
 
     def of(trial: Trial) -> Any:
-        told = not summed and place < len(trial.values)
-        return trial.values[place] if told else trial.figures.get(figure)
+        has_value = not summed and index < len(trial.values)
+        return trial.values[index] if has_value else trial.figures.get(figure)
 
     return of
 
@@ -78,13 +78,13 @@ def _figure(name: str) -> Callable[[Any], str]:
 
 
 def state_label(trial: Trial) -> str:
-    """`complete`, `outside`, `failed`."""
+    """The state of a trial as text: `complete`, `outside`, `failed` …"""
     if trial.lost:
         return LOST
     if trial.unmeasured:
         return UNMEASURED
-    words = "outside" if trial.state == "complete" and not trial.feasible else STATES[trial.state]
-    return words.replace("complete", "duplicate") if trial.reused and trial.feasible else words
+    label = "outside" if trial.state == "complete" and not trial.feasible else STATES[trial.state]
+    return label.replace("complete", "duplicate") if trial.reused and trial.feasible else label
 
 
 def _rank(value: Any) -> tuple[int, Any]:
@@ -94,7 +94,7 @@ def _rank(value: Any) -> tuple[int, Any]:
 
 
 class TrialRows(QAbstractTableModel):
-    """`shown` are the numbers of the trials that pass the filter, in the order of the sort."""
+    """`shown`: numbers of the trials that pass the filter, sorted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,14 +102,14 @@ class TrialRows(QAbstractTableModel):
         self.trials: dict[int, Trial] = {}
         self.shown: list[int] = []
         self.best: frozenset[int] = frozenset()
-        self.baseline: tuple[Mapping[str, float], Mapping[str, Any]] = ({}, {})  # figures; name and samples
-        self.paused = False  # whether what runs waits to be told to go on
+        self.baseline: tuple[Mapping[str, float], Mapping[str, Any]] = ({}, {})  # metrics; name and samples
+        self.paused = False  # whether the search is paused
         self._goals: tuple[Goal, ...] = ()
         self._within: tuple[str, ...] = ()
         self._filter, self._text = "all", ""
         self._sort: tuple[int, bool] | None = None
-        self._known: set[str] = set()
-        self._ranks: dict[int, tuple[int, Any]] = {}  # trial → its place in the column that is sorted by
+        self._column_keys: set[str] = set()
+        self._ranks: dict[int, tuple[int, Any]] = {}  # trial → sort key
 
     def begin(
         self, goals: Sequence[Goal], trials: Iterable[Trial], best: frozenset[int] = frozenset(),
@@ -126,15 +126,16 @@ class TrialRows(QAbstractTableModel):
 
     def _set_columns(self) -> None:
         self.columns = columns_of(self._goals, self.trials.values(), self._within)
-        self._known = {c.key for c in self.columns}
+        self._column_keys = {c.key for c in self.columns}
 
     def take(self, news: Iterable[Trial], best: frozenset[int]) -> None:
-        """Trials that are new or are told anew; `best` are the numbers of those that nothing surpasses."""
-        found = {t.number: t for t in news}
-        self.trials.update(found)
-        for number in found:
+        """Add or update trials; `best`: numbers of the non-dominated ones."""
+        by_number = {t.number: t for t in news}
+        self.trials.update(by_number)
+        for number in by_number:
             self._ranks.pop(number, None)
-        if any(k not in self._known for t in found.values() for k in (*t.params, *t.figures, *["note"] * bool(t.note))):
+        keys = (k for t in by_number.values() for k in (*t.params, *t.figures, *["note"] * bool(t.note)))
+        if any(k not in self._column_keys for k in keys):
             self.beginResetModel()
             self._set_columns()
             self._ranks.clear()
@@ -144,12 +145,12 @@ class TrialRows(QAbstractTableModel):
             return
         stale, self.best = best != self.best and self._filter == "front", best
         if stale or self._sort is not None:
-            self._again()
+            self._rebuild()
             return
-        self._append(found)
+        self._append(by_number)
 
     def pause(self, paused: bool) -> None:
-        """Whether the search waits: what it runs says so."""
+        """Set whether the search is paused, which its running trials show."""
         if paused == self.paused:
             return
         self.paused = paused
@@ -157,53 +158,54 @@ class TrialRows(QAbstractTableModel):
             if self.trials[number].state == "running":
                 self.dataChanged.emit(self.index(row, 0), self.index(row, len(self.columns) - 1))
 
-    def _places(self) -> set[int]:
+    def _number_set(self) -> set[int]:
         return set(self.shown)
 
-    def _append(self, found: dict[int, Trial]) -> None:
-        known = self._places()
-        held = [n for n in found if n in known]
-        gone = [n for n in held if not self._passes(self.trials[n])]
-        new = sorted(n for n in found if n not in known and self._passes(self.trials[n]))
-        if gone:
-            self._again()
+    def _append(self, by_number: dict[int, Trial]) -> None:
+        numbers = self._number_set()
+        updated = [n for n in by_number if n in numbers]
+        removed = [n for n in updated if not self._passes(self.trials[n])]
+        new = sorted(n for n in by_number if n not in numbers and self._passes(self.trials[n]))
+        if removed:
+            self._rebuild()
             return
-        for number in held:
+        for number in updated:
             row = self.shown.index(number)
             self.dataChanged.emit(self.index(row, 0), self.index(row, len(self.columns) - 1))
         if not new:
             return
         if self.shown and new[0] < self.shown[-1]:
-            self._again()
+            self._rebuild()
             return
         first = len(self.shown)
         self.beginInsertRows(_NOWHERE, first, first + len(new) - 1)
         self.shown += new
         self.endInsertRows()
 
-    def _again(self) -> None:
-        """Other rows or another order, with what is selected still selected."""
+    def _rebuild(self) -> None:
+        """Rebuild the rows, keeping the selection."""
         self.layoutAboutToBeChanged.emit()
         old = self.persistentIndexList()
         numbers = [self.shown[i.row()] if i.row() < len(self.shown) else None for i in old]
         self._arrange()
-        now = {n: i for i, n in enumerate(self.shown)} if old else {}
+        rows_now = {n: i for i, n in enumerate(self.shown)} if old else {}
         moved = [
-            self.index(now[n], i.column()) if n in now else QModelIndex() for n, i in zip(numbers, old, strict=True)
+            self.index(rows_now[n], i.column()) if n in rows_now else QModelIndex()
+            for n, i in zip(numbers, old, strict=True)
         ]
         self.changePersistentIndexList(old, moved)
         self.layoutChanged.emit()
 
     def set_filter(self, name: str, text: str = "") -> None:
-        """Show the trials of one of FILTERS that hold `text` in any cell."""
+        """Show the trials of one of FILTERS with `text` in any cell."""
         self._filter, self._text = name, text.casefold()
-        self._again()
+        self._rebuild()
 
     def sort(self, column: int, order: Qt.SortOrder = ASCENDING) -> None:
-        """Order the rows by a column; the trials' own order where there is none."""
+        """Sort the rows by a column; by number without one."""
         self._ranks.clear()
         self._sort = (column, order == ASCENDING) if 0 <= column < len(self.columns) else None
-        self._again()
+        self._rebuild()
         self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, max(len(self.columns) - 1, 0))
 
     def _arrange(self) -> None:
@@ -216,8 +218,8 @@ class TrialRows(QAbstractTableModel):
             if trial.number not in ranks:
                 ranks[trial.number] = _rank(of(trial))
         ranked = [(*ranks[t.number], t.number) for t in chosen]
-        known = sorted((r for r in ranked if r[0] < 2), reverse=not up)
-        self.shown = [r[2] for r in known] + sorted(r[2] for r in ranked if r[0] == 2)
+        ranked_values = sorted((r for r in ranked if r[0] < 2), reverse=not up)
+        self.shown = [r[2] for r in ranked_values] + sorted(r[2] for r in ranked if r[0] == 2)
 
     def _passes(self, trial: Trial) -> bool:
         match self._filter:
@@ -233,21 +235,21 @@ class TrialRows(QAbstractTableModel):
                 good = trial.lost
             case state:
                 good = trial.state == state and not trial.lost
-        return good and (not self._text or any(self._text in c.words(c.of(trial)).casefold() for c in self.columns))
+        return good and (not self._text or any(self._text in c.text_of(c.of(trial)).casefold() for c in self.columns))
 
     def trial(self, row: int) -> Trial:
         """The trial of a row."""
         return self.trials[self.shown[row]]
 
     def row_of(self, number: int) -> int:
-        """The row of a trial; -1 where it is not shown."""
+        """The row of a trial; −1 if it is not shown."""
         try:
             return self.shown.index(number)
         except ValueError:
             return -1
 
     def table(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """(rows, columns) as text and files have them, with the reasons of failures."""
+        """(rows, columns) for copying and files, with the reasons of failures."""
         chosen = [self.trials[n] for n in self.shown]
         rows = [{c.key: c.of(t) for c in self.columns} | {"error": t.error} for t in chosen]
         return rows, [*(c.key for c in self.columns), "error"]
@@ -259,15 +261,15 @@ class TrialRows(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """What the view asks of a cell."""
+        """The data of a cell."""
         if role not in SAID:
-            return None  # most of what a view asks for while it paints
+            return None  # the most frequent request while painting
         trial, column = self.trials[self.shown[index.row()]], self.columns[index.column()]
         if role == Qt.ItemDataRole.DisplayRole:
             star = "★ " if column.key == "number" and trial.number in self.best else ""
             if column.key == "state" and self.paused and trial.state == "running":
                 return PAUSED
-            return star + column.words(column.of(trial))
+            return star + column.text_of(column.of(trial))
         if role == Qt.ItemDataRole.ToolTipRole:
             return self._tip(trial, column) or None
         if role == Qt.ItemDataRole.TextAlignmentRole:

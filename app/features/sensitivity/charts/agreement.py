@@ -32,9 +32,9 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float:
 
 def _ranks(values: np.ndarray) -> np.ndarray:
     """Ranks from 0; ties get their mean rank."""
-    _, place, times = np.unique(values, return_inverse=True, return_counts=True)
+    _, rank, times = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(times)
-    return (ends - (times + 1) / 2)[place]
+    return (ends - (times + 1) / 2)[rank]
 
 
 def agreement_text(dots: Sequence[Dot]) -> str:

@@ -106,8 +106,8 @@ class DotChart(Chart):
         box = self.plot.vb
         here, pixel = box.mapSceneToView(self.mapToScene(at.toPoint())), box.viewPixelSize()
         distances = np.hypot(*((self.places - (here.x(), here.y())) / pixel).T)
-        place = int(distances.argmin())
-        return self.dots[place] if distances[place] <= NEAR else None
+        index = int(distances.argmin())
+        return self.dots[index] if distances[index] <= NEAR else None
 
     def spot(self, dot: Dot) -> QPointF:
         """The widget position of a dot."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from PySide6.QtCore import (
     QAbstractTableModel,
@@ -39,6 +39,7 @@ from PySide6.QtWidgets import (
 from espalier.app.figures.heat_lines import Heat, Line, divergence_text
 from espalier.app.number_text import THIN, count
 from espalier.app.theme import ROW, Palette
+from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.sqnr_table import text_colour
 from espalier.model.formats.base import Format
@@ -86,9 +87,9 @@ class HeatModel(QAbstractTableModel):
             self.dataChanged.emit(self.index(0, 0), self.index(self.rowCount() - 1, self.columnCount() - 1))
             self.headerDataChanged.emit(Qt.Orientation.Vertical, 0, self.rowCount() - 1)
 
-    def line(self, place: int) -> Line:
+    def line(self, index: int) -> Line:
         """The line of a row."""
-        return self.heat.lines[place]
+        return self.heat.lines[index]
 
     def candidate(self, index: Index) -> Candidate | None:
         """The candidate of a cell."""
@@ -104,8 +105,8 @@ class HeatModel(QAbstractTableModel):
         fmt = self.present.get((line.row.node, line.row.port)) if line.row else None
         if fmt is None:
             return set()
-        found = ((i, line.candidate(i)) for i in range(len(self.heat.columns)))
-        return {i for i, c in found if c and not c.sparsity and c.format == fmt}
+        candidates = ((i, line.candidate(i)) for i in range(len(self.heat.columns)))
+        return {i for i, c in candidates if c and not c.sparsity and c.format == fmt}
 
     def rowCount(self, parent: Index = _NOWHERE) -> int:
         return 0 if parent.isValid() else len(self.heat.lines)
@@ -132,14 +133,14 @@ class HeatModel(QAbstractTableModel):
     def cell_text(self, index: Index) -> str:
         """Text of a cell: layer, port, candidate, predicted and measured divergence."""
         line = self.line(index.row())
-        place = line.place(index.column())
-        if line.row is None or place is None:
+        rank = line.place(index.column())
+        if line.row is None or rank is None:
             return ""
         row = line.row
-        candidate, measured = row.candidates[place], row.measured[place]
-        margin = f" (± a factor of {self.error:.1f})" if self.error > 1 and row.predicted[place] > 0 else ""
+        candidate, measured = row.candidates[rank], row.measured[rank]
+        margin = f" (± a factor of {self.error:.1f})" if self.error > 1 and row.predicted[rank] > 0 else ""
         measured_text = f"measured {divergence_text(measured)}" if measured is not None else "not measured"
-        predicted = f"KL predicted {divergence_text(row.predicted[place])}{margin}"
+        predicted = f"KL predicted {divergence_text(row.predicted[rank])}{margin}"
         return f"{row.node} · {row.port} · {candidate.label} · {predicted}, {measured_text}"
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Display) -> object:
@@ -255,6 +256,7 @@ class HeatMap(QTableView):
 
     def __init__(self) -> None:
         super().__init__()
+        offer_meaning(self.horizontalHeader(), partial(header_text, self.horizontalHeader()))
         self.cells = HeatModel(self)
         self.setModel(self.cells)
         self._ready: dict[int, tuple[Paint | None, ...]] = {}
@@ -328,10 +330,10 @@ class HeatMap(QTableView):
         return sorted(indexes, key=lambda i: (i.row(), i.column()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        now = self.currentIndex()
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and now.isValid():
+        current = self.currentIndex()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and current.isValid():
             everywhere = event.modifiers() & Qt.KeyboardModifier.ControlModifier
-            self.column_pressed.emit(now.column()) if everywhere else self.wanted.emit(now)
+            self.column_pressed.emit(current.column()) if everywhere else self.wanted.emit(current)
         else:
             super().keyPressEvent(event)
 

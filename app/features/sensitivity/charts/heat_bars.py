@@ -126,8 +126,8 @@ class LayerBars(Chart):
             ("predicted", tint(self.look.bar, FAINT), any(not b.measured for b in self.bars)),
             ("selected", tint(SPARSITY, 255), any(_node(b) in self.picked for b in self.bars)),
         )
-        return " &nbsp; ".join(f'<span style="color:{_over(c, self.look.panel)}">■</span> {word}'
-                               for word, c, there in kinds if there)  # fmt: skip
+        return " &nbsp; ".join(f'<span style="color:{_over(c, self.look.panel)}">■</span> {text}'
+                               for text, c, there in kinds if there)  # fmt: skip
 
     # -- pointing
 
@@ -156,16 +156,16 @@ class LayerBars(Chart):
 def distinct(titles: Iterable[str]) -> dict[str, str]:
     """Shortest unique suffixes of dotted names."""
     parts = {title: title.split(".") for title in titles}
-    ends = {title: [".".join(own[k:]) for k in range(len(own) - 1, -1, -1)] for title, own in parts.items()}
+    ends = {title: [".".join(part[k:]) for k in range(len(part) - 1, -1, -1)] for title, part in parts.items()}
     counts = Counter(end for suffixes in ends.values() for end in suffixes)
     return {title: next((end for end in suffixes if counts[end] == 1), title) for title, suffixes in ends.items()}
 
 
 def _over(colour: QColor, ground: str) -> str:
     """Blend a translucent colour with its background, since rich text has no opacity."""
-    below, share = QColor(ground), colour.alphaF()
+    below, opacity = QColor(ground), colour.alphaF()
     pairs = ((colour.red(), below.red()), (colour.green(), below.green()), (colour.blue(), below.blue()))
-    return QColor(*(round(share * a + (1 - share) * b) for a, b in pairs)).name()
+    return QColor(*(round(opacity * a + (1 - opacity) * b) for a, b in pairs)).name()
 
 
 def _node(bar: Bar) -> str:

@@ -41,7 +41,7 @@ def _arguments(parser: Parser) -> None:
 
 def _run(args: Arguments, console: Console) -> Answer:
     write = writer(args.output) if args.output else None
-    given = {
+    overrides = {
         "formats": encode(_formats(args.formats)),
         "ports": _split_list(args.ports),
         "sparsities": _shares(args.sparsities),
@@ -51,7 +51,7 @@ def _run(args: Arguments, console: Console) -> Answer:
         if not data:
             raise DataError("Sensitivities need data, and none is named.",
                             "Give --data demo:NAME, hub:NAME, a file or a folder.")  # fmt: skip
-        options = read_options(SensitivityOptions, _plain(args), data=data, **given)
+        options = read_options(SensitivityOptions, _plain(args), data=data, **overrides)
         report = run_step(target.project.graph, Step("sensitivity", options, args.seed), target.context).report
     answer: dict[str, Any] = {
         "rows": list(report.rows),

@@ -73,52 +73,58 @@ def _arguments(parser: Parser) -> None:
 
 @dataclass(slots=True)
 class _Done:
-    """What has come of the sweep so far."""
+    """The state of the sweep."""
 
     sweep: Sweep
     outcomes: list[Outcome]
     seconds: float = 0.0
 
 
-def _run(found: Arguments, console: Console) -> Answer:
-    if found.output and Path(found.output).suffix.lower() not in KINDS:
-        raise UsageError(f"{found.output} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
-    recipe, wish = load_spec(found.recipe, found.seed) if found.recipe else (Recipe(), SweepSpec())
+def _run(arguments: Arguments, console: Console) -> Answer:
+    if arguments.output and Path(arguments.output).suffix.lower() not in KINDS:
+        raise UsageError(f"{arguments.output} has an unknown file type.", f"End it in {', '.join(KINDS)}.")
+    recipe, wish = load_spec(arguments.recipe, arguments.seed) if arguments.recipe else (Recipe(), SweepSpec())
     wish = with_overrides(
-        wish, over=found.over, along=tuple(found.along), variants=tuple(found.variant), seeds=found.seeds
+        wish,
+        over=arguments.over,
+        along=tuple(arguments.along),
+        variants=tuple(arguments.variant),
+        seeds=arguments.seeds,
     )
     if not wish.varies:
         raise UsageError("There is nothing to vary.", "Add --over prune.sparsity=0.1:0.9:0.1, --variant or --seeds.")
-    with opened(found.target, found, console) as target:
-        own = target.project.recipe
-        sweep = build_sweep(Recipe((*own.steps, *recipe.steps)), wish, _score(found, wish, target), len(own))
+    with opened(arguments.target, arguments, console) as target:
+        project_recipe = target.project.recipe
+        sweep = build_sweep(
+            Recipe((*project_recipe.steps, *recipe.steps)), wish, _score(arguments, wish, target), len(project_recipe)
+        )
         if not sweep.recipe.steps:
             raise UsageError("There is no recipe to sweep.", "Give one, or a project that has steps.")
-        sweep = replace(sweep, baseline=Recipe() if found.baseline == OPENED else own)
+        sweep = replace(sweep, baseline=Recipe() if arguments.baseline == OPENED else project_recipe)
         points(sweep)
-        with keeper(found.output, sweep) as record:
+        with keeper(arguments.output, sweep) as record:
             done = _swept(sweep, target, record, console)
-            data = _data(done, found) | texts_of(sweep.score, target.project.base, target.context)
-            if found.output:
-                data["output"] = _write(done, data, target, found)
+            data = _data(done, arguments) | texts_of(sweep.score, target.project.base, target.context)
+            if arguments.output:
+                data["output"] = _write(done, data, target, arguments)
             record.finish()
     return Answer(data, lambda: _lines(done, data))
 
 
-def _score(found: Arguments, wish: SweepSpec, target: Target) -> EvaluateOptions | None:
-    """On what: --data, what the file says, or the data that a demo was trained on; flags stand above the file."""
-    held = wish.score or EvaluateOptions()
-    data = found.data or held.data or target.project.source.data
-    given = over(held, found, data=data or "")
-    return given if data else None
+def _score(arguments: Arguments, wish: SweepSpec, target: Target) -> EvaluateOptions | None:
+    """Options of the score: data from --data, the file, or a demo's training data; flags override the file."""
+    options = wish.score or EvaluateOptions()
+    data = arguments.data or options.data or target.project.source.data
+    overridden = over(options, arguments, data=data or "")
+    return overridden if data else None
 
 
 def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _Done:
-    """Run it; every point is on disk before the next begins."""
-    known = [o for j in journal.journals(target.project.extras).values() for o in j.outcomes]
+    """Run the sweep; every point is on disk before the next one starts."""
+    outcomes = [o for j in journal.journals(target.project.extras).values() for o in j.outcomes]
     start, done, count = time.perf_counter(), _Done(sweep, []), len(points(sweep))
     try:
-        for outcome in run(sweep, target.project.base, target.context, known_steps(target), [*known, *record.known]):
+        for outcome in run(sweep, target.project.base, target.context, known_steps(target), [*outcomes, *record.known]):
             done.outcomes.append(outcome)
             record.add(outcome)
             target.store.flush(f"point-{len(done.outcomes)}-{id(done):x}")
@@ -132,56 +138,56 @@ def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _D
 
 
 def _refuse_nothing(done: _Done, record: Record) -> None:
-    """A sweep of which no point came out well is the user's mistake, told as the first of them."""
-    made_points = [o for o in done.outcomes if o.variant >= 0]
-    if made_points and all(o.error for o in made_points):
-        record.finish()  # there is nothing to go on from
-        first = made_points[0]
-        raise UsageError(f"All {len(made_points)} points failed; {point_text(done.sweep, first)}: {first.error}",
+    """Raise UsageError with the first error if all points failed."""
+    points = [o for o in done.outcomes if o.variant >= 0]
+    if points and all(o.error for o in points):
+        record.finish()  # no point to continue from
+        first = points[0]
+        raise UsageError(f"All {len(points)} points failed; {point_text(done.sweep, first)}: {first.error}",
                          first.hint or "Correct the recipe.")  # fmt: skip
 
 
 def _told(sweep: Sweep, outcome: Outcome) -> str:
-    words = point_text(sweep, outcome)
+    text = point_text(sweep, outcome)
     if outcome.error:
-        return f"{words}: {outcome.error} {outcome.hint}".rstrip()
+        return f"{text}: {outcome.error} {outcome.hint}".rstrip()
     figure = f"accuracy {outcome.score['accuracy']:.4f}" if outcome.score.get("accuracy") is not None else (
         f"{size(outcome.score['size_bytes'])}")  # fmt: skip
     took = "known already" if outcome.reused else seconds(sum(outcome.seconds.values()))
-    return f"{words}: {figure}, {took}"
+    return f"{text}: {figure}, {took}"
 
 
 # -- the answer
 
 
-def _data(done: _Done, found: Arguments) -> dict[str, Any]:
+def _data(done: _Done, arguments: Arguments) -> dict[str, Any]:
     sweep, outcomes = done.sweep, done.outcomes
     base = baseline_of(outcomes)
     recipes = {(p.variant, p.x, p.seed): p.recipe for p in points(sweep)}
-    told = rows(sweep, outcomes)
-    for row, o in zip(told, outcomes, strict=True):
+    table = rows(sweep, outcomes)
+    for row, o in zip(table, outcomes, strict=True):
         row["recipe"] = recipe_to_dict(recipes[o.place])
     failed = [o for o in outcomes if o.error]
     return {
         "axis": axis_name(sweep.recipe, sweep.axis) if sweep.axis else None,
         "values": list(sweep.values) if sweep.axis else [], "variants": [v.label for v in sweep.variants],
-        "seeds": list(sweep.seeds), "figure": found.figure or ("accuracy" if sweep.score.data else "size_bytes"),
+        "seeds": list(sweep.seeds), "figure": arguments.figure or ("accuracy" if sweep.score.data else "size_bytes"),
         "baseline": sweep.baseline_name, "baseline_score": plain(base.score) if base else {},
-        "points": told, "curves": mean_rows(sweep, outcomes),
+        "points": table, "curves": mean_rows(sweep, outcomes),
         "ran": sum(not o.reused for o in outcomes), "reused": sum(o.reused for o in outcomes),
         "failed": len(failed), "seconds": round(done.seconds, 3),
     }  # fmt: skip
 
 
-def _write(done: _Done, data: dict[str, Any], target: Target, found: Arguments) -> str:
-    path = Path(found.output)
+def _write(done: _Done, data: dict[str, Any], target: Target, arguments: Arguments) -> str:
+    path = Path(arguments.output)
     if path.suffix.lower() != ".espalier":
         write_result(path, Journal(done.sweep, tuple(done.outcomes)), data)
-        return str(found.output)
-    held = target.project.extras
-    same = next((n for n, j in journal.journals(held).items() if j.sweep == done.sweep), journal.member(held))
+        return str(arguments.output)
+    extras = target.project.extras
+    same = next((n for n, j in journal.journals(extras).items() if j.sweep == done.sweep), journal.member(extras))
     record = journal.dump(Journal(done.sweep, tuple(done.outcomes)))
-    return save(target, replace(target.project, extras={**held, same: record}), found.output)
+    return save(target, replace(target.project, extras={**extras, same: record}), arguments.output)
 
 
 def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
@@ -201,7 +207,7 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     if base := data["baseline_score"]:
         yield f"{baseline_label(sweep)} {cell(base.get(figure))}"
     yield from _noise_lines(done, data, bool(marks)) if figure == "accuracy" else ()
-    yield from [f"texts: {words}"] if (words := truncation_note(data)) else []
+    yield from [f"texts: {note}"] if (note := truncation_note(data)) else []
     yield from _failures(sweep, done.outcomes)
     yield from _unhelped(sweep, done.outcomes)
     counts = f"{data['ran']} points run, {data['reused']} known already, {data['failed']} failed"
@@ -211,18 +217,18 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
 
 
 def _within_noise(done: _Done) -> dict[tuple[int, int], str]:
-    """A mark for each point of which no seed is apart from the baseline by more than noise."""
-    found: dict[tuple[int, int], list[bool]] = {}
+    """A mark for each point whose seeds are all within noise of the baseline."""
+    by_point: dict[tuple[int, int], list[bool]] = {}
     for outcome in done.outcomes:
         if change := change_of(outcome, done.outcomes, done.sweep):
-            found.setdefault(outcome.place[:2], []).append(change.noise)
-    return {place: f" {NOISE}" for place, noise in found.items() if all(noise)}
+            by_point.setdefault(outcome.place[:2], []).append(change.noise)
+    return {point: f" {NOISE}" for point, noise in by_point.items() if all(noise)}
 
 
 def _noise_lines(done: _Done, data: dict[str, Any], marked: bool) -> Iterable[str]:
-    """On how many samples, how wide the baseline's noise is, and what the marks mean."""
-    if known := accuracy_of(data["baseline_score"]):
-        yield noise_text(known)
+    """Lines on the number of samples, the noise of the baseline, and the meaning of the marks."""
+    if accuracy := accuracy_of(data["baseline_score"]):
+        yield noise_text(accuracy)
     if marked:
         changes = (change_of(o, done.outcomes, done.sweep) for o in done.outcomes)
         tests = dict.fromkeys(TESTS[c.test] for c in changes if c and c.noise)
@@ -242,10 +248,10 @@ def _failures(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
 
 
 def _unhelped(sweep: Sweep, outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Where training did not help: the score is that of the weights before it."""
-    found = [point_text(sweep, o) for o in outcomes if o.variant >= 0 and o.score.get(KEPT_STEP) == 0]
-    if found:
-        yield f"training did not help; the weights from before are kept: {'; '.join(found)}"
+    """Lines on points whose training did not help, so that the earlier weights were kept."""
+    unhelped = [point_text(sweep, o) for o in outcomes if o.variant >= 0 and o.score.get(KEPT_STEP) == 0]
+    if unhelped:
+        yield f"training did not help; the weights from before are kept: {'; '.join(unhelped)}"
 
 
 COMMAND = Command("sweep", "varies an option of a recipe: a curve of scores", _arguments, _run, DETAILS)

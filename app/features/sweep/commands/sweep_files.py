@@ -1,4 +1,4 @@
-"""Files of a sweep: the record that grows while it runs, and the result as a table, a picture or JSON."""
+"""Files of a sweep: the record of a running sweep, and the result as a table, a chart or JSON."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Record:
 
     @property
     def hint(self) -> str:
-        """Where to go on."""
+        """How to continue."""
         return f"They are kept in {self.path}; run the same command to continue." if self.path else ""
 
     def add(self, outcome: Outcome) -> None:
-        """Write a point, whole; raises FileError."""
+        """Append a point; raises FileError."""
         if self.path:
             append(self.path, f"{journal.line(outcome)}\n".encode())
 
     def finish(self) -> None:
-        """The result is written, or there is none: the record is no longer needed."""
+        """Delete the record, after the result was written or if there is none."""
         self._done = True
 
     @property
@@ -50,17 +50,17 @@ class Record:
 
 @contextlib.contextmanager
 def keeper(output: str | None, sweep: Sweep) -> Generator[Record]:
-    """The record of a sweep whose result goes to `output`; what an earlier run left there is known."""
+    """The record of a sweep with this `output`, with the points of an earlier run."""
     if not output:
         yield Record(None)
         return
     path = Path(output) if output.endswith(".jsonl") else Path(f"{output}.jsonl")
-    held = journal.read(path)
-    if held is None and path.exists() and path.stat().st_size:
+    stored = journal.read(path)
+    if stored is None and path.exists() and path.stat().st_size:
         raise UsageError(f"{path} is not the record of a sweep.", "Choose another file, or delete it.")
-    known = held.outcomes if held else ()  # not lost even where this run ends before it comes to them
-    write_bytes(path, journal.dump(Journal(sweep, known)), UsageError)
-    record = Record(path, known)
+    outcomes = stored.outcomes if stored else ()  # kept even if this run ends before it reaches them
+    write_bytes(path, journal.dump(Journal(sweep, outcomes)), UsageError)
+    record = Record(path, outcomes)
     try:
         yield record
     finally:
@@ -68,14 +68,14 @@ def keeper(output: str | None, sweep: Sweep) -> Generator[Record]:
             path.unlink(missing_ok=True)
 
 
-def write_result(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    """Write the result in the form that the path's ending names; raises FileError."""
-    _WRITERS[path.suffix.lower()](path, found, data)
+def write_result(path: Path, result: Journal, data: dict[str, Any]) -> None:
+    """Write the result in the format of the path's suffix; raises FileError."""
+    _WRITERS[path.suffix.lower()](path, result, data)
 
 
-def to_csv(found: Journal) -> str:
-    """One line a point."""
-    table = [_flat(row) for row in rows(found.sweep, found.outcomes)]
+def to_csv(result: Journal) -> str:
+    """CSV with a line per point."""
+    table = [_flat(row) for row in rows(result.sweep, result.outcomes)]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(table[0]) if table else [], lineterminator="\n")
     writer.writeheader()
@@ -84,30 +84,30 @@ def to_csv(found: Journal) -> str:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with a column for each end of an interval."""
-    found: dict[str, Any] = {}
+    """A row with separate columns for the ends of an interval."""
+    values: dict[str, Any] = {}
     for key, value in row.items():
         ends = (None, None) if value is None else value
-        found |= {"interval_low": ends[0], "interval_high": ends[1]} if key == "interval" else {key: value}
-    return found
+        values |= {"interval_low": ends[0], "interval_high": ends[1]} if key == "interval" else {key: value}
+    return values
 
 
-def _csv(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    write_text(path, to_csv(found))
+def _csv(path: Path, result: Journal, data: dict[str, Any]) -> None:
+    write_text(path, to_csv(result))
 
 
-def _json(path: Path, found: Journal, data: dict[str, Any]) -> None:
+def _json(path: Path, result: Journal, data: dict[str, Any]) -> None:
     from espalier.app.commands.console import plain
 
     write_text(path, json.dumps(plain(data), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
 
 
-def _jsonl(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    write_bytes(path, journal.dump(found))
+def _jsonl(path: Path, result: Journal, data: dict[str, Any]) -> None:
+    write_bytes(path, journal.dump(result))
 
 
-def _picture(path: Path, found: Journal, data: dict[str, Any]) -> None:
-    draw(path, found.sweep, found.outcomes, data["figure"])
+def _picture(path: Path, result: Journal, data: dict[str, Any]) -> None:
+    draw(path, result.sweep, result.outcomes, data["figure"])
 
 
 _WRITERS: dict[str, Callable[[Path, Journal, dict[str, Any]], None]] = {

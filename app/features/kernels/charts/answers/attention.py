@@ -43,14 +43,14 @@ class AttentionPicture(Picture):
         self._online(sheet, boxes[2])
 
     def _times(self) -> list[Curve]:
-        rows = {v: plain_attention(self.known, v) for v in TITLES}
+        rows = {v: plain_attention(self.measured, v) for v in TITLES}
         return [Curve(TITLES[v], COLOURS[v], [(r.shape["s"], r.seconds or 0.0) for r in points])
                 for v, points in rows.items() if points]  # fmt: skip
 
     def _memory(self) -> list[Curve]:
-        curves = [Curve(TITLES[v], COLOURS[v], list(self.known.several(f"attention memory {v}").items()))
+        curves = [Curve(TITLES[v], COLOURS[v], list(self.measured.by_size(f"attention memory {v}").items()))
                  for v in ("naive", "torch")]  # fmt: skip
-        rows = plain_attention(self.known, "naive")
+        rows = plain_attention(self.measured, "naive")
         scores = [(float(r.shape["s"]), float(score_bytes(r.shape["b"], r.shape["h"], r.shape["s"],
                                                           SIZES.get(r.dtype, 4)))) for r in rows]  # fmt: skip
         return [*(c for c in curves if c.points), Curve("scores (computed)", CATEGORIES["shape"], scores, False, True)]
@@ -95,7 +95,7 @@ class AttentionPicture(Picture):
         """One row per version and length."""
         rows: list[tuple[object, ...]] = []
         for version in TITLES:
-            memory = self.known.several(f"attention memory {version}")
+            memory = self.measured.by_size(f"attention memory {version}")
             rows += [(version, r.shape["s"], r.seconds, memory.get(r.shape["s"]))
-                     for r in plain_attention(self.known, version)]  # fmt: skip
+                     for r in plain_attention(self.measured, version)]  # fmt: skip
         return ("version", "tokens", "seconds", "peak memory (bytes)"), rows

@@ -8,7 +8,7 @@ from PySide6.QtGui import QMouseEvent, QPolygonF
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
 from espalier.app.widgets.bits import COLOURS
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.kernels.bench.answers.bits import Dequantised, bfloat16, dequantised, steps
+from espalier.kernels.bench.answers.bits import Dequantisation, bfloat16, dequantise, steps
 
 NAMED = 112.0  # pixels of the name column
 SIGN, INTEGER, FRACTION, EXPONENT = (COLOURS[k] for k in ("sign", "integer", "fraction", "exponent"))
@@ -33,13 +33,13 @@ class BitsPicture(Picture):
     turned = Signal(int, int)
 
     def __init__(self) -> None:
-        self.result = dequantised(-75, 125)
+        self.result = dequantise(-75, 125)
         self._cells: list[tuple[QRectF, int, bool]] = []  # box, bit number, whether it is a bit of the code
         super().__init__()
         self.setMouseTracking(True)
         self.setToolTip("Click a bit of the mantissa or of the exponent to flip it")
 
-    def show_code(self, result: Dequantised) -> None:
+    def show_code(self, result: Dequantisation) -> None:
         """Draw a code."""
         self.result = result
         parts = [f"{s.name}: {s.text} {s.bits}" for s in steps(result)]
@@ -137,9 +137,9 @@ class BitsPicture(Picture):
         used = sheet.text(QRectF(NAMED, y, sheet.width - NAMED - 8, 18), f"{how} = {exact(result.result)}", size=14,
                           bold=True)  # fmt: skip
         x = NAMED + used + 16
-        word = "✓ as defined:" if result.agrees else "✗ defined:"
+        verdict = "✓ as defined:" if result.agrees else "✗ defined:"
         sheet.text(QRectF(x, y, sheet.width - x - 6, 18),
-                   f"{word} {exact(result.code)}/64·2^({result.stored} − 127) = {exact(result.defined)}",
+                   f"{verdict} {exact(result.code)}/64·2^({result.stored} − 127) = {exact(result.defined)}",
                    look.good if result.agrees else look.bad, 12)  # fmt: skip
         if result.why_not and room >= 36:
             sheet.text(QRectF(8, y + 19, sheet.width - 14, 16), result.why_not, look.bad)

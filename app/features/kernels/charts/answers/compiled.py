@@ -29,16 +29,16 @@ class CompiledPicture(Picture):
         half = (sheet.width - 32) / 2
         for number, (name, title) in enumerate(PARTS):
             box = QRectF(8 + number * (half + 16), 6, half, sheet.height - 12)
-            timing = compiled(name, self.known)
+            timing = compiled(name, self.measured)
             eager, later, mark = curves_of(timing)
-            drawn = (Curve("eager", EAGER, eager, dots=False), Curve("compiled", COMPILED, later, dots=False))
-            draw_curves(sheet, box, f"{title}: time of n calls", drawn, short, time_text, mark)
+            curves = (Curve("eager", EAGER, eager, dots=False), Curve("compiled", COMPILED, later, dots=False))
+            draw_curves(sheet, box, f"{title}: time of n calls", curves, short, time_text, mark)
 
     def table(self) -> Table:
         """Total seconds after n calls."""
         rows: list[tuple[object, ...]] = []
         for name, _ in PARTS:
-            eager, later, _mark = curves_of(compiled(name, self.known))
+            eager, later, _mark = curves_of(compiled(name, self.measured))
             totals = dict(later)
             rows += [(name, calls, value, totals.get(calls)) for calls, value in eager]
         return ("part", "calls", "eager (s)", "compiled (s)"), rows

@@ -116,10 +116,10 @@ def _line(sheet: Sheet, curve: Curve, project: Callable[[float, float], QPointF]
             painter.drawEllipse(at, 3.5, 3.5)
 
 
-def binary_ticks(low: float, high: float, most: int) -> list[float]:
+def binary_ticks(low: float, high: float, count: int) -> list[float]:
     """At most `most` powers of two between low and high."""
     powers = [2.0**p for p in range(math.floor(math.log2(low)), math.ceil(math.log2(high)) + 1)]
-    return every_nth([v for v in powers if 0.8 * low <= v <= 1.25 * high], most)
+    return every_nth([v for v in powers if 0.8 * low <= v <= 1.25 * high], count)
 
 
 def binary(value: float) -> str:

@@ -27,10 +27,10 @@ class LedgerPicture(Picture):
 
     def _weights(self, sheet: Sheet, box: QRectF) -> None:
         y = sheet.title(box.x(), box.y(), box.width(), "Bits a weight", "ideal · measured")
-        baseline = self.known.fact("weight in float", 32)
+        baseline = self.measured.fact("weight in float", 32)
         bars: list[tuple[str, float, float | None]] = [("float32", 32.0, 32.0 if baseline else None)]
         for width in (8, 4):
-            packed = self.known.fact("weight packed", width)
+            packed = self.measured.fact("weight packed", width)
             ideal = 32 * (1 - saving(width))
             bars.append(
                 (
@@ -58,9 +58,9 @@ class LedgerPicture(Picture):
             y += high
 
     def _model(self, sheet: Sheet, box: QRectF) -> None:
-        name = self.known.project_name
+        name = self.measured.project_name
         y = sheet.title(box.x(), box.y(), box.width(), "The open model", name)
-        rows = [r for r in self.known.project if isinstance(r.get("bytes"), int | float)]
+        rows = [r for r in self.measured.project if isinstance(r.get("bytes"), int | float)]
         if not rows:
             sheet.text(QRectF(box.x(), y, box.width(), 20), f"Its lines: {NOT_MEASURED}", sheet.look.muted)
             return
@@ -83,7 +83,7 @@ class LedgerPicture(Picture):
 
     def table(self) -> Table:
         """One row per line of the answer."""
-        lines: tuple[Line, ...] = lines_of("memory", self.known)
+        lines: tuple[Line, ...] = lines_of("memory", self.measured)
         return ("line", "value", "shown", "note"), [(x.label, x.value, value_text(x), x.note) for x in lines]
 
 

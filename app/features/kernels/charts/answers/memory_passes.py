@@ -23,9 +23,9 @@ class MemoryPassesPicture(Picture):
     def draw(self, sheet: Sheet) -> None:
         """Draw naive at the left, fused at the right, measurements below."""
         half = (sheet.width - 32) / 2
-        shape = self.known.largest("softmax")
+        shape = self.measured.largest("softmax")
         for number, (title, passes, version) in enumerate((("Naive", NAIVE, "naive"), ("Fused", FUSED, "torch"))):
-            row = self.known.row("softmax", version, shape)
+            row = self.measured.row("softmax", version, shape)
             self._part(sheet, QRectF(8 + number * (half + 16), 6, half, sheet.height - 12), title, passes, row)
 
     def _part(self, sheet: Sheet, box: QRectF, title: str, passes: Sequence[Pass], row: Row | None) -> None:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from espalier.app.theme import BODY, CATEGORIES, SMALL, Palette
 from espalier.app.widgets.charts.chart_export import Table, light_theme, write_chart
 from espalier.app.widgets.forms.fields import tokens
-from espalier.kernels.bench.answers.known import Known
+from espalier.kernels.bench.answers.measured_data import MeasuredData
 
 LEFT, RIGHT, CENTRE = (
     side | Qt.AlignmentFlag.AlignVCenter
@@ -42,9 +42,9 @@ class Sheet:
         font.setBold(bold)
         self.painter.setFont(font)
         self.painter.setPen(QColor(colour or self.look.text))
-        shown = self.painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, int(box.width()) + 1)
-        self.painter.drawText(box, align, shown)
-        return self.painter.fontMetrics().horizontalAdvance(shown)
+        elided = self.painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, int(box.width()) + 1)
+        self.painter.drawText(box, align, elided)
+        return self.painter.fontMetrics().horizontalAdvance(elided)
 
     def words(self, box: QRectF, text: str, colour: str = "", size: float = SMALL) -> None:
         """Draw wrapped text, clipped to the box."""
@@ -89,14 +89,14 @@ class Picture(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.look: Palette = tokens(self)
-        self.known = Known()
+        self.measured = MeasuredData()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(self.LEAST)
         self.setAccessibleName(self.NAME)
 
-    def show_known(self, known: Known) -> None:
+    def show_measured(self, measured: MeasuredData) -> None:
         """Draw measured facts."""
-        self.known = known
+        self.measured = measured
         self.update()
 
     def draw(self, sheet: Sheet) -> None:

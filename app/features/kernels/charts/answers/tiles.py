@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPai
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
 from espalier.app.theme import rgb
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.kernels.bench.answers.tiles import Tiling, told
+from espalier.kernels.bench.answers.tiles import Tiling, description
 
 WORDS = 76.0  # pixels of the text below the tensor
 INK = "#14171A"  # text on the threads' colours, pale in both themes
@@ -66,7 +66,9 @@ class TilesPicture(Picture):
         room = max(box.bottom() - y - WORDS, (box.bottom() - y) / 2)
         scale = min(box.width() / (across * t.tile_columns), room / (down * t.tile_rows))
         below = y + down * t.tile_rows * scale + 6
-        sheet.words(QRectF(box.x(), below, box.width(), box.bottom() - below), " ".join(told(t)), sheet.look.muted)
+        sheet.words(
+            QRectF(box.x(), below, box.width(), box.bottom() - below), " ".join(description(t)), sheet.look.muted
+        )
         self._tensor = QRectF(box.x(), y, t.columns * scale, t.rows * scale)
         sheet.box(QRectF(box.x(), y, across * t.tile_columns * scale, down * t.tile_rows * scale), sheet.look.group,
                   radius=0)  # fmt: skip

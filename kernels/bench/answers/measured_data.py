@@ -1,4 +1,4 @@
-"""Measured data: rows of the bench, the machine's ceilings, single metrics; the latest last."""
+"""Measured data: rows of the bench, the machine's ceilings and single metrics, oldest first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from espalier.kernels.bench.results import Row
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A measured figure that is no time of a kernel: `value` of `name`, at a size where there are several."""
+    """A measured metric other than a kernel's time: `value` of `name`, at size `at` if there are several."""
 
     name: str
     value: float
@@ -21,8 +21,8 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What has been measured on one device."""
+class MeasuredData:
+    """All measurements of one device."""
 
     device: str = "cpu"
     rows: tuple[Row, ...] = ()
@@ -32,43 +32,43 @@ class Known:
     project_name: str = ""
 
     def row(self, kernel: str, version: str, shape: Mapping[str, int] | None = None) -> Row | None:
-        """The latest timed row of a version; `shape`: of just this size."""
+        """The latest timed row of a version; `shape`: of this shape only."""
         return next((r for r in reversed(self.timed(kernel, version)) if shape is None or r.shape == shape), None)
 
     def timed(self, kernel: str, version: str) -> list[Row]:
-        """Rows of a version that have a time."""
+        """The rows of a version with a time."""
         return [r for r in self.rows if (r.kernel, r.version) == (kernel, version) and r.seconds is not None]
 
     def problem(self, kernel: str, version: str) -> str:
-        """Why there is no time of a version, where that was said."""
+        """The reason why a version has no time; empty without one."""
         return next((r.problem for r in reversed(self.rows) if (r.kernel, r.version) == (kernel, version)), "")
 
     def largest(self, kernel: str) -> Mapping[str, int] | None:
-        """The size at which most versions were timed, of those the one that moves most; None: none was."""
-        found: dict[tuple[tuple[str, int], ...], set[str]] = {}
+        """The shape at which most versions were timed, ties broken by the bytes moved; None without a time."""
+        versions: dict[tuple[tuple[str, int], ...], set[str]] = {}
         weight: dict[tuple[tuple[str, int], ...], int] = {}
         for row in self.rows:
             if row.kernel == kernel and row.seconds is not None:
                 key = tuple(row.shape.items())
-                found.setdefault(key, set()).add(row.version)
+                versions.setdefault(key, set()).add(row.version)
                 weight[key] = row.bytes_least
-        best = max(found, key=lambda k: (len(found[k]), weight[k]), default=None)
+        best = max(versions, key=lambda k: (len(versions[k]), weight[k]), default=None)
         return None if best is None else dict(best)
 
     def fact(self, name: str, at: int = 0) -> Fact | None:
-        """A figure."""
+        """The latest metric of a name at a size."""
         return next((f for f in reversed(self.facts) if (f.name, f.at) == (name, at)), None)
 
-    def several(self, name: str) -> dict[int, float]:
-        """Size → value of a figure, in order of size."""
+    def by_size(self, name: str) -> dict[int, float]:
+        """Size → value of a metric, sorted by size."""
         return dict(sorted((f.at, f.value) for f in self.facts if f.name == name))
 
 
-def gathered(device: str, parts: Iterable[object], before: Known | None = None) -> Known:
-    """What runs found, as a whole; what is of another device is left out, what is measured anew replaces the old."""
-    rows = {r.key: r for r in (before.rows if before else ())}
-    facts = {(f.name, f.at): f for f in (before.facts if before else ())}
-    ceilings = before.ceilings if before else None
+def merge_measurements(device: str, parts: Iterable[object], previous: MeasuredData | None = None) -> MeasuredData:
+    """Merge results of runs; those of other devices are dropped, and newer measurements replace older ones."""
+    rows = {r.key: r for r in (previous.rows if previous else ())}
+    facts = {(f.name, f.at): f for f in (previous.facts if previous else ())}
+    ceilings = previous.ceilings if previous else None
     for part in parts:
         match part:
             case Row() if part.device == device:
@@ -80,12 +80,12 @@ def gathered(device: str, parts: Iterable[object], before: Known | None = None) 
                 ceilings = part
             case _:
                 pass
-    held = before or Known(device)
-    return Known(device, tuple(rows.values()), tuple(facts.values()), _both(ceilings, held.ceilings), held.project,
-                 held.project_name)  # fmt: skip
+    base = previous or MeasuredData(device)
+    ceilings = _merge_ceilings(ceilings, base.ceilings)
+    return MeasuredData(device, tuple(rows.values()), tuple(facts.values()), ceilings, base.project, base.project_name)
 
 
-def _both(new: Ceilings | None, old: Ceilings | None) -> Ceilings | None:
+def _merge_ceilings(new: Ceilings | None, old: Ceilings | None) -> Ceilings | None:
     """The newer ceilings, with rates of dtypes that only the older ones have."""
     if new is None or old is None:
         return new or old

@@ -1,4 +1,4 @@
-"""Scales of a whole tensor, computed by all threads; its chunks are then quantised with a given scale."""
+"""Scales of a whole tensor, computed by all threads; its chunks are then quantised with this scale."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from espalier.model.formats.nvfp4 import TINY
 _NONE = np.float32(0)
 
 
-def scale_of(plan: Plan, x: Array, given: Array | None) -> Array:
-    """The row that all of `x` shares in the loop of `plan`, from its own scale or the given one."""
-    return OWN[plan.loop](plan, x, given)
+def scale_of(plan: Plan, x: Array, scale: Array | None) -> Array:
+    """The `shared` row of all of `x` for the loop of `plan`, from a given scale or one computed from `x`."""
+    return OWN[plan.loop](plan, x, scale)
 
 
-def _integers(plan: Plan, x: Array, given: Array | None) -> Array:
+def _integers(plan: Plan, x: Array, scale: Array | None) -> Array:
     assert plan.shared is not None
-    if given is not None:
-        return given
-    most, _, symmetric, _ = plan.constants
+    if scale is not None:
+        return scale
+    infinity, _, symmetric, _ = plan.constants
     if symmetric:
-        high = float(statistics(scales.whole_largest, x, most, _NONE)[:, 0].max())
+        high = float(statistics(scales.whole_largest, x, infinity, _NONE)[:, 0].max())
         low = -high
     else:
-        ends = statistics(scales.whole_extremes, x, most, _NONE)
+        ends = statistics(scales.whole_extremes, x, infinity, _NONE)
         low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
     row = np.empty((1, 3), np.float32)
     scales.whole_steps(row, low, high, plan.constants)
     return row
 
 
-def _mean(found: Array) -> float:
-    """Mean of what was summed and counted."""
-    total, count = found.sum(axis=0)
+def _mean(sums: Array) -> float:
+    """Mean from rows of (sum, count)."""
+    total, count = sums.sum(axis=0)
     return float(total / max(count, 1))
 
 
-def _signs(plan: Plan, x: Array, given: Array | None) -> Array:
-    if given is not None:
-        return given
+def _signs(plan: Plan, x: Array, scale: Array | None) -> Array:
+    if scale is not None:
+        return scale
     levels = [_NONE, _NONE, _NONE]
     for i in range(int(plan.constants[0])):
-        levels[i] = np.float32(_mean(statistics(sums.whole_left, x, levels[0], levels[1])))
+        levels[i] = np.float32(_mean(statistics(sums.whole_residual, x, levels[0], levels[1])))
     return np.array([levels], np.float32)
 
 
-def _ternary(plan: Plan, x: Array, given: Array | None) -> Array:
-    all_of_it = statistics(sums.whole_left, x, _NONE, _NONE)
+def _ternary(plan: Plan, x: Array, scale: Array | None) -> Array:
+    all_of_it = statistics(sums.whole_residual, x, _NONE, _NONE)
     delta = np.float32(_mean(all_of_it) * plan.constants[0])
     finite = np.bool_(all_of_it[:, 1].sum() == x.size)
-    alpha = given.item() if given is not None else _mean(statistics(sums.whole_kept, x, delta, finite))
+    alpha = scale.item() if scale is not None else _mean(statistics(sums.whole_above, x, delta, finite))
     return np.array([[alpha, delta, finite]], np.float32)
 
 
-def _nvfp4(plan: Plan, x: Array, given: Array | None) -> Array:
-    """The tensor's scale, which all blocks share."""
+def _nvfp4(plan: Plan, x: Array, scale: Array | None) -> Array:
+    """The tensor scale, which all blocks share."""
     top = np.float32(statistics(nvfp4.whole_largest, x, plan.constants[0], _NONE)[:, 0].max(initial=0))
     return np.array([[max(np.float32(top / np.float32(6 * 448)), np.float32(TINY))]], np.float32)
 
