@@ -40,7 +40,9 @@ class ScaledPanel(QGraphicsView):
         for set_policy in (self.setHorizontalScrollBarPolicy, self.setVerticalScrollBarPolicy):
             set_policy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         panel.setParent(None)
+        panel.move(0, 0)  # the proxy takes the place that it had in its dock
         self._proxy = self.scene().addWidget(panel)
+        self._proxy.setPos(0, 0)
         self._proxy.setScale(SCALE)
         panel.show()
 

@@ -274,7 +274,8 @@ def test_runs_are_overlaid_and_smoothed(opened: Window, runner: list[FakeRunner]
     np.testing.assert_allclose(loss._lines["training loss"].getData()[1], wanted)
     np.testing.assert_allclose(loss._raw["training loss"].getData()[1], values)
     np.testing.assert_allclose(loss._faint["Fine-tune 5", "training loss"].getData()[1], wanted)
-    assert "smoothed" in loss.words_at(200) and "Fine-tune 5: 0.005" in loss.words_at(200)
+    assert "smoothed" in loss.hover_text_at(200) and "Fine-tune 5: 0.005" in loss.hover_text_at(200)
+    assert panel._dashes.text() == "dashed: Fine-tune 5"
     panel.export(tmp_path / "plot.csv")
     with (tmp_path / "plot.csv").open() as handle:
         rows = list(csv.DictReader(handle))

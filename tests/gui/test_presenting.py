@@ -55,6 +55,8 @@ def test_all_is_as_before(opened: Window, name: str) -> None:
     if name:
         panel = opened.docks.panels[name]
         assert panel.isVisible() and abs(panel.width() - opened.width() / SCALE) <= 1
+        view = cover(opened).findChild(ScaledPanel)
+        assert view is not None and view.mapFromScene(view.scene().items()[-1].scenePos()).toTuple() == (0, 0)
     else:
         assert opened.canvas.size() == opened.size()
         assert opened.canvas.look() == pytest.approx((SCALE * before["look"][0], *before["look"][1:]))  # type: ignore[index]

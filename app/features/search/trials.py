@@ -214,6 +214,7 @@ class SearchTrials(QWidget):
         self.note.setModified(False)
         if trial is not None and typed and text != trial.note:
             self.noted.emit(trial, text)
+            self.note.setCursorPosition(0)  # shows the beginning of a long note
 
     def want(self) -> None:
         """Request to apply the chosen trial."""
