@@ -78,6 +78,13 @@ class Applied(DocumentRuns):
         job = trial_job(study, trial, path, self._session.open_document)
         self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
 
+    def _baseline(self, spec: SearchSpec) -> dict[str, float]:
+        """The baseline's metrics; accuracy and loss only if measured on the search's data."""
+        score, options = self._session.baseline, self._session.measures.options
+        other = SCORES if (options.which, options.split) != (spec.score.which, spec.score.split) else ()
+        names = (n for n in score.__dataclass_fields__ if n not in other)
+        return {n: float(v) for n in names if (v := getattr(score, n)) is not None}
+
     def annotate(self, study: Study, number: int, note: str) -> Trial:
         """Write a note on a trial, at once into the project; returns the trial."""
         trial = study.annotate(number, note)
@@ -206,13 +213,6 @@ class Searches(Applied):
 
     def _rest(self, run: Study, result: Any) -> Rest | None:
         return Rest(self._work(run), run.pause_requested) if run.is_continued(result) else None
-
-    def _baseline(self, spec: SearchSpec) -> dict[str, float]:
-        """The baseline's metrics; accuracy and loss only if measured on the search's data."""
-        score, options = self._session.baseline, self._session.measures.options
-        other = SCORES if (options.which, options.split) != (spec.score.which, spec.score.split) else ()
-        names = (n for n in score.__dataclass_fields__ if n not in other)
-        return {n: float(v) for n in names if (v := getattr(score, n)) is not None}
 
     def pause(self, study: Study) -> None:
         """Pause after the running trial, until `resume`. A queued search leaves the queue."""
