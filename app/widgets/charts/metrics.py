@@ -57,7 +57,7 @@ class MetricChart(Chart):
     def __init__(self, what: str, parent: QWidget | None = None) -> None:
         self.what = what
         self.series: dict[str, Series] = {}
-        self.others: dict[str, dict[str, Series]] = {}  # by run, then by name
+        self.others: Mapping[str, Mapping[str, Series]] = {}  # by run, then by name
         self.smoothing = 0.0
         self.last = 1
         self.samples = 0
