@@ -90,6 +90,16 @@ class Settings:
         self._store.setValue("recent", [r for r in self.recent if r != spec])
 
     @property
+    def reopens(self) -> bool:
+        """Whether a start without a source opens the last one."""
+        return self._text("reopens") == "yes"
+
+    @reopens.setter
+    def reopens(self, value: bool) -> None:
+        """Store the choice."""
+        self._store.setValue("reopens", "yes" if value else "")
+
+    @property
     def plugins(self) -> tuple[str, ...]:
         """Files and folders with the user's own passes and formats."""
         return tuple(p for p in self._text("plugins").split(os.pathsep) if p)

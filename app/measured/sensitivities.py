@@ -100,6 +100,7 @@ class Sensitivities(SensitivityResults):
         self.error = None
         self._next = SensitivityRun(self._weights_fingerprint(document.graph), options_)
         self.job = self._session.analyse("Sensitivity", Step(PASS, options_), self._done, failed=self._failed)
+        self._session.repeats.note(self.job, lambda: self.run(options_), document.recipe)
         self.changed.emit()
 
     def measure(self, cells: Sequence[tuple[Sensitivity, Candidate]]) -> None:

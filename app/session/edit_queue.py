@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from espalier.app.session.repeats import Repeats
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe, Step
@@ -32,6 +33,20 @@ class EditContext(Protocol):
     @property
     def problem(self) -> Any:
         """The signal that shows an error."""
+        ...
+
+    @property
+    def repeats(self) -> Repeats:
+        """How ended jobs are run again."""
+        ...
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe after all queued edits."""
+        ...
+
+    def set_recipe(self, recipe: Recipe, label: str) -> None:
+        """Replace the recipe."""
         ...
 
     def submit(
@@ -195,7 +210,21 @@ class EditQueue:
         job, count = self._job(self._session.open_document, request.recipe)
         title = _lasting_titles(request.recipe.active[count:]) or request.label
         failed = None if request.ended is None else lambda error: self._end(request, error)
-        self._session.submit(title, job, lambda result: self._replayed(request, result), urgent=True, failed=failed)
+        info = self._session.submit(
+            title, job, lambda result: self._replayed(request, result), urgent=True, failed=failed
+        )
+        self._note_repeat(info, request, count)
+
+    def _note_repeat(self, job: JobInfo, request: EditRequest, count: int) -> None:
+        """Let a training that was appended run again: appended to the recipe of then. `count`: remembered steps."""
+        steps = request.recipe.steps
+        if not steps or not steps[-1].enabled or not is_lasting(steps[-1].pass_name):
+            return
+        if any(is_lasting(s.pass_name) for s in request.recipe.active[count:-1]):
+            return
+        session, step = self._session, steps[-1]
+        before = request.recipe.remove(len(steps) - 1)
+        session.repeats.note(job, lambda: session.set_recipe(session.recipe.append(step), request.label), before)
 
     def _remember(self, document: Document, recipe: Recipe, result: ReplayResult) -> None:
         document.store.add_new(result.locations)

@@ -70,7 +70,8 @@ class EditingSession(ScoringSession):
         """Append a step of a transform, or run an analysis and emit its report."""
         spec, step = PASSES.get(name), Step(name, kept(options))
         if spec.kind == "analysis":
-            self.analyse(spec.title, step, self.report_ready.emit)
+            job = self.analyse(spec.title, step, self.report_ready.emit)
+            self.repeats.note(job, lambda: self.run_pass(name, options), self.open_document.recipe)
         else:
             self.set_recipe(self.recipe.append(step), spec.title)
 

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.jobs.queue import JobQueue, Runner
 from espalier.app.jobs.runner import Listener
 from espalier.app.session.measures import Baseline, Measures
+from espalier.app.session.repeats import Repeats
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe, Step
@@ -34,6 +35,7 @@ class ScoringSession(JobQueue):
         super().__init__(runner, parent)
         self.document: Document | None = None
         self.measures = Measures()
+        self.repeats = Repeats()
 
     @property
     def open_document(self) -> Document:
@@ -74,7 +76,10 @@ class ScoringSession(JobQueue):
         for title, recipe, graph in states:
             compared = ComparedOptions(**asdict(data), baseline=base.name)
             step = Step("evaluate", compared if recipe.active else data)
-            self.analyse(title, step, lambda r, of=recipe: self._measured(of, data, r.summary, base), graph, None, base)
+            job = self.analyse(
+                title, step, lambda r, of=recipe: self._measured(of, data, r.summary, base), graph, None, base
+            )
+        self.repeats.note(job, lambda: self.evaluate(data), document.recipe)  # the last is of the present state
 
     def _measured(self, recipe: Recipe, data: EvaluateOptions, summary: dict[str, Any], base: Baseline) -> None:
         self.record_score(recipe, data, summary, True)

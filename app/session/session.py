@@ -110,6 +110,7 @@ class Session(EditingSession):
             self._store.close()
         self.document, self._store, self.problems = None, None, ()
         self.measures = Measures()
+        self.repeats.clear()
         self.discard_edits()
         self.select(())
 

@@ -23,6 +23,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.errors import install_hooks
+from espalier.app.session.recovery import unsaved_projects
 from espalier.app.settings import Settings
 from espalier.app.shell.window import Window
 from espalier.app.widgets.collector import WindowCollector
@@ -107,6 +108,8 @@ def _start(window: Window, target: str | None, plugins: Sequence[str]) -> None:
         window.begin_opening(target)
     elif window.settings.take_first_start():
         window.services.tour.offer()
+    else:
+        window.services.reopening.at_start(has_unsaved=bool(unsaved_projects()))
 
 
 def render_screenshot(

@@ -18,6 +18,8 @@ from espalier.app.shell.keys import KeyBindings
 from espalier.app.shell.menus import Menus
 from espalier.app.shell.opening import Opening
 from espalier.app.shell.pass_forms import PassForms
+from espalier.app.shell.presenting import Presenting
+from espalier.app.shell.reopening import Reopening
 from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
 from espalier.app.shell.tour import Tour
@@ -69,7 +71,9 @@ class Services:
         self.dialogs = Dialogs(window, parts.settings, banner)
         self.saving = Saving(window, session, parts.ownership, self.dialogs)
         self.opening = Opening(session, parts.settings, banner, self.dialogs, self.saving, parts.begin_opening)
+        self.reopening = Reopening(session, parts.settings, banner, self.opening.open_spec, parts.begin_opening)
         self.exports = Exports(session, banner, self.dialogs, lambda: host.canvas)
+        self.presenting = Presenting(window, host, lambda: parts.docks, parts.pages.workbench)
         self.forms = PassForms(window, host)
         self.reports = Reports(host, self.forms)
         self.evaluation = Evaluation(session, parts.live, self.forms)
@@ -101,8 +105,9 @@ class Services:
         parts, host, session = self._parts, self._host, self._session
         rows = [
             *file.rows(self.opening, self.saving, self.exports, self._window.close),
+            *file.reopening_rows(self.reopening, parts.settings),
             *edit.rows(session, find.begin),
-            *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench), host),
+            *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench, self.presenting), host),
             *view.theme_rows(parts.settings, parts.appearance),
             *view.size_rows(parts.settings, host),
             *model.rows(session, self.forms, self.reports, self.exports, self._show_plugins),
@@ -111,6 +116,7 @@ class Services:
             *help.rows(self._window, parts.appearance, lambda: keys, self.what_is.explain_pointer, self.tour.start),
         ]
         menus = Menus(self._window, bar, rows, MENU_ORDER, lambda: session.document is not None)
+        menus.menus["View"].aboutToShow.connect(menus.refresh)  # what is presented follows the focus
         keys = KeyBindings(menus, parts.settings, follow)
         recent = menus.submenu("File", "Open recent", "save")
         recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))

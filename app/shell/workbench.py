@@ -131,6 +131,10 @@ class Workbench(QWidget):
         """Another document is shown: each workspace begins with a view of its own."""
         self._cameras.clear()
 
+    def keep_camera(self, name: str, look: tuple[float, float, float]) -> None:
+        """Keep the view of a workspace that is not in front."""
+        self._cameras[name] = look
+
     def _move_canvas(self, before: str) -> None:
         canvas, frame = self._canvas, self._frame
         if canvas is None or frame is None:
@@ -164,6 +168,11 @@ class Workbench(QWidget):
             self._pages.addWidget(page)
         self._pages.setCurrentWidget(page or self._page_of(self.current))
         self._arrange()
+
+    @property
+    def covered(self) -> bool:
+        """Whether a page is shown in place of the workspaces."""
+        return self._pages.currentWidget() is not self._page_of(self.current)
 
     @property
     def graph_shown(self) -> bool:

@@ -85,7 +85,7 @@ def _trial_of(frozen: FrozenTrial, coded: Mapping[str, tuple[Any, ...]]) -> Tria
         _text(attrs, "worker"), _text(attrs, "origin"), bool(attrs.get("reused")), _text(attrs, "error"),
         bool(attrs.get("lost")), _text(attrs, "begins"), _text(attrs, "kept"), _parent(attrs),
         dict(attrs.get("noise", {})), tuple((int(k), float(v)) for k, v in attrs.get("losses", ())),
-        dict(attrs.get("bits", {})),
+        dict(attrs.get("bits", {})), _text(attrs, "note"),
     )  # fmt: skip
 
 

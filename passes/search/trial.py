@@ -24,6 +24,8 @@ class Trial:
     of trial `parent` whose weights it inherited; `kept`: file of its own model.
     `noise`: interval data of its accuracy (n, guessing, hits). `losses`: (optimiser steps, training loss), averaged
     over intervals for a long training. `bits`: the layer that dominates its average of stored bits (`dominant`).
+    `note`: what the user wrote about it. Optuna refuses attributes of trials that have ended, so the record of the
+    study keeps it.
     """
 
     number: int
@@ -46,6 +48,7 @@ class Trial:
     noise: dict[str, Any] = field(default_factory=dict[str, Any])
     losses: tuple[tuple[int, float], ...] = ()
     bits: dict[str, Any] = field(default_factory=dict[str, Any])
+    note: str = ""
 
     @property
     def unmeasured(self) -> bool:

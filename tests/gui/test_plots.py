@@ -7,6 +7,7 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
@@ -248,4 +249,54 @@ def test_the_name_of_the_upright_axis_keeps_off_the_border() -> None:
     at = left.label.sceneBoundingRect()
     assert at.left() >= 0 and at.right() < left.mapToScene(left.boundingRect().topRight()).x()
     assert (chart.plot.getAxis("bottom").labelText, left.labelText) == ("weight bits", "KL (nats)")
+    chart.close()
+
+
+def test_runs_are_overlaid_and_smoothed(opened: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
+    panel = plots_of(opened)
+    runs = [begin(opened, runner) for _ in range(6)]
+    panel.refresh()
+    actions = panel.others.actions()
+    assert [a.data() for a in actions] == [r.id for r in runs[-2::-1]] and not panel.compare.isHidden()
+    for action in actions[:4]:
+        action.trigger()
+    assert not actions[4].isEnabled() and len(panel.compared) == 4
+    loss = panel.charts["loss"]
+    assert {run for run, _ in loss._faint} == {"Fine-tune 2", "Fine-tune 3", "Fine-tune 4", "Fine-tune 5"}
+    styles = {run: line.opts["pen"].style() for (run, name), line in loss._faint.items() if name == "training loss"}
+    assert len(set(styles.values())) == 4
+    for action in actions[1:4]:
+        action.trigger()
+    assert actions[4].isEnabled() and panel.compared == [runs[4].id]
+    panel.smoothing.slider.setValue(90)
+    values = np.array([v for _, v in LOSSES])
+    wanted = [np.average(values[: t + 1], weights=0.9 ** np.arange(t, -1, -1.0)) for t in range(len(values))]
+    np.testing.assert_allclose(loss._lines["training loss"].getData()[1], wanted)
+    np.testing.assert_allclose(loss._raw["training loss"].getData()[1], values)
+    np.testing.assert_allclose(loss._faint["Fine-tune 5", "training loss"].getData()[1], wanted)
+    assert "smoothed" in loss.hover_text_at(200) and "Fine-tune 5: 0.005" in loss.hover_text_at(200)
+    assert panel._dashes.text() == "dashed: Fine-tune 5"
+    panel.export(tmp_path / "plot.csv")
+    with (tmp_path / "plot.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert float(rows[-1]["training loss (smoothed 0.90)"]) == pytest.approx(wanted[-1])
+    assert rows[-1]["Fine-tune 5: training loss"] == "0.005" and rows[-1]["training loss"] == "0.005"
+    panel.smoothing.slider.setValue(0)
+    assert not loss._raw and loss._lines["training loss"].getData()[1].tolist() == values.tolist()
+
+
+def test_a_run_is_not_compared_with_itself(opened: Window, runner: list[FakeRunner]) -> None:
+    panel = plots_of(opened)
+    first, second = begin(opened, runner), begin(opened, runner)
+    panel.others.actions()[0].trigger()
+    assert panel.compared == [first.id]
+    panel._choice.put(first.id)
+    panel._choice.edited.emit()
+    assert panel.compared == [] and [a.data() for a in panel.others.actions()] == [second.id]
+
+
+def test_a_schedule_is_not_smoothed() -> None:
+    chart = MetricChart("learning rate")
+    chart.show_series({"learning rate": [(1, 1.0), (2, 0.0)]}, smoothing=0.9)
+    assert chart._lines["learning rate"].getData()[1].tolist() == [1.0, 0.0] and not chart._raw
     chart.close()

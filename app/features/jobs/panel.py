@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
+    QPushButton,
     QScrollArea,
     QSizePolicy,
     QSplitter,
@@ -20,9 +21,11 @@ from PySide6.QtWidgets import (
 
 from espalier.app.jobs.status import can_keep, status_text
 from espalier.app.session.recovery import is_copy
-from espalier.app.widgets.heading import Elided, empty_state, link, warning
+from espalier.app.session.repeats import difference
+from espalier.app.widgets.heading import Elided, empty_state, link, muted, warning
 from espalier.app.widgets.lines import Lines
 from espalier.app.widgets.progress import Bar
+from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import (
     AnalyseJob,
     Done,
@@ -107,6 +110,8 @@ class JobRow(QFrame):
         line.addWidget(self._status)
         line.addWidget(self._keep)
         line.addWidget(self._stop)
+        self._line = line
+        self._again: tuple[QLabel, QPushButton] | None = None  # created when the job has ended
         self._box.addWidget(self._bar)
         self.refresh(time.monotonic())
 
@@ -115,6 +120,7 @@ class JobRow(QFrame):
         self._status.setText(status_text(self.job, now, elapsed=True))
         if self.job.finished is not None:
             self._drop_controls()
+            self.offer_again()
             return
         self._keep.setVisible(can_keep(self.job))
         p = self.job.progress
@@ -128,6 +134,41 @@ class JobRow(QFrame):
             widget = self._only_running.pop()
             widget.hide()
             widget.deleteLater()
+
+    def offer_again(self) -> None:
+        """Offer to repeat an ended job, if that is possible, and say whether the state has changed since."""
+        document, repeat = self._session.document, self._session.repeats.of(self.job)
+        if self.job.finished is None or (repeat is None and self._again is None):
+            return
+        if self._again is None:
+            again = link("Run again", self._run_again)
+            again.setAccessibleName(f"Run {self.job.title} again")
+            self._again = muted("· state changed", wrap=False), again
+            for widget in self._again:
+                self._line.addWidget(widget)
+        differs, again = self._again
+        again.setVisible(repeat is not None)
+        changes = difference(repeat.recipe, document.recipe) if repeat and document else ""
+        differs.setVisible(bool(changes))
+        since = f"Since this run: {changes}."
+        differs.setToolTip(since)
+        again.setToolTip(f"Run with the same options on the present state. {since if changes else ''}".strip())
+
+    def _run_again(self) -> None:
+        """Repeat the job; the log of the new one says by what its state differs."""
+        session, repeat = self._session, self._session.repeats.of(self.job)
+        if repeat is None or session.document is None:
+            return
+        changes, before = difference(repeat.recipe, session.document.recipe), {j.id for j in session.jobs}
+        try:
+            repeat.run()
+        except EspalierError as error:
+            session.problem.emit(error)
+            return
+        new = [j for j in session.jobs if j.id not in before]
+        if new:
+            state = f"the state differs: {changes}" if changes else "the state is the same"
+            new[-1].log.append(f"Run again with the options of an earlier run; {state}.")
 
     def _stop_and_keep(self) -> None:
         """Request the end of the job after its current step, once."""
@@ -169,6 +210,13 @@ class JobsPanel(QWidget):
         self._clock.timeout.connect(self._tick)
         session.job_event.connect(self.on_job_event)
         session.queued.connect(self._list_queued)
+        session.changed.connect(lambda _: self._offer_again())
+        session.opened.connect(self._offer_again)
+
+    def _offer_again(self) -> None:
+        """Update what ended jobs offer, because the state has changed."""
+        for row in self._rows.values():
+            row.offer_again()
 
     def _list_queued(self) -> None:
         """Add rows for waiting jobs, which have sent no event yet."""

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
+from espalier.app.features.plots.smoothing import Smoothing
 from espalier.app.jobs.status import can_keep, figures, trains
-from espalier.app.widgets.charts.metrics import MetricChart, export, last_step, quantities, quantity
+from espalier.app.widgets.charts.metrics import DASHES, MAX_OTHERS, MetricChart, export, last_step, quantities, quantity
 from espalier.app.widgets.forms.fields import Choice
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo, Metric
 from espalier.passes.training.curve import SAMPLES, samples_of
@@ -24,7 +26,7 @@ EMPTY = "No plot yet. A training (Model → Fine-tune…) draws its loss and acc
 
 
 class PlotsPanel(QWidget):
-    """Shows one run, the newest unless another is chosen, and optionally a second one for comparison."""
+    """Shows one run, the newest unless another is chosen, and optionally others behind it."""
 
     save_wanted = Signal()
     run_started = Signal()
@@ -34,10 +36,13 @@ class PlotsPanel(QWidget):
         self._session = session
         self.runs: dict[int, JobInfo] = {}
         self.charts: dict[str, MetricChart] = {}
-        self._choice, self.comparison, self._figures = Choice(), Choice(), QLabel()
+        self._choice, self._figures, self._dashes = Choice(), QLabel(), QLabel()
         self._choice.setAccessibleName("Run")
-        self.comparison.setAccessibleName("Run to compare with")
-        self._figures.setProperty("role", "muted")
+        self.compare, self.others = link("Compare with ▾", self._show_others), QMenu(self)
+        self.compare.setToolTip(f"Draw other runs of this document behind this one, {MAX_OTHERS} at most")
+        self.smoothing = Smoothing()
+        for label in (self._figures, self._dashes):
+            label.setProperty("role", "muted")
         self._keep = link("Stop and keep", self._stop_and_keep)
         self._save = link("Save as PNG, SVG or CSV…", self.save_wanted.emit)
         self._row = QHBoxLayout()
@@ -47,23 +52,17 @@ class PlotsPanel(QWidget):
         self._redraw.timeout.connect(self.refresh)
         self._choice.edited.connect(self._offer_others)
         self._choice.edited.connect(self.refresh)
-        self.comparison.edited.connect(self.refresh)
+        self.smoothing.changed.connect(self.refresh)
         session.job_event.connect(self.on_job_event)
         session.opened.connect(self.clear)
 
     def _build(self) -> None:
-        for choice in (self._choice, self.comparison):
-            choice.setMinimumWidth(150)
-            choice.setFixedHeight(25)
-        bar = QHBoxLayout()
+        self._choice.setMinimumWidth(150)
+        self._choice.setFixedHeight(25)
+        bar = FlowLayout()
         bar.setContentsMargins(12, 6, 12, 4)
-        bar.setSpacing(8)
-        bar.addWidget(self._choice)
-        bar.addWidget(self.comparison)
-        bar.addWidget(self._figures)
-        bar.addStretch(1)
-        bar.addWidget(self._keep)
-        bar.addWidget(self._save)
+        for part in (self._choice, self.compare, self.smoothing, self._keep, self._save, self._figures, self._dashes):
+            bar.addWidget(part)
         charts = QWidget()
         charts.setLayout(self._row)
         self._row.setContentsMargins(8, 0, 8, 4)
@@ -124,17 +123,36 @@ class PlotsPanel(QWidget):
         return f"{self.runs[number].title} {list(self.runs).index(number) + 1}"
 
     def _offer_others(self) -> None:
-        """List the runs for comparison; the last choice is kept if it is still available."""
-        previous = self.comparison.get() if self.comparison.values else None
-        others = tuple(n for n in self.runs if self.run is None or n != self.run.id)
-        self.comparison.offer((0, *others), ("without comparison", *(f"compared with {self._name(n)}" for n in others)))
-        self.comparison.put(previous if previous in others else 0)
-        self.comparison.setVisible(bool(others))
+        """List the other runs; those that are compared and still available stay chosen."""
+        chosen = set(self.compared)
+        self.others.clear()
+        others = [n for n in self.runs if self.run is None or n != self.run.id]
+        for number in reversed(others):
+            action = self.others.addAction(self._name(number))
+            action.setData(number)
+            action.setCheckable(True)
+            action.setChecked(number in chosen)
+            action.toggled.connect(self._compare)
+        self.compare.setVisible(bool(others))
+
+    @property
+    def compared(self) -> list[int]:
+        """The runs that are drawn behind the chosen one, oldest first."""
+        return sorted(a.data() for a in self.others.actions() if a.isChecked())
+
+    def _compare(self) -> None:
+        full = len(self.compared) >= MAX_OTHERS
+        for action in self.others.actions():
+            action.setEnabled(action.isChecked() or not full)
+        self.refresh()
+
+    def _show_others(self) -> None:
+        self.others.popup(self.compare.mapToGlobal(self.compare.rect().bottomLeft()))
 
     def refresh(self) -> None:
-        """Draw the chosen run and the run it is compared with."""
+        """Draw the chosen run and the runs it is compared with."""
         run = self.run
-        for widget in (self._choice, self._save, self._figures):
+        for widget in (self._choice, self._save, self._figures, self.smoothing):
             widget.setVisible(run is not None)
         self._pages.setCurrentIndex(1 if run else 0)
         self._keep.setVisible(run is not None and can_keep(run))
@@ -142,15 +160,15 @@ class PlotsPanel(QWidget):
             return
         metrics = {name: list(points) for name, points in list(run.metrics.items())}
         plotted = {name: points for name, points in metrics.items() if name != SAMPLES}
-        other = self.runs.get(self.comparison.get())
-        compared = {name: list(points) for name, points in list(other.metrics.items())} if other else {}
-        other_name = self._name(other.id) if other else ""
-        last = last_step([*plotted.values(), *(compared[n] for n in compared if n in plotted)])
+        compared = {self._name(n): {k: list(p) for k, p in list(self.runs[n].metrics.items())} for n in self.compared}
+        last = last_step([*plotted.values(), *(p for of in compared.values() for k, p in of.items() if k in plotted)])
         self._show_charts(quantities(list(plotted)))
         for what, chart in self.charts.items():
             own = {n: p for n, p in plotted.items() if quantity(n) == what}
-            chart.show_series(own, compared, other_name, last, samples_of(metrics))
+            chart.show_series(own, compared, last, samples_of(metrics), self.smoothing.weight)
         self._figures.setText(figures(run))
+        self._dashes.setText(" · ".join(f"{style}: {name}" for style, name in zip(DASHES, compared, strict=False)))
+        self._dashes.setVisible(bool(compared))
 
     def _show_charts(self, names: list[str]) -> None:
         """Show one chart for each quantity, side by side; existing charts are kept."""

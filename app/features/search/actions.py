@@ -44,6 +44,7 @@ def connect(host: Host, panel: SearchPanel) -> None:
     panel.searches.stored.connect(host.mark_changed)
     panel.searches.listed.connect(host.refresh_actions)
     panel.searches.state_changed.connect(host.refresh_actions)
+    panel.trials.noted.connect(lambda trial, text: write_note(panel, trial.number, text))
     panel.board.save_wanted.connect(lambda tile: host.save_plots(tile, "Save the chart", tile.file_name))
     panel.model_wanted.connect(lambda trial: save_model(host, trial))
     panel.file_wanted.connect(lambda what: _FILES[what](host))
@@ -160,3 +161,21 @@ def _save(host: Host, title: str, write: Callable[[Path], object], suggestion: s
 
 
 _FILES: dict[str, Callable[[Host], None]] = {"open": open_search, "save": save_search, "trials": save_trials}
+
+
+def write_note(panel: SearchPanel, number: int, text: str) -> None:
+    """Write a note on a trial of the study that is shown."""
+    study = panel.results.study
+    if study is not None and number in study.trials:
+        panel.results.take([panel.searches.annotate(study, number, text)])
+
+
+def note(host: Host) -> None:
+    """Go to the note of the chosen trial."""
+    trials = panel_of(host).trials
+    if trials.picked is None:
+        host.banner.show_message("No trial is chosen.", "Click one in the table or in a chart first.")
+        return
+    host.show_dock("search")
+    trials.note.setFocus()
+    trials.note.selectAll()

@@ -37,6 +37,8 @@ def rows(host: Host) -> list[Action]:
         Action("search_apply", "Apply the best trial", "Search", partial(actions.act("apply"), host),
                "Ctrl+Shift+Return", needs=partial(actions.has_best, host), group=3,
                help="Make its configuration the recipe, in one undo step"),
+        Action("search_note", "Note on the chosen trial", "Search", partial(actions.note, host), "Ctrl+Alt+N",
+               needs=has_study, group=3, help="A text that is shown in the table and kept with the project"),
         Action("search_hand", "Add the present configuration as a trial", "Search",
                partial(actions.act("hand"), host), needs=has_study, group=3),
         Action("search_repeat", "Repeat with other seeds…", "Search", partial(actions.act("repeat"), host),

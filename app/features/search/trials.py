@@ -21,6 +21,7 @@ from espalier.passes.search.trial import Trial
 WIDEST = 190
 WIDTHS = {"number": 76, "state": 118, "origin": 62, "seconds": 64}  # columns that change as trials end
 REST = 200  # milliseconds between two batches of rows, since each repaints the whole table
+LONGEST_NOTE = 500  # characters
 PAD, CELLS = 32, 360  # pixels beside a text; number of cells measured for column widths
 
 
@@ -62,9 +63,13 @@ class TrialTable(RowsView):
 
 
 class SearchTrials(QWidget):
-    """`chosen`: the trial of the chosen row; `used`: apply this trial; `exited`: no trial is chosen any more."""
+    """`chosen`: the trial of the chosen row; `used`: apply this trial; `exited`: no trial is chosen any more.
+
+    `noted`: a trial, and the new note on it.
+    """
 
     chosen = Signal(object)
+    noted = Signal(object, str)
     used = Signal(object)
     exited = Signal()
 
@@ -85,6 +90,9 @@ class SearchTrials(QWidget):
         self.copy_link, self.save_link = link("Copy", self.table.copy), link("CSV…", lambda: None)
         self.copy_link.setToolTip("Copy the selected trials, or all, as TSV")
         self.words = muted("", wrap=True)
+        self.note = Line("Note on this trial")
+        self.note.setAccessibleName("Note on this trial")
+        self.note.setMaxLength(LONGEST_NOTE)
         self.use = QPushButton("Apply")
         self.use.setToolTip("Make this trial's configuration the recipe, in one step that can be undone")
         head = QHBoxLayout()
@@ -99,6 +107,7 @@ class SearchTrials(QWidget):
         foot = QHBoxLayout(self.foot)
         foot.setContentsMargins(12, 0, 12, 4)
         foot.addWidget(self.words, 1)
+        foot.addWidget(self.note, 1)
         foot.addWidget(self.use)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -113,6 +122,7 @@ class SearchTrials(QWidget):
         self.filter.edited.connect(self._filter)
         self.search.edited.connect(self._filter)
         self.use.clicked.connect(self.want)
+        self.note.editingFinished.connect(self._write_note)
         self.table.selectionModel().currentRowChanged.connect(self._row_chosen)
         self.table.doubleClicked.connect(lambda _: self.want())
         self.table.activated.connect(lambda _: self.want())
@@ -170,8 +180,10 @@ class SearchTrials(QWidget):
         """Select a trial and emit it."""
         if self.picked is not None and self.picked.number == trial.number:
             return
+        self._write_note()
         self.settle()
         self.picked = trial
+        self.note.setModified(False)
         row = self.table.rows.row_of(trial.number)
         if row >= 0 and self.table.currentIndex().row() != row:
             self.table.setCurrentIndex(self.table.rows.index(row, 0))
@@ -192,6 +204,17 @@ class SearchTrials(QWidget):
         self.foot.setVisible(trial is not None)
         if trial is not None:
             self.words.setText(f"Trial {trial.number} · {state_text(trial)}")
+            if not self.note.isModified():  # else it is being written
+                self.note.put(trial.note)
+
+    def _write_note(self) -> None:
+        """Tell the note that was typed; Escape, which chooses no trial, has discarded it."""
+        trial, text = self.picked, self.note.text().strip()
+        typed = self.note.isModified()
+        self.note.setModified(False)
+        if trial is not None and typed and text != trial.note:
+            self.noted.emit(trial, text)
+            self.note.setCursorPosition(0)  # shows the beginning of a long note
 
     def want(self) -> None:
         """Request to apply the chosen trial."""

@@ -30,6 +30,7 @@ from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
 from espalier.passes.sweep.results import Outcome, point_text
 from espalier.passes.sweep.sweep import Sweep, axis_title, points
+from espalier.passes.sweep.transferred import transferred
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -116,6 +117,16 @@ class Sweeps(DocumentRuns):
     def _submit(self, run: Run) -> None:
         run.gives_way = False
         run.job = self._session.submit(f"Sweep {run.title}", self._work(run), lambda _: None)
+        recipe, sweep = self._session.open_document.recipe, run.sweep
+        self._session.repeats.note(run.job, lambda: self._repeat(sweep, recipe), recipe)
+
+    def _repeat(self, sweep: Sweep, before: Recipe) -> None:
+        """Run a sweep again on the present recipe; raises OptionsError where there is nothing to run."""
+        wanted = transferred(sweep, before, self._session.open_document.recipe)
+        run = next((r for r in self.runs.values() if r.sweep == wanted), None)
+        if run and not run.running and not run.missing:
+            raise OptionsError("All points of this sweep are measured.", "Change the recipe or the values first.")
+        self.start(wanted)
 
     def _work(self, run: Run) -> SweepJob:
         """The job of a sweep, with the outcomes of finished points."""

@@ -140,5 +140,5 @@ def trial_text(
     told = [f"{title(n)} {value_words(n, known[n])}" for n in names if n in known and known[n] == known[n]]
     lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_text(trial, counted)]
     lines += [noise_text(trial.accuracy)] if trial.accuracy else []
-    lines += [training_text(trial.figures)]
+    lines += [training_text(trial.figures), f"Note: {trial.note}" if trial.note else ""]
     return "\n".join(line for line in [*lines, last] if line)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from espalier.app.menu import Action, always
 
 if TYPE_CHECKING:
+    from espalier.app.settings import Settings
     from espalier.app.shell.exports import Exports
     from espalier.app.shell.opening import Opening
+    from espalier.app.shell.reopening import Reopening
     from espalier.app.shell.saving import Saving
 
 
@@ -44,4 +46,14 @@ def rows(opening: Opening, saving: Saving, exports: Exports, quit_: Callable[[],
         Action("export_picture", "Picture of the graph…", "File/Export", exports.export_picture, group=2),
         Action("close", "Close", "File", saving.close, "Ctrl+W", group=3),
         Action("quit", "Quit", "File", quit_, "Ctrl+Q", needs=always, group=3),
+    ]  # fmt: skip
+
+
+def reopening_rows(reopening: Reopening, settings: Settings) -> list[Action]:
+    """Rows for the model of the last session."""
+    return [
+        Action("reopen", "Reopen the last session", "File", reopening.reopen, "Ctrl+Alt+R", needs=reopening.available,
+               dynamic_title=reopening.title, help="Open what was opened last, besides the model that is open"),
+        Action("reopen_at_start", "Reopen the last session at start", "File", reopening.toggle, needs=always,
+               checked=lambda: settings.reopens, help="When Espalier starts without a file or name"),
     ]  # fmt: skip

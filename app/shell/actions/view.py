@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from espalier.app.host import Host
     from espalier.app.settings import Settings
     from espalier.app.shell.docks import Docks
+    from espalier.app.shell.presenting import Presenting
     from espalier.app.shell.workbench import Workbench
     from espalier.app.widgets.style import Appearance
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 class View:
     """The actions of the menu View; canvas and docks are created on first use."""
 
-    def __init__(self, host: Host, docks: Callable[[], Docks], workbench: Workbench) -> None:
-        self._host, self._docks, self.workbench = host, docks, workbench
+    def __init__(self, host: Host, docks: Callable[[], Docks], workbench: Workbench, presenting: Presenting) -> None:
+        self._host, self._docks, self.workbench, self.presenting = host, docks, workbench, presenting
 
     @property
     def canvas(self) -> GraphCanvas:
@@ -96,6 +97,9 @@ def rows(view: View, host: Host) -> list[Action]:
                help="Show the graph beside the panels, or give them the whole width"),
         Action("drawer", "Drawer", "View", view.toggle_drawer, "Ctrl+J", checked=lambda: view.workbench.drawer_shown,
                group=4, help="Open or close the tables and messages at the bottom"),
+        Action("present", "Present", "View", view.presenting.toggle, "F11", needs=view.presenting.available, group=4,
+               checked=lambda: view.presenting.active, dynamic_title=view.presenting.title,
+               help="Show the panel with the focus, or the graph, alone at 150 %; Esc ends it"),
         Action("reset_layout", "Reset the layout", "View", view.reset, group=4),
     ]  # fmt: skip
 

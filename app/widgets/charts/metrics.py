@@ -13,6 +13,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QMouseEvent, QPaintDevice, QPainter, QResizeEvent, QTextDocument
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
+from espalier.app.figures.smoothing import smoothed
 from espalier.app.number_text import cell, count, metric, noise_text, percents
 from espalier.app.theme import CATEGORIES, LIGHT, PLOT_WIDTH, SECONDARY, Palette
 from espalier.app.widgets.charts.chart import Chart, lighter, pen, tint
@@ -28,10 +29,15 @@ MARGIN = 16  # pixels right of the last step, for half of its label
 LABEL_DISTANCE = 36, 70  # pixels between two labels of the left and of the bottom axis
 PADDING = 0.02  # share of the steps left free on both sides, for the first and last marker
 EXPORT_SIZE = QSize(520, 300)  # of one chart in an exported picture
-FAINT = 120  # opacity of another run's lines, of 255
+FAINT = 120  # opacity of other runs' lines and of what was smoothed, of 255
 BAND = 40  # opacity of a band of noise, of 255
 MAX_MARKERS = 40  # longer series are drawn without markers
-QUANTITIES = ("loss", "accuracy")  # quantities whose series share a chart
+QUANTITIES = ("loss", "accuracy")  # quantities whose series share a chart; they are measured, so they are smoothed
+DASHES = {  # of other runs, by their order
+    "dashed": Qt.PenStyle.DashLine, "dotted": Qt.PenStyle.DotLine, "dash-dot": Qt.PenStyle.DashDotLine,
+    "dash-dot-dot": Qt.PenStyle.DashDotDotLine,
+}  # fmt: skip
+MAX_OTHERS = len(DASHES)
 
 
 def quantity(name: str) -> str:
@@ -51,13 +57,14 @@ class MetricChart(Chart):
     def __init__(self, what: str, parent: QWidget | None = None) -> None:
         self.what = what
         self.series: dict[str, Series] = {}
-        self.others: dict[str, Series] = {}
-        self.beside = ""
+        self.others: Mapping[str, Mapping[str, Series]] = {}  # by run, then by name
+        self.smoothing = 0.0
         self.last = 1
         self.samples = 0
         self._bands: dict[str, tuple[pg.PlotCurveItem, pg.PlotCurveItem]] = {}
         self._lines: dict[str, pg.PlotDataItem] = {}
-        self._faint: dict[str, pg.PlotDataItem] = {}
+        self._raw: dict[str, pg.PlotDataItem] = {}
+        self._faint: dict[tuple[str, str], pg.PlotDataItem] = {}
         super().__init__(parent)
         self.setMouseTracking(True)
         self.setAccessibleName(f"{what} by step")
@@ -68,26 +75,34 @@ class MetricChart(Chart):
     def show_series(
         self,
         series: Mapping[str, Series],
-        others: Mapping[str, Series] | None = None,
-        beside: str = "",
+        others: Mapping[str, Mapping[str, Series]] | None = None,
         last: int = 1,
         samples: int = 0,
+        smoothing: float = 0.0,
     ) -> None:
         """Draw series of (step, value) by name; existing lines are only extended.
 
-        `others`: series of another run named `beside`, drawn faint and dashed. `last`: the last step of the charts
-        beside this one. `samples`: on which an accuracy is measured, 0 if unknown.
+        `others`: series of other runs, at most MAX_OTHERS, drawn faint and dashed. `last`: the last step of the charts
+        beside this one. `samples`: on which an accuracy is measured, 0 if unknown. `smoothing`: the weight of
+        `smoothed`; what was smoothed is drawn faint behind.
         """
         self.series = {name: list(series[name]) for name in sorted(series)}
-        self.others = {n: list(p) for n, p in (others or {}).items() if n in self.series}
-        self.beside = beside
-        self.last = max(last, last_step([*self.series.values(), *self.others.values()]))
+        runs = {
+            run: {n: list(p) for n, p in found.items() if n in self.series} for run, found in (others or {}).items()
+        }
+        self.others = dict([(run, found) for run, found in runs.items() if found][:MAX_OTHERS])
+        self.last = max(last, last_step(self._all()))
         had_samples, self.samples = bool(self.samples), samples if self.what == "accuracy" else 0
-        same = self.series.keys() == self._lines.keys() and self.others.keys() == self._faint.keys()
-        if same and had_samples == bool(self.samples):
+        had_raw, self.smoothing = bool(self.smoothing), smoothing if self.what in QUANTITIES else 0.0
+        drawn = [(run, name) for run, found in self.others.items() for name in found]
+        same = self.series.keys() == self._lines.keys() and drawn == list(self._faint)
+        if same and had_samples == bool(self.samples) and had_raw == bool(self.smoothing):
             self._fill()
         else:
             self.draw(self.look)
+
+    def _all(self) -> list[Series]:
+        return [*self.series.values(), *(points for found in self.others.values() for points in found.values())]
 
     def draw(self, palette: Palette) -> None:
         """Set up the title with its legend, the axes and the lines."""
@@ -108,18 +123,23 @@ class MetricChart(Chart):
         bottom.tickStrings = step_labels
         bottom.tickSpacing = lambda low, high, size: [(max(spacing(high - low, size / LABEL_DISTANCE[1]), 1.0), 0)]
         self.plot.clear()
-        self._lines, self._faint, self._bands = {}, {}, {}
+        self._lines, self._raw, self._faint, self._bands = {}, {}, {}, {}
         for index, name in enumerate(self.series):
             if self.samples:
                 self._bands[name] = low, high = pg.PlotCurveItem(pen=None), pg.PlotCurveItem(pen=None)
                 for item in (low, high, pg.FillBetweenItem(low, high, brush=tint(self.colour(index, palette), BAND))):
                     self.plot.addItem(item)
-            if name in self.others:
-                faint = pen(self.colour(index, palette), PLOT_WIDTH, FAINT)
-                faint.setStyle(Qt.PenStyle.DashLine)
-                self._faint[name] = self.plot.plot(pen=faint, connect="finite")
+            if self.smoothing:
+                faint = pen(self.colour(index, palette), 1.0, FAINT)
+                self._raw[name] = self.plot.plot(pen=faint, connect="finite")
             self._lines[name] = self.plot.plot(pen=pen(self.colour(index, palette)), connect="finite")
-        for line in (*self._lines.values(), *self._faint.values()):
+        names = list(self.series)
+        for (run, found), style in zip(self.others.items(), DASHES.values(), strict=False):
+            for name in found:
+                faint = pen(self.colour(names.index(name), palette), PLOT_WIDTH, FAINT)
+                faint.setStyle(style)
+                self._faint[run, name] = self.plot.plot(pen=faint, connect="finite")
+        for line in (*self._lines.values(), *self._raw.values(), *self._faint.values()):
             line.setDownsampling(auto=True, method="peak")  # draws the minimum and maximum of each pixel
         self._fill()
 
@@ -149,7 +169,9 @@ class MetricChart(Chart):
         names = [name.removesuffix(self.what).strip() for name in self.series]
         values = [metric(n, points[-1][1]) if points else "" for n, points in self.series.items()]
         full = self._coloured([f"{n} {v}".strip() for n, v in zip(names, values, strict=True)])
-        dashed = f"dashed: {escape(self.beside)}" if self.others else "by optimiser step"
+        runs = zip(DASHES, self.others, strict=False)
+        dashed = " &nbsp; ".join(f"{style}: {escape(run)}" for style, run in runs) or "by optimiser step"
+        dashed += f" &nbsp; smoothed {self.smoothing:.2f}" if self.smoothing else ""
         dashed += f" &nbsp; ▒ 95 % of n = {count(self.samples)}" if self.samples else ""
         yield [what, *full, f'<span style="color:{self.look.muted}">{dashed}</span>']
         yield [what, *full]
@@ -173,14 +195,20 @@ class MetricChart(Chart):
             steps, values = np.array(self.series[name], float).reshape(-1, 2).T
             markers = len(steps) <= MAX_MARKERS
             colour = self.colour(index, self.look)
-            line.setData(steps, values, symbol="o" if markers else None, symbolSize=5,
+            line.setData(steps, self.smooth(values), symbol="o" if markers else None, symbolSize=5,
                          symbolBrush=colour, symbolPen=None)  # fmt: skip
+            if name in self._raw:
+                self._raw[name].setData(steps, values)
             for curve, ends in zip(self._bands.get(name, ()), self._noise(values), strict=False):
                 curve.setData(steps, ends)
-        for name, line in self._faint.items():
-            steps, values = np.array(self.others[name], float).reshape(-1, 2).T
-            line.setData(steps, values)
+        for (run, name), line in self._faint.items():
+            steps, values = np.array(self.others[run][name], float).reshape(-1, 2).T
+            line.setData(steps, self.smooth(values))
         self._set_range()
+
+    def smooth(self, values: np.ndarray) -> np.ndarray:
+        """The values as they are drawn."""
+        return np.array(smoothed(values.tolist(), self.smoothing)) if self.smoothing else values
 
     def _noise(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ends of the Wilson 95 % intervals of accuracies."""
@@ -189,7 +217,7 @@ class MetricChart(Chart):
 
     def _set_range(self) -> None:
         """Show all steps; no range below zero without negative values, none above 100 % for an accuracy."""
-        points = [p for series in (*self.series.values(), *self.others.values()) for p in series]
+        points = [p for series in self._all() for p in series]
         low = 0.0 if all(value >= 0 for _, value in points) else None
         high = 1.005 if self.what == "accuracy" else None
         box = self.plot.getViewBox()
@@ -213,16 +241,35 @@ class MetricChart(Chart):
         lines = []
         for name, points in self.series.items():
             if points:
-                step, value = min(points, key=lambda p: abs(p[0] - x))
-                other = min(self.others.get(name, ()), key=lambda p: abs(p[0] - step), default=None)
-                compared = f" · {self.beside}: {metric(name, other[1])}" if other else ""
-                lines.append(f"{name} {metric(name, value)} at step {count(step)}{compared}")
+                index, (step, value) = min(enumerate(points), key=lambda p: abs(p[1][0] - x))
+                smooth = self.smooth(np.array([v for _, v in points[: index + 1]]))[-1] if self.smoothing else value
+                mean = f", smoothed {metric(name, float(smooth))}" if self.smoothing else ""
+                lines.append(f"{name} {metric(name, value)}{mean} at step {count(step)}{self._compared(name, step)}")
                 lines += [noise_text(Figure(value, self.samples))] if self.samples else []
         return "\n".join(lines)
 
+    def _compared(self, name: str, step: int) -> str:
+        """The values of other runs nearest to a step, for the tool tip."""
+        nearest = {
+            run: min(found[name], key=lambda p: abs(p[0] - step))
+            for run, found in self.others.items() if found.get(name)
+        }  # fmt: skip
+        return "".join(f" · {run}: {metric(name, value)}" for run, (_, value) in nearest.items())
+
+    def columns(self) -> dict[str, Series]:
+        """The series as columns: as they are, smoothed, and those of the other runs."""
+        found: dict[str, Series] = dict(self.series)
+        if self.smoothing:
+            for name, points in self.series.items():
+                values = smoothed([v for _, v in points], self.smoothing)
+                found[f"{name} (smoothed {self.smoothing:.2f})"] = [
+                    (s, v) for (s, _), v in zip(points, values, strict=True)
+                ]
+        return found | {f"{run}: {name}": p for run, of in self.others.items() for name, p in of.items()}
+
     def table(self) -> Table:
         """One row per step, one column per series."""
-        return table(self.series)
+        return table(self.columns())
 
 
 def step_labels(values: Sequence[float], scale: float, spacing: float) -> list[str]:
@@ -262,7 +309,7 @@ def table(series: Mapping[str, Series]) -> Table:
 def export(charts: Sequence[MetricChart], path: Path) -> None:
     """Write charts side by side to a .png (twice their size in pixels), .svg or .csv file. Raises FileError."""
     if path.suffix == ".csv":
-        names, rows = table({n: p for c in charts for n, p in c.series.items()})
+        names, rows = table({n: p for c in charts for n, p in c.columns().items()})
         write_rows(path, [names, *rows])
         return
     copies = [_export_copy(c) for c in charts]
@@ -277,7 +324,7 @@ def _export_copy(chart: MetricChart) -> MetricChart:
     copy.resize(EXPORT_SIZE)
     copy.show()
     copy.set_theme(LIGHT)
-    copy.show_series(chart.series, chart.others, chart.beside, chart.last, chart.samples)
+    copy.show_series(chart.series, chart.others, chart.last, chart.samples, chart.smoothing)
     QApplication.sendPostedEvents()
     return copy
 

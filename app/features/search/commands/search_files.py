@@ -211,7 +211,10 @@ class Output:
         """The study's record for the window, with the key and the baseline of an existing record."""
         search = self.search
         old = tried(lambda: load(self._before), None) or Record(search.spec, search.recipe, key=uuid.uuid4().hex)
-        record = replace(old, spec=search.spec, space=self.space, trials=tuple(trials))
+        notes = {(t.number, t.state): t for t in old.trials if t.note}
+        noted = (t if t.note or not (n := notes.get((t.number, t.state))) or n.params != t.params
+                 else replace(t, note=n.note) for t in trials)  # fmt: skip
+        record = replace(old, spec=search.spec, space=self.space, trials=tuple(noted))
         return {member_of(search.spec.study): dump(record)}
 
 
@@ -223,9 +226,20 @@ def to_csv(trials: Sequence[Trial]) -> str:
     noise = ("n", "interval_low", "interval_high") if any(t.accuracy for t in trials) else ()
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*columns, *figures, *noise, *(f"param {p}" for p in params)])
+    noted = ("note",) if any(t.note for t in trials) else ()
+    writer.writerow([*columns, *noted, *figures, *noise, *(f"param {p}" for p in params)])
     for t in trials:
-        line = [t.number, t.state, t.feasible, t.seconds, t.origin, t.reused, t.worker, t.error]
+        line = [
+            t.number,
+            t.state,
+            t.feasible,
+            t.seconds,
+            t.origin,
+            t.reused,
+            t.worker,
+            t.error,
+            *[t.note] * bool(noted),
+        ]
         sampled = [t.accuracy.n, *t.accuracy.interval] if t.accuracy else [""] * len(noise)
         line += [*(t.figures.get(f, "") for f in figures), *sampled]
         writer.writerow([*line, *(t.params.get(p, "") for p in params)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,21 @@ class Applied(DocumentRuns):
         """Write a trial of another architecture as a project, in the worker; it is trained as in the trial."""
         job = trial_job(study, trial, path, self._session.open_document)
         self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
+
+    def _baseline(self, spec: SearchSpec) -> dict[str, float]:
+        """The baseline's metrics; accuracy and loss only if measured on the search's data."""
+        score, options = self._session.baseline, self._session.measures.options
+        other = SCORES if (options.which, options.split) != (spec.score.which, spec.score.split) else ()
+        names = (n for n in score.__dataclass_fields__ if n not in other)
+        return {n: float(v) for n in names if (v := getattr(score, n)) is not None}
+
+    def annotate(self, study: Study, number: int, note: str) -> Trial:
+        """Write a note on a trial, at once into the project; returns the trial."""
+        trial = study.annotate(number, note)
+        add_line(record_path(self._session.open_document.store.folder, study.name), study.lines[number])
+        self._note(study)
+        self.write()
+        return trial
 
     def use(self, study: Study, trial: Trial) -> None:
         """Apply a trial's recipe in one undo step, with the score of the trial; a pruned trial's score is that of a
@@ -185,6 +201,7 @@ class Searches(Applied):
     def _submit(self, study: Study) -> None:
         study.gives_way = False
         study.job = self._session.submit(f"Search {study.name}", self._work(study), lambda _: None)
+        self._session.repeats.note(study.job, partial(_repeat, self, replace(study.spec, study="")), study.recipe)
 
     def _work(self, study: Study) -> SearchJob:
         document = self._session.open_document
@@ -195,13 +212,6 @@ class Searches(Applied):
 
     def _rest(self, run: Study, result: Any) -> Rest | None:
         return Rest(self._work(run), run.pause_requested) if run.is_continued(result) else None
-
-    def _baseline(self, spec: SearchSpec) -> dict[str, float]:
-        """The baseline's metrics; accuracy and loss only if measured on the search's data."""
-        score, options = self._session.baseline, self._session.measures.options
-        other = SCORES if (options.which, options.split) != (spec.score.which, spec.score.split) else ()
-        names = (n for n in score.__dataclass_fields__ if n not in other)
-        return {n: float(v) for n in names if (v := getattr(score, n)) is not None}
 
     def pause(self, study: Study) -> None:
         """Pause after the running trial, until `resume`. A queued search leaves the queue."""
@@ -338,6 +348,13 @@ class Searches(Applied):
             waits = study.job
             study.by_hand[:0] = getattr(waits.job, "by_hand", ())
             waits.job = self._work(study)
+
+
+def _repeat(searches: Searches, spec: SearchSpec) -> None:
+    """Begin a new study with the options of an ended one; raises OptionsError where it cannot run."""
+    if running := searches.same(spec):
+        raise OptionsError(f"The study {running.name!r} runs with these options.", "Wait for it, or stop it first.")
+    searches.start(spec)
 
 
 def _against(session: Session, spec: SearchSpec) -> dict[str, Any]:

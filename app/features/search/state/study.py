@@ -77,7 +77,16 @@ class Study:
         return best((self.trials[n] for n in self.best), self.want)
 
     def take(self, trial: Trial) -> None:
-        """Add or update a trial."""
+        """Add or update a trial; the worker does not know its note."""
+        known = self.trials.get(trial.number)
+        self._put(trial if known is None or known.note == trial.note else replace(trial, note=known.note))
+
+    def annotate(self, number: int, note: str) -> Trial:
+        """Replace the note of a trial; returns the trial."""
+        self._put(replace(self.trials[number], note=note))
+        return self.trials[number]
+
+    def _put(self, trial: Trial) -> None:
         self.coming.pop(trial.number, None)  # an older state
         self.trials[trial.number] = trial
         self.lines[trial.number] = line(trial)

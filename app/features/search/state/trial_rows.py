@@ -49,9 +49,11 @@ def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[
     first = [*(f for t in within if (f := limited(t)) in metrics), *(f for f in FIGURES if f in metrics)]
     others = list(dict.fromkeys([*first, *metrics]))
     names = dict.fromkeys(k for t in trials for k in t.params)
+    noted = any(t.note for t in trials)
     return (
         Column("number", "trial", lambda t: t.number, cell),
         Column("state", "state", state_label, str),
+        *((Column("note", "note", lambda t: t.note, str),) if noted else ()),
         *((Column("sum", "sum", lambda t: t.values[0] if t.values else None, lambda v: cell(v)),) if summed else ()),
         *(Column(f, title(f), _goal(i, f, summed), _figure(f)) for i, f in enumerate(wanted)),
         *(Column(f, title(f), lambda t, f=f: t.figures.get(f), _figure(f)) for f in others if f not in wanted),
@@ -132,7 +134,8 @@ class TrialRows(QAbstractTableModel):
         self.trials.update(by_number)
         for number in by_number:
             self._ranks.pop(number, None)
-        if any(k not in self._column_keys for t in by_number.values() for k in (*t.params, *t.figures)):
+        keys = (k for t in by_number.values() for k in (*t.params, *t.figures, *["note"] * bool(t.note)))
+        if any(k not in self._column_keys for k in keys):
             self.beginResetModel()
             self._set_columns()
             self._ranks.clear()
@@ -274,8 +277,8 @@ class TrialRows(QAbstractTableModel):
         return None
 
     def _tip(self, trial: Trial, column: Column) -> str:
-        if column.key == "state":
-            return state_text(trial)
+        if column.key in ("number", "state"):
+            return "\n".join(filter(None, (state_text(trial), f"Note: {trial.note}" if trial.note else "")))
         noise = accuracy_text(trial, *self.baseline) if column.key == "accuracy" else ""
         return noise or plain(column.of(trial))
 

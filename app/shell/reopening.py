@@ -1,0 +1,80 @@
+"""Reopens the model of the last session, from the menu or at the start of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from espalier.app.settings import is_missing, is_path
+from espalier.model.trust import wanted_code
+
+if TYPE_CHECKING:
+    from espalier.app.errors import Banner
+    from espalier.app.session.session import Session
+    from espalier.app.settings import Settings
+
+TITLE, LONGEST = "Reopen the last session", 40  # characters of a name in the menu
+
+
+class Reopening:
+    """`open_spec` opens a source after asking about unsaved changes, `begin` without asking."""
+
+    def __init__(
+        self, session: Session, settings: Settings, banner: Banner, open_spec: Callable[[str], object],
+        begin: Callable[[str], object],
+    ) -> None:  # fmt: skip
+        self._session, self._settings, self._banner = session, settings, banner
+        self._open_spec, self._begin = open_spec, begin
+
+    @property
+    def last(self) -> str:
+        """The source that was opened last, besides the one that is open; empty if there is none."""
+        document = self._session.document
+        present = str(document.path or self._session.opened_spec) if document else ""
+        return next((spec for spec in self._settings.recent if spec != present), "")
+
+    def title(self) -> str:
+        """The title of the row, with the name of what it opens: a click on it names that source."""
+        name = Path(self.last).name if is_path(self.last) else self.last
+        short = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+        return f"{TITLE}: {short.replace('&', '&&')}" if name else TITLE
+
+    def available(self) -> bool:
+        """Whether there is a source to reopen."""
+        return bool(self.last)
+
+    def reopen(self) -> None:
+        """Open the last source, as a click in File → Open recent does."""
+        if not self._report_missing():
+            self._open_spec(self.last)
+
+    def toggle(self) -> None:
+        """Switch reopening at the start on or off."""
+        self._settings.reopens = not self._settings.reopens
+
+    def at_start(self, has_unsaved: bool) -> None:
+        """Reopen the last source, if the settings say so and no unsaved work of a crash is offered.
+
+        Nobody has named the source in this run. Code that it names runs only if the user allowed it for good, or says
+        so now.
+        """
+        last = self.last
+        if not (self._settings.reopens and last) or has_unsaved or self._report_missing():
+            return
+        code = wanted_code(last)
+        if code is None:
+            self._begin(last)
+            return
+        message = f"The last session needs to run {code.name}, which could do anything with your files ({code})."
+        self._banner.offer(message, "Read the file before you open it.", [("Open", lambda: self._allowed(last))])
+
+    def _allowed(self, spec: str) -> None:
+        self._banner.drop_offer()
+        self._open_spec(spec)
+
+    def _report_missing(self) -> bool:
+        missing = is_missing(self.last)
+        if missing:
+            self._banner.show_message(f"{self.last} no longer exists.", "Open another file or name.", kind="error")
+        return missing
