@@ -202,8 +202,8 @@ def step_options(step: Step) -> Any:
 
 
 def step_name(recipe: Recipe, index: int) -> str:
-    """The pass's name, numbered if several steps have it: `prune`, `prune#2`."""
-    name = recipe.steps[index].pass_name
+    """The pass's name, numbered if several steps have it: `prune`, `prune#2`; raises OptionsError without the step."""
+    name = step_at(recipe, index).pass_name
     same = [i for i, s in enumerate(recipe.steps) if s.pass_name == name]
     return f"{name}#{same.index(index) + 1}" if len(same) > 1 else name
 

@@ -126,6 +126,8 @@ def test_an_axis_takes_others_along(recipe: Recipe) -> None:
     assert weights == [Integer(5, 1), Integer(6, 2), Integer(7, 3)]
     with pytest.raises(OptionsError, match=r"quantize\.width has 1 values, the axis 3"):
         points(Sweep(recipe, axis, (Axis(0, "width", (5,)),)))
+    with pytest.raises(OptionsError, match="has no step 9"):
+        points(Sweep(recipe, axis, (Axis(8, "width", (5,)),)))
 
 
 @pytest.mark.parametrize(
