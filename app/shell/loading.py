@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QLabel, QProgressBar, QPushButton, QVBoxLayout, QW
 
 from espalier.app.widgets.heading import muted
 
-
 WIDTH = 560  # pixels
 BREAKS = re.compile(r"(?<=[/\\&?=,:;._-])(?=\w)")  # in sources, which have no spaces
 
