@@ -25,7 +25,8 @@ def svg_text(
 
 def clean(words: str) -> str:
     """Escape a text and remove characters that XML does not allow."""
-    return escape("".join(c for c in words if c >= " " and c not in "\ufffe\uffff"), quote=True)
+    valid = (c for c in words if c >= " " and not "\ud800" <= c <= "\udfff" and c not in "\ufffe\uffff")
+    return escape("".join(valid), quote=True)
 
 
 def fitting(words: str, size: float, width: float) -> str:

@@ -119,6 +119,11 @@ class GraphCanvas(ArrangedView):
         edge = self.scene.edge_at(*self.camera.to_canvas(spot.x(), spot.y()), 6 / self.camera.scale)
         return edge_of(self.scene, edge) if edge is not None else None
 
+    def node_under(self, spot: QPointF) -> str | None:
+        """The node whose card is at a pixel."""
+        hit = self.hit(spot)
+        return self.members(hit)[0] if hit is not None and hit.kind == "node" else None
+
     def pointer(self) -> QPoint:
         """The pixel under the pointer; the middle of the canvas where the pointer is elsewhere."""
         spot = self.mapFromGlobal(QCursor.pos())

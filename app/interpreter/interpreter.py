@@ -63,15 +63,15 @@ def report(error: BaseException) -> None:
         case _:
             shown = traceback.TracebackException.from_exception(error)
             _strip(shown, isinstance(error, EspalierError))
-            sys.stderr.write("".join(shown.format()))
+            sys.stderr.write("".join(shown.format() if shown.stack else shown.format_exception_only()))
 
 
 def _strip(shown: traceback.TracebackException, own_only: bool) -> None:
     """Leave out the frames before the console's, and after them where `own_only`."""
     frames = list(shown.stack)
     first = next((i for i, f in enumerate(frames) if f.filename.startswith("<console")), None)
-    if first is not None:
-        kept = frames[first:]
+    if first is not None or own_only:
+        kept = frames[first or 0 :]
         shown.stack[:] = [f for f in kept if not own_only or f.filename.startswith("<console")]
     if own_only:
         name = str(shown.exc_type.__name__) if shown.exc_type else "Error"

@@ -11,7 +11,7 @@ import espalier as es
 from espalier.app.features.console.messages import Choose, Update
 from espalier.app.interpreter.document_model import OpenDocument
 from espalier.app.interpreter.window_link import WindowLink
-from espalier.model.errors import OptionsError, ProjectError, nearest
+from espalier.model.errors import OptionsError, ProjectError
 from espalier.model.graph.node import Node
 
 LAZY = {"np": "numpy", "torch": "torch"}
@@ -88,7 +88,9 @@ class Names:
             raise OptionsError(what, "Assign ids of nodes, such as [n.id for n in m.nodes('linear')].")
         listed = [n.id if isinstance(n, Node) else n for n in nodes]
         if unknown := next((n for n in listed if not isinstance(n, str)), None):
-            raise OptionsError(f"{unknown!r} is no node.", nearest(str(unknown), ("an id", "a node")))
+            raise OptionsError(
+                f"{unknown!r} is no node.", "Give ids of nodes, such as [n.id for n in m.nodes('linear')]."
+            )
         return listed
 
     def _set(self, ids: list[str]) -> None:

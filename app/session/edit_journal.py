@@ -20,6 +20,9 @@ from typing import Any
 from espalier.app.locks import Locked, hold
 from espalier.app.number_text import moment
 from espalier.model.borders import tried
+from espalier.model.document.arrangement import UNARRANGED, Arrangement
+from espalier.model.document.arrangement import from_json as arrangement_from_json
+from espalier.model.document.arrangement import to_json as arrangement_to_json
 from espalier.model.document.project import recipe_from_json, recipe_to_json
 from espalier.model.document.recipe import Recipe
 from espalier.model.leftovers import PART, PREFIX
@@ -51,7 +54,7 @@ class UnsavedEdits:
     """The contents of a journal. `when`: seconds since 1970 of the last edit; `waiting`: edits not yet applied.
 
     `count` is 0 if no edit can be read. `damaged`: the number of unreadable lines. `versions`: those that the window
-    was about to give the file, each as text like that of the subject.
+    was about to give the file, each as text like that of the subject. `arrangement`: None if no line has one.
     """
 
     subject: Subject
@@ -62,6 +65,7 @@ class UnsavedEdits:
     waiting: tuple[str, ...] = ()
     damaged: int = 0
     versions: tuple[str, ...] = ()
+    arrangement: Arrangement | None = None
 
 
 class EditJournal:
@@ -74,10 +78,12 @@ class EditJournal:
         self._lock = threading.RLock()  # the saver's thread writes too
         self._file: Locked | None = None
         self._sync: _Sync | None = None
+        self._arranged: Arrangement | None = None  # by the lines since the beginning
 
     def begin(self, subject: Subject) -> None:
         """Begin a new journal: the next edit replaces all earlier ones."""
         with self._reporting_failure():
+            self._arranged = None
             self._head = _line({"begin": {name: getattr(subject, name) for name in Subject.__dataclass_fields__}})
             if self._file is None:
                 if (file := hold(self.path)) is None:
@@ -92,19 +98,31 @@ class EditJournal:
             if size and os.pread(file.handle, 1, size - 1) != b"\n":  # its last line was cut off
                 os.write(file.handle, b"\n")
 
-    def edit(self, label: str, recipe: Recipe, waiting: tuple[str, ...]) -> None:
-        """Add an edit and its recipe; does nothing if the journal could not be begun."""
+    def edit(
+        self, label: str, recipe: Recipe, waiting: tuple[str, ...], arrangement: Arrangement = UNARRANGED
+    ) -> None:  # fmt: skip
+        """Add an edit and the state after it; does nothing if the journal could not be begun.
+
+        The pins and frames, which may be many, are written only where they changed.
+        """
         if self._file is None:
             return
         start = time.thread_time()
         with self._reporting_failure():
-            edit = {"edit": label, "when": time.time(), "waiting": waiting, "recipe": recipe_to_json(recipe)}
+            edit: dict[str, Any] = {
+                "edit": label,
+                "when": time.time(),
+                "waiting": waiting,
+                "recipe": recipe_to_json(recipe),
+            }
+            if arrangement != self._arranged:
+                edit["arrangement"] = arrangement_to_json(arrangement)
             lines = self._head + _line(edit)
             if self._head and self.long:
                 self._replace(lines)
             else:
                 self._write(lines)
-            self._head = b""
+            self._head, self._arranged = b"", arrangement
         self.cost = time.thread_time() - start
 
     def note_version(self, version: str) -> None:
@@ -216,7 +234,8 @@ def read(path: Path) -> UnsavedEdits | None:
                 subject, last, damaged = new_subject, None, 0
             case UnsavedEdits() as edits:
                 is_new = last is None or len(edits.waiting) >= len(last.waiting)  # else a queued edit was done
-                last = replace(edits, count=(last.count if last else 0) + is_new)
+                arrangement = last.arrangement if last and edits.arrangement is None else edits.arrangement
+                last = replace(edits, count=(last.count if last else 0) + is_new, arrangement=arrangement)
             case str() as version:
                 versions.append(version)
             case _:
@@ -237,4 +256,6 @@ def _record(line: bytes) -> Subject | UnsavedEdits | str:
         return str(data["placing"])
     waiting, when = tuple(str(w) for w in data["waiting"]), float(data["when"])
     moment(when)
-    return UnsavedEdits(UNKNOWN, recipe_from_json(data["recipe"]), 1, when, str(data["edit"]), waiting)
+    arrangement = arrangement_from_json(data["arrangement"]) if "arrangement" in data else None
+    recipe = recipe_from_json(data["recipe"])
+    return UnsavedEdits(UNKNOWN, recipe, 1, when, str(data["edit"]), waiting, arrangement=arrangement)

@@ -15,6 +15,7 @@ from espalier.app.locks import Locked, take
 from espalier.app.number_text import moment, plural
 from espalier.app.session.edit_journal import ENDING, EditJournal, Subject, UnsavedEdits, read
 from espalier.app.settings import data_folder
+from espalier.model.document.arrangement import Arrangement
 from espalier.model.document.document import Document, State
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import FileError
@@ -131,7 +132,7 @@ class Recovery(QObject):
         self.journal = EditJournal(folder or data_folder("recovery"))
         self.file = self.journal.path.with_suffix(".espalier")
         self._copied: tuple[State, dict[str, bytes]] | None = None  # the state of the last copy
-        self._written: tuple[Recipe, tuple[str, ...]] | None = None  # the last edit in the journal
+        self._written: tuple[Recipe, tuple[str, ...], Arrangement] | None = None  # the last edit in the journal
         self._recovering: tuple[UnsavedProject, Locked] | None = None  # until its document is open
         self._recovered: UnsavedProject | None = None  # what the open document was recovered from
         self._reported_failure = ""  # of the journal
@@ -174,11 +175,11 @@ class Recovery(QObject):
             self._write_edit()
 
     def _write_edit(self) -> None:
-        """Write the present recipe and the queued edits to the journal."""
+        """Write the present recipe, the queued edits, pins and frames to the journal."""
         document = self._session.document
         if document is None:
             return
-        edit = self._session.recipe, self._session.pending_edits
+        edit = self._session.recipe, self._session.pending_edits, document.arrangement
         if self._written is None:
             self.journal.begin(self._subject(document))
         if edit != self._written:
@@ -275,20 +276,27 @@ class Recovery(QObject):
         if self._session.opened_spec not in specs:
             return  # another model, which was requested before
         self._recovering = None
-        self._adopt(unsaved, lock)
+        self._adopt(unsaved, lock, document.arrangement)
         if self._session.opened_spec in copies:
             extras = {"": b""}  # differs from those of the document, so that recovered studies count as unsaved
             document.saved(unsaved.file, State(Recipe(), document.project.base), extras)
             document.path, document.version = Path(subject.path) if subject.path else None, version_of(edits)
         if edits.count and self._session.recipe != edits.recipe:
             self._session.set_recipe(edits.recipe, "Recover edits")
+        if edits.arrangement not in (None, document.arrangement):
+            self._session.arrange(edits.arrangement, "Recover pins and frames")
         self.update()
 
-    def _adopt(self, unsaved: UnsavedProject, lock: Locked) -> None:
-        """Continue its journal and its copy, so that the work is stored exactly once at any time."""
+    def _adopt(self, unsaved: UnsavedProject, lock: Locked, arrangement: Arrangement) -> None:
+        """Continue its journal and its copy, so that the work is stored exactly once at any time.
+
+        `arrangement`: of its copy, for a journal without one.
+        """
+        edits = unsaved.edits
         self._recovered, self.file = unsaved, unsaved.file
         self.journal.adopt(lock)
-        self._written = (unsaved.edits.recipe, unsaved.edits.waiting) if unsaved.edits.count else None
+        written = (edits.recipe, edits.waiting, arrangement if edits.arrangement is None else edits.arrangement)
+        self._written = written if edits.count else None
 
 
 def _specs(unsaved: UnsavedProject) -> tuple[str, str, str]:

@@ -171,7 +171,7 @@ class StatusLine(QStatusBar):
         # A text that just fits is not elided: widths are rounded, and it would lose its end.
         fits = width >= text_width
         elided = metrics.elidedText(self._text, Qt.TextElideMode.ElideRight, width - JOB_PADDING)
-        self._job.setText(self._text if fits else elided or self._text)
+        self._job.setText((self._text if fits else elided or self._text).replace("&", "&&"))
         self._job.setToolTip(self._text)
         self._job.setVisible(bool(self._text))
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.widgets.heading import muted
+
+WIDTH = 560  # pixels
+BREAKS = re.compile(r"(?<=[/\\&?=,:;._-])(?=\w)")  # in sources, which have no spaces
 
 
 class LoadingPage(QWidget):
@@ -21,7 +26,8 @@ class LoadingPage(QWidget):
         self._title.setProperty("role", "title")
         for label in (self._title, self._text):
             label.setWordWrap(True)
-            label.setFixedWidth(560)
+            label.setFixedWidth(WIDTH)
+            label.setTextFormat(Qt.TextFormat.PlainText)
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         bar = QProgressBar(textVisible=False)
         bar.setRange(0, 0)
@@ -37,9 +43,15 @@ class LoadingPage(QWidget):
 
     def begin(self, title: str) -> None:
         """Show the page for a new job."""
-        self._title.setText(title if len(title) < 160 else f"{title[:160]}…")
+        _set_text(self._title, title if len(title) < 160 else f"{title[:160]}…")
         self.show_progress("starting; the first time takes a few seconds")
 
     def show_progress(self, text: str) -> None:
         """Show the progress text of the job."""
-        self._text.setText(text)
+        _set_text(self._text, text)
+
+
+def _set_text(label: QLabel, text: str) -> None:
+    """Set a text that is broken also within a source, at the height that its lines need."""
+    label.setText(BREAKS.sub("\u200b", text))
+    label.setFixedHeight(label.heightForWidth(WIDTH))

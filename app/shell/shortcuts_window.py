@@ -77,8 +77,9 @@ class ShortcutsWindow(QDialog):
         box.addWidget(self.table, 1)
         box.addWidget(self._recorder())
         foot.addWidget(self.hint, 1)
-        foot.addWidget(self.reset_link)
-        foot.addWidget(self.reset_all_link)
+        for button in (self.reset_link, self.reset_all_link):
+            button.setAutoDefault(False)  # else Return in the search would press it
+            foot.addWidget(button)
         box.addLayout(foot)
 
     def _recorder(self) -> QWidget:
@@ -147,6 +148,17 @@ class ShortcutsWindow(QDialog):
             if (item := self.table.topLevelItem(i)) is not None:
                 whole = " ".join(item.text(c) for c in range(3)).casefold()
                 item.setHidden(not all(w in whole for w in words))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Down or Return in the search goes to the actions that it lists."""
+        if self.query.hasFocus() and event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            rows = map(self.table.topLevelItem, range(self.table.topLevelItemCount()))
+            first = next((row for row in rows if row is not None and not row.isHidden()), None)
+            if first is not None:
+                self.table.setCurrentItem(first)
+                self.table.setFocus()
+        else:
+            super().keyPressEvent(event)
 
     # -- recording
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QPoint, Qt
+from PySide6.QtCore import QObject, QPoint, QPointF, Qt
 from PySide6.QtGui import QCursor, QFont, QFontDatabase
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -21,6 +21,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from espalier.app.canvas.node_metrics import badge
+from espalier.app.canvas.view import GraphCanvas
 from espalier.app.explanations import Explanation, explain, explain_first, explain_within
 from espalier.app.widgets.asking import ASKING, header_text
 from espalier.app.widgets.heading import link, muted
@@ -55,8 +57,18 @@ def _words(widget: QWidget, point: QPoint) -> list[str]:
             return [widget.currentText(), str(widget.currentData() or "")]
         case QLabel() | QAbstractButton():
             return [widget.text().replace("&", ""), widget.accessibleName()]
+        case GraphCanvas():
+            return _node_words(widget, point)
         case _:
             return [widget.accessibleName()]
+
+
+def _node_words(canvas: GraphCanvas, point: QPoint) -> list[str]:
+    """The badge of the node at a pixel, and its operation; the graph itself is no word."""
+    node = canvas.node_under(QPointF(point))
+    if node is None or canvas.graph is None:
+        return []
+    return [badge(canvas.graph[node]), canvas.graph[node].op]
 
 
 def _item_words(view: QAbstractItemView, point: QPoint) -> list[str]:

@@ -83,20 +83,34 @@ def to_bytes(arrangement: Arrangement) -> bytes | None:
     """The member of the project's file; None where nothing is arranged."""
     if arrangement == UNARRANGED:
         return None
-    pins = [{"kind": p.kind, "name": p.name, "at": [p.x, p.y], "flow": p.flow} for p in arrangement.pins]
-    frames = [{"title": f.title, "nodes": list(f.nodes), "colour": f.colour} for f in arrangement.frames]
-    return json.dumps({"pins": pins, "frames": frames}, ensure_ascii=False).encode()
+    return json.dumps(to_json(arrangement)).encode()  # as ASCII: UTF-8 has no lone surrogates, which names may have
 
 
 def from_bytes(data: bytes | None) -> Arrangement:
     """The arrangement in a member of the project's file; what cannot be read is left out."""
-    found = tried(lambda: parse_json((data or b"{}").decode()), None)
-    if not isinstance(found, dict):
+    return from_json(tried(lambda: parse_json((data or b"{}").decode()), None))
+
+
+def to_json(arrangement: Arrangement) -> dict[str, object]:
+    """The pins and frames as plain JSON."""
+    pins = [{"kind": p.kind, "name": p.name, "at": [p.x, p.y], "flow": p.flow} for p in arrangement.pins]
+    frames = [{"title": f.title, "nodes": list(f.nodes), "colour": f.colour} for f in arrangement.frames]
+    return {"pins": pins, "frames": frames}
+
+
+def from_json(value: object) -> Arrangement:
+    """The arrangement of plain JSON; what cannot be read is left out."""
+    if not isinstance(value, dict):
         return UNARRANGED
-    entries = cast("dict[str, object]", found)
+    entries = cast("dict[str, object]", value)
     pins = [pin for entry in _items(entries.get("pins")) if (pin := _pin(entry)) is not None]
     frames = tuple(frame for entry in _items(entries.get("frames")) if (frame := _frame(entry)) is not None)
     return Arrangement(frames=frames).with_pins(pins)
+
+
+def shortened(title: str) -> str:
+    """A title of one line, without control and formatting characters, of at most LONGEST_TITLE characters."""
+    return "".join(c for c in " ".join(title[: 4 * LONGEST_TITLE].split()) if c.isprintable())[:LONGEST_TITLE]
 
 
 def _items(value: object) -> list[object]:
@@ -121,6 +135,6 @@ def _frame(entry: object) -> Frame | None:
     match entry:
         case {"title": str(title), "nodes": list(nodes), "colour": str(colour)}:
             ids = tuple(n for n in cast("list[object]", nodes) if isinstance(n, str))
-            return Frame(title[:LONGEST_TITLE], ids, colour) if ids else None
+            return Frame(shortened(title), ids, colour) if ids else None
         case _:
             return None

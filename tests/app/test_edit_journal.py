@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from espalier.app.locks import take
 from espalier.app.session import edit_journal
 from espalier.app.session.edit_journal import EditJournal, Subject, read
+from espalier.model.document.arrangement import UNARRANGED, Arrangement, Frame, Pin
 from espalier.model.document.recipe import Recipe
 
 
@@ -58,3 +60,20 @@ def test_a_long_journal_is_whole_until_another_has_its_place(tmp_path: Path, mon
 
 def full(*_: object) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_pins_and_frames_are_written_where_they_changed(tmp_path: Path) -> None:
+    arranged = Arrangement((Pin("node", "fc1", 1.0, 2.0),), (Frame("a", ("fc1",)),))
+    journal, subject = EditJournal(tmp_path), Subject("a", "a.espalier", "demo:small", "a.espalier")
+    journal.begin(subject)
+    for label, arrangement in (("Prune", UNARRANGED), ("Move fc1", arranged), ("Quantise", arranged)):
+        journal.edit(label, Recipe(), (), arrangement)
+    held = read(journal.path)
+    assert held and (held.label, held.count, held.arrangement) == ("Quantise", 3, arranged)
+    lines = [json.loads(line) for line in journal.path.read_bytes().splitlines()]
+    assert ["arrangement" in line for line in lines] == [False, True, True, False]
+    journal.begin(subject)
+    journal.edit("Unpin all", Recipe(), (), UNARRANGED)
+    held = read(journal.path)
+    assert held and held.arrangement == UNARRANGED
+    journal.delete()

@@ -67,17 +67,17 @@ def test_recorded_keys_run_the_action_and_stand_in_menu_and_tooltip(
 
 
 def test_keys_of_another_action_are_taken_only_by_choice(window: Window, page: ShortcutsWindow) -> None:
-    record(page, "fit", "Ctrl+G")
+    record(page, "fit", "Ctrl+Shift+G")
     assert "belongs to “Go to the selection”" in page.question.text()
     page.cancel_button.click()
-    assert keys_of(window, "zoom_to") == ["Ctrl+G"] and keys_of(window, "fit") == ["Ctrl+0"]
-    record(page, "fit", "Ctrl+G")
+    assert keys_of(window, "zoom_to") == ["Ctrl+Shift+G"] and keys_of(window, "fit") == ["Ctrl+0"]
+    record(page, "fit", "Ctrl+Shift+G")
     assert page.assign_button.text() == "Take the keys"
     page.assign_button.click()
-    assert keys_of(window, "zoom_to") == [] and keys_of(window, "fit") == ["Ctrl+G"]
+    assert keys_of(window, "zoom_to") == [] and keys_of(window, "fit") == ["Ctrl+Shift+G"]
     page.table.setCurrentItem(page._items["zoom_to"])
     page.reset_link.click()  # its first keys come back, and the other action loses them
-    assert keys_of(window, "zoom_to") == ["Ctrl+G"] and keys_of(window, "fit") == []
+    assert keys_of(window, "zoom_to") == ["Ctrl+Shift+G"] and keys_of(window, "fit") == []
     page.reset_all_link.click()
     assert keys_of(window, "fit") == ["Ctrl+0"] and not page.reset_all_link.isEnabled()
 
@@ -92,7 +92,7 @@ def test_keys_of_texts_and_of_menus_are_refused(window: Window, page: ShortcutsW
 
 
 def test_a_sequence_that_begins_with_other_keys_is_a_conflict(page: ShortcutsWindow) -> None:
-    record(page, "fit", "Ctrl+G", "Ctrl+B")
+    record(page, "fit", "Ctrl+Shift+G", "Ctrl+B")
     assert "belongs to “Go to the selection”" in page.question.text()
     assert overlap("Ctrl+G", "Ctrl+G, Ctrl+B") and not overlap("Ctrl+G", "Ctrl+G2") and not overlap("", "Ctrl+G")
 
@@ -137,6 +137,20 @@ def test_the_search_lists_what_has_all_words(page: ShortcutsWindow) -> None:
     page.query.setText("graph ctrl+0")
     items = [page.table.topLevelItem(i) for i in range(page.table.topLevelItemCount())]
     assert [i.text(1) for i in items if i is not None and not i.isHidden()] == ["Fit graph"]
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Down])
+def test_return_in_the_search_goes_to_the_first_hit_and_resets_nothing(
+    window: Window, page: ShortcutsWindow, key: Qt.Key
+) -> None:
+    record(page, "undo", "Ctrl+Alt+U")
+    page.assign_button.click()
+    page.query.setFocus()
+    page.query.setText("undo")
+    QTest.keyClick(page.query, key)
+    assert keys_of(window, "undo") == ["Ctrl+Alt+U"] and page.focusWidget() is page.table
+    QTest.keyClick(page.table, Qt.Key.Key_Return)
+    assert page.recorder.isVisible() and "Undo" in page.question.text()
 
 
 def test_workspaces_and_the_find_field_show_the_new_keys(window: Window, page: ShortcutsWindow, qtbot: QtBot) -> None:

@@ -56,6 +56,15 @@ def test_the_window_stays_usable_and_escape_ends_it(opened: Window) -> None:
     assert opened.services.tour.bubble is None
 
 
+def test_return_goes_on_and_ends_it(opened: Window) -> None:
+    opened.actions_table.run("tour")
+    for number in range(2, len(STEPS) + 1):
+        QTest.keyClick(bubble_of(opened).next, Qt.Key.Key_Return)
+        assert bubble_of(opened).count.text() == f"{number} of {len(STEPS)}"
+    QTest.keyClick(bubble_of(opened).next, Qt.Key.Key_Return)
+    assert opened.services.tour.bubble is None
+
+
 def test_without_a_model_it_opens_a_demo_first(window: Window, runner: list[FakeRunner]) -> None:
     window.actions_table.run("tour")
     assert window.services.tour.bubble is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QWidget
 from pytestqt.qtbot import QtBot
@@ -141,3 +141,16 @@ def test_the_key_explains_the_focus_where_the_pointer_is_elsewhere(
     assert texts(card)[0] == "float"
     card.close()
     assert QApplication.activePopupWidget() is None
+
+
+def test_a_node_of_the_canvas_is_explained_by_its_format(opened: Window, qtbot: QtBot) -> None:
+    """The name of the canvas itself, for screen readers, is that of a pass."""
+    canvas = opened.canvas
+    qtbot.waitUntil(lambda: canvas.scene is not None and not canvas.waiting, timeout=10_000)
+    assert canvas.scene is not None and canvas.graph is not None
+    x, y, w, h = canvas.scene.rect_of(canvas.scene.layout.tree.index["fc1"]) or (0.0, 0.0, 0.0, 0.0)
+    spot = canvas.camera.to_screen(x + w / 2, y + h / 2)
+    words = words_at(canvas, canvas.mapToGlobal(QPoint(round(spot[0]), round(spot[1]))))
+    assert words[:2] == ["fp32", "linear"] and "Graph" not in words
+    corner = canvas.mapToGlobal(QPoint(2, canvas.height() - 3))
+    assert not canvas.node_under(QPointF(2, canvas.height() - 3)) and "Graph" not in words_at(canvas, corner)

@@ -131,6 +131,22 @@ def test_the_words_of_opening_stand_above_the_middle_of_the_bar(qtbot: QtBot) ->
         assert abs(label.geometry().center().x() - page.rect().center().x()) <= 1
 
 
+def test_a_long_source_is_opened_with_all_its_lines_shown(qtbot: QtBot) -> None:
+    """Sources have no spaces at which a line could end, and can look like markup."""
+    page = LoadingPage()
+    qtbot.addWidget(page)
+    page.resize(1280, 700)
+    page.show()
+    source = "config:gpt2?n_layer=3&n_embd=24&n_head=3&vocab_size=97&n_positions=64&<b>x</b>=/a/folder/of/models"
+    page.begin(f"Opening {source}")
+    page.show_progress(f"opening {source}")
+    QApplication.processEvents()
+    for label in (page._title, page._text):
+        assert label.text().replace("\u200b", "").endswith(source) and label.textFormat() == Qt.TextFormat.PlainText
+        needed = label.fontMetrics().boundingRect(label.rect(), int(Qt.TextFlag.TextWordWrap), label.text())
+        assert needed.width() <= label.width() and needed.height() <= label.height()
+
+
 def test_a_long_text_shows_its_beginning(qtbot: QtBot) -> None:
     made = WordList(float)
     qtbot.addWidget(made)

@@ -110,3 +110,17 @@ def test_a_script_draws_what_was_arranged(tmp_path: Path) -> None:
     document.commit("Frame", State(document.recipe, document.graph, Arrangement((), (Frame("My frame", (first,)),))))
     save_project(document.snapshot(), store, tmp_path / "b.espalier")
     assert "My frame" in es.open(tmp_path / "b.espalier")._repr_svg_()
+
+
+def test_names_that_are_no_unicode_are_saved() -> None:
+    """JSON of a stranger's project can name half of a surrogate pair, which UTF-8 does not have."""
+    found = from_bytes(b'{"pins": [{"kind": "node", "name": "\\ud800", "at": [1, 2], "flow": "down"}]}')
+    assert found.pins == (Pin("node", "\ud800", 1.0, 2.0),)
+    data = to_bytes(found)
+    assert data is not None and from_bytes(data) == found
+
+
+def test_titles_are_one_line_of_printable_characters() -> None:
+    title = "a\\n\\tb\\u202ec\\u0000\\ud800 " + "W" * 1000
+    (frame,) = from_bytes(f'{{"frames": [{{"title": "{title}", "nodes": ["x"], "colour": "red"}}]}}'.encode()).frames
+    assert frame.title == "a bc " + "W" * 115

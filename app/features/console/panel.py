@@ -56,7 +56,7 @@ class ConsolePanel(QWidget):
         self.restart_link = link("Restart", self.run.restart)
         self.restart_link.setToolTip("End the console's process and begin with a new one; its names are lost")
         self.stop_link = link("Stop", self.run.stop)
-        self.stop_link.setToolTip("Interrupt the running text (Ctrl+C)")
+        self.stop_link.setToolTip("Interrupt the running code (Ctrl+C)")
         self.setFocusProxy(self.entry)
         self._lay_out()
         self._connect(session)
@@ -112,7 +112,7 @@ class ConsolePanel(QWidget):
             self.entry.clear()
             self.run.enter(text)
         elif self.run.running:
-            self.status.show_text("A text runs. Wait for it, or stop it first.")
+            self.status.show_text("The code is still running. Wait, or press Stop.")
         elif text.strip():
             text = text.rstrip()
             self._history.add(text)
@@ -131,9 +131,9 @@ class ConsolePanel(QWidget):
     def _state(self) -> str:
         run = self.run
         if run.waits_for_line:
-            return "The text waits for a line of input."
+            return "The code waits for a line of input."
         if run.stuck:
-            return "The text does not stop. Restart ends it."
+            return "The code does not stop. Restart ends it."
         if run.running:
             return f"Running: {run.progress}" if run.progress else "Running…" if run.ready else "Starting…"
         return READY if run.has_document else "No model is open: m is not set."

@@ -207,7 +207,7 @@ class ConsoleRun(QObject):
                 self._drop()
                 what = f"The console's process ended ({message.reason})."
                 self.add_lines(
-                    ERROR, [what, "Its names are gone; the document is unchanged. Run a text to begin anew."]
+                    ERROR, [what, "Its names are lost; the document is unchanged. Run code to start it again."]
                 )
             case Unsent(reason=reason):
                 self._ended()
@@ -224,7 +224,7 @@ class ConsoleRun(QObject):
     def _call_stuck(self) -> None:
         if self.running:
             self.stuck = True
-            self.add_lines(NOTE, ["The text does not stop. Restart ends its process; its names are lost then."])
+            self.add_lines(NOTE, ["The code does not stop. Restart ends the process; its names are lost then."])
             self.state_changed.emit()
 
     def _reply(self, reply: Reply) -> None:

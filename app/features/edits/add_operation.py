@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, QPoint, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QApplication, QFrame, QLabel, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout
 
@@ -141,15 +141,19 @@ def connect(host: Host) -> None:
 
 
 def add_operation(host: Host, edge: Edge | None = None, spot: QPoint | None = None) -> OperationField | None:
-    """Open the field for an edge, else for the last selected node; a message where nothing can be inserted."""
+    """Open the field for an edge, else for the last selected node, else for the one at a pixel.
+
+    A message says where nothing can be inserted.
+    """
     document, canvas = host.session.document, host.canvas
     if document is None:
         return None
     graph, chosen = document.graph, host.session.selection
-    if edge is None and not chosen:
-        host.banner.show_message(NO_TARGET, "Point at an edge, or select a node.")
+    pointed = canvas.node_under(QPointF(spot)) if spot is not None else None
+    node = edge.source if edge is not None else chosen[-1] if chosen else pointed
+    if node is None:
+        host.banner.show_message(NO_TARGET, "Point at an edge or a node, or select a node.")
         return None
-    node = edge.source if edge is not None else chosen[-1]
     reason = edge_refusal(graph, edge) if edge is not None else refusal(graph, node)
     if reason:
         host.banner.show_message(reason)

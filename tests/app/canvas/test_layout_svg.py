@@ -36,13 +36,13 @@ def test_text_is_escaped_and_choices_show() -> None:
     node = next(n for n in graph if n.op == "linear")
     odd = replace(
         node,
-        target='model.<b>&"evil"</b>',
+        target='model.<b>&"evil"\x00\ud800</b>',
         precision={"weight": Precision(Integer(4, 2))},
         sparsity={"weight": Sparsity("l1", 0.5, "local", None, 10)},
     )
     text = to_svg(Graph({**graph.nodes, node.id: odd}, symbols=graph.symbols))
     ElementTree.fromstring(text)
-    assert "<b>" not in text and "int 4/2" in text
+    assert "<b>" not in text and "int 4/2" in text and text.encode()
 
 
 def test_numbers_are_finite() -> None:

@@ -104,6 +104,8 @@ def test_the_selection_goes_both_ways(window: Window, ran: Callable[[str], str])
     ran("selection.clear()")
     assert window.session.selection == ()
     assert "There is no node 'no_such'" in ran("selection = ['no_such']")
+    shown = ran("selection = [1]")
+    assert "1 is no node. Give ids of nodes" in shown and "Traceback" not in shown.partition("selection = [1]")[2]
 
 
 def test_errors_have_two_sentences_and_the_documents_state_stays(window: Window, ran: Callable[[str], str]) -> None:

@@ -92,6 +92,10 @@ def test_shift_a_takes_the_edge_under_the_pointer(
     monkeypatch.setattr(QCursor, "pos", staticmethod(lambda: canvas.mapToGlobal(middle(blocks, "0_act"))))
     qtbot.keyClick(canvas, Qt.Key.Key_A, Qt.KeyboardModifier.ShiftModifier)
     assert [(f._node, f._user) for f in shown(blocks)] == [("0_down", "")], "the selected node, off an edge"
+    qtbot.keyClick(shown(blocks)[0].field, Qt.Key.Key_Escape)
+    blocks.session.select(())
+    qtbot.keyClick(canvas, Qt.Key.Key_A, Qt.KeyboardModifier.ShiftModifier)
+    assert [(f._node, f._user) for f in shown(blocks)] == [("0_act", "")], "the node under the pointer, none selected"
 
 
 def test_refused_rows_come_last_with_their_reason(blocks: Window, qtbot: QtBot) -> None:

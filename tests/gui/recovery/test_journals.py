@@ -20,6 +20,7 @@ from espalier.app.session.edit_journal import ENDING, EditJournal, Subject, read
 from espalier.app.session.recovery import Recovery, unsaved_projects, version_of
 from espalier.app.session.session import Session
 from espalier.app.shell.window import Window
+from espalier.model.document.arrangement import Pin
 from espalier.model.document.project import Saved, save_project
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError
@@ -348,3 +349,26 @@ def test_an_edit_that_waited_for_the_worker_counts_once(folder: Path) -> None:
     left = read(journal.path)
     journal.delete()
     assert left and left.count == 2 and left.label == "Prune more"
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_pins_and_frames_after_the_last_copy_are_recovered(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery, copied: bool
+) -> None:
+    """Each of them is an edit of the journal; the copy, of which there may be none, is older."""
+    open_small(session, runner[0])
+    for place in (1.0, 2.0):
+        session.arrange(session.open_document.arrangement.with_pins([Pin("node", "fc1", place, 3.0)]), f"Move {place}")
+    arrangement = session.open_document.arrangement
+    left = folder / "9.journal"
+    left.write_bytes(kept.journal.path.read_bytes())
+    if copied:
+        left.with_suffix(".espalier").write_bytes(b"")
+    kept.end()
+    (unsaved,) = unsaved_projects()
+    assert unsaved.summary.startswith("2 edits, the last at") and unsaved.summary.endswith("Move 2.0")
+    assert kept.recover(unsaved)
+    runner[0].finish(OpenResult(small_project(), {}, (), {}))
+    assert session.open_document.arrangement == arrangement and session.open_document.dirty
+    held = read(left)
+    assert held and held.arrangement == arrangement and held.count == 2, "what was recovered is not offered again"
