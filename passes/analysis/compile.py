@@ -19,6 +19,7 @@ from typing import Any, Literal
 from espalier.kernels.bench.other_load import OtherLoad
 from espalier.model.errors import OptionsError, PassError
 from espalier.model.graph.graph import Graph
+from espalier.model.torch.compiling import compiled_afresh
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.batches import fit_error
 from espalier.passes.running.timed_inputs import TimedOptions, check_device, inputs_on, size_errors
@@ -121,7 +122,6 @@ def has_compiler() -> bool:
 
 
 def _measured(call: Callable[[], Any], options: CompileOptions, context: Context) -> CompileTimes:
-    inductor: Any = importlib.import_module("torch._inductor.config")
     compiler: Any = importlib.import_module("torch")
     context.progress(0, 0, "eager")
     first = {"eager": _seconds(call, options)}
@@ -130,9 +130,8 @@ def _measured(call: Callable[[], Any], options: CompileOptions, context: Context
     settings: dict[str, Any] = {"dynamic": options.dynamic or None}
     if options.backend == "inductor" and options.mode != "default":
         settings["mode"] = options.mode
-    # Without caches, so that the first call compiles; in this process, so that no other outlives it.
     _dynamo().reset()
-    with inductor.patch(force_disable_caches=True, compile_threads=1):
+    with compiled_afresh():
         for name, how in (("captured", {"backend": "eager"}), ("compiled", {"backend": options.backend, **settings})):
             context.progress(0, 0, f"first call, {name}")
             versions[name] = compiler.compile(call, **how)

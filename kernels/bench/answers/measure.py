@@ -18,6 +18,7 @@ from espalier.kernels.bench.run import OnResult, Progress
 from espalier.kernels.bench.spec import KERNELS, KernelError, parse_shape
 from espalier.kernels.bench.timing import Clock, take_turns
 from espalier.model.errors import nearest
+from espalier.model.torch.compiling import compiled_afresh
 
 SECONDS = 0.3
 TOKENS = {"cpu": (64, 128, 256, 512, 1024, 2048), "cuda": (256, 512, 1024, 2048, 4096, 8192)}
@@ -161,12 +162,10 @@ def _compiled(
         _timed(name, calls, shape, moved, flops, device, progress, on_result)
         return
     dynamo: Any = importlib.import_module("torch._dynamo")
-    inductor: Any = importlib.import_module("torch._inductor.config")
     compiler: Any = importlib.import_module("torch")
     dynamo.reset()
     try:
-        # No caches of earlier runs, so that the first call compiles; no worker processes that outlive this one.
-        with inductor.patch(force_disable_caches=True, compile_threads=1):
+        with compiled_afresh():
             for version, backend in (("captured", "eager"), ("compiled", "inductor")):
                 compiled_call = compiler.compile(function, backend=backend)
                 calls[version] = lambda compiled_call=compiled_call: compiled_call(x, weight)

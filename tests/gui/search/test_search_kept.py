@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import shutil
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +34,7 @@ from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import SearchSpec, Vary
 from tests.gui.conftest import FakeRunner, open_small, small_project
 from tests.gui.search.searching import WIDTHS, begin, feed, quiet, search_panel, trial
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gui
 
@@ -193,6 +196,35 @@ def test_a_study_that_no_project_has_yet_is_found_again_where_it_was_begun(
     assert (
         now and now.dirty and project_studies.path_for(now.store.folder, "formats 1").read_bytes() == b'{"op_code":0}\n'
     )
+
+
+def test_a_study_is_found_while_the_thread_of_the_start_moves_it(
+    panel: SearchPanel, runner: list[FakeRunner], window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both lock its note; the one that came second took it for that of another window."""
+    info = begin(panel, runner)
+    feed(runner, info, [trial(0, 0.95), trial(1)])
+    document = window.session.document
+    assert document
+    project_studies.path_for(document.store.folder, "formats 1").write_bytes(b'{"op_code":0}\n')
+    quiet(runner)
+    for note in files._NOTES.values():
+        note.release()
+    files._NOTES.clear()
+    moving, write = threading.Event(), files.write_bytes
+
+    def slowly(path: Path, data: bytes) -> None:
+        moving.set()
+        time.sleep(0.3)
+        write(path, data)
+
+    monkeypatch.setattr(files, "write_bytes", slowly)
+    mover = threading.Thread(target=files.rescue)
+    mover.start()
+    assert moving.wait(PATIENCE)
+    open_small(window, runner, small_project("demo:small"))
+    mover.join(PATIENCE)
+    assert [sorted(s.trials) for s in panel.searches.studies.values()] == [[0, 1]]
 
 
 def test_saving_amid_a_search_keeps_every_trial(

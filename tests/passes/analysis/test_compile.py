@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,7 @@ from espalier.model.errors import OptionsError, PassError
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision
+from espalier.model.torch.compiling import CACHE
 from espalier.passes.analysis import compile as module
 from espalier.passes.analysis.compile import CompileOptions, _difference, _line
 from espalier.passes.base import Context, Report, run_step
@@ -83,13 +86,17 @@ def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler on the CPU")
-def test_inductor_computes_the_same() -> None:
+def test_inductor_computes_the_same_and_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv(CACHE, raising=False)
     mlp = case("mlp")
     if " " in torch.__file__:
         with pytest.raises(OptionsError, match="space"):
             told(mlp, backend="inductor")
         return
     assert told(mlp, with_formats(mlp), backend="inductor").summary["max_error"] < 1e-5
+    left = [p for p in tmp_path.rglob("*") if "precompiled_headers" not in p.parts]  # which torch keeps for later
+    assert left == [*tmp_path.glob("torchinductor_*")]
 
 
 def test_each_call_is_told() -> None:

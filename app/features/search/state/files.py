@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import shutil
+import threading
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 _NOTES: dict[tuple[Path, str], Locked] = {}  # this process' notes by record and key, locked until the record is removed
+# Held while a note of a crashed window is read or moved: the thread of `rescue` locks notes while a document opens.
+_READING = threading.RLock()
 _TARGETS: dict[Path, Path] = {}  # working folder → file that the document is being saved to
 
 
@@ -40,7 +43,7 @@ def rescue() -> None:
     """Keep the results of crashed windows; delete their working folders and incomplete copies."""
     folder = data_folder("studies")
     for note in folder.glob("*.json"):
-        with contextlib.suppress(OSError, FileError):
+        with _READING, contextlib.suppress(OSError, FileError):
             if (leftover := take(note)) is None:
                 continue
             path = _read(note)
@@ -172,21 +175,22 @@ def recovered(key: str, workdir: Path, name: str, known_count: int) -> tuple[tup
     """
     found: tuple[Trial, ...] = ()
     done = list[Locked]()
-    for note in data_folder("studies").glob("*.json"):
-        if (leftover := take(note)) is None:
-            continue  # in use by another window
-        path = _read(note)
-        if path is None or not path.exists():
-            _forget(note)  # closed regularly
-        elif key and note.name.startswith(f"{key}-"):
-            trials = _trials(path)
-            journal = _journal(path)
-            if ended(trials) > max(known_count, ended(found)) and journal.exists():
-                found = trials
-                write_bytes(project_studies.path_for(workdir, name), journal.read_bytes())
-            done.append(leftover)
-            continue
-        leftover.release()
+    with _READING:
+        for note in data_folder("studies").glob("*.json"):
+            if (leftover := take(note)) is None:
+                continue  # in use by another window
+            path = _read(note)
+            if path is None or not path.exists():
+                _forget(note)  # closed regularly
+            elif key and note.name.startswith(f"{key}-"):
+                trials = _trials(path)
+                journal = _journal(path)
+                if ended(trials) > max(known_count, ended(found)) and journal.exists():
+                    found = trials
+                    write_bytes(project_studies.path_for(workdir, name), journal.read_bytes())
+                done.append(leftover)
+                continue
+            leftover.release()
     return found, lambda: _forget_all(done)
 
 
@@ -207,17 +211,18 @@ def unsaved(document: Document, known_keys: Container[str]) -> dict[str, Record]
     `known_keys`: keys of the document's studies.
     """
     records: dict[str, Record] = {}
-    for note in data_folder("studies").glob("*.json"):
-        key = note.name.partition("-")[0]
-        if key in known_keys or (leftover := take(note)) is None:
-            continue
-        path = _read(note)
-        facts = tried(lambda n=note: _facts(n), {})
-        if path and path.exists() and _named(document) in (facts.get("of"), facts.get("soon")):
-            record = tried(lambda p=path: load(p.read_bytes()), None)
-            if record and any(t.state != "running" for t in record.trials) and _journal(path).exists():
-                records[record.spec.study] = replace(record, trials=())
-        leftover.release()
+    with _READING:
+        for note in data_folder("studies").glob("*.json"):
+            key = note.name.partition("-")[0]
+            if key in known_keys or (leftover := take(note)) is None:
+                continue
+            path = _read(note)
+            facts = tried(lambda n=note: _facts(n), {})
+            if path and path.exists() and _named(document) in (facts.get("of"), facts.get("soon")):
+                record = tried(lambda p=path: load(p.read_bytes()), None)
+                if record and any(t.state != "running" for t in record.trials) and _journal(path).exists():
+                    records[record.spec.study] = replace(record, trials=())
+            leftover.release()
     return records
 
 
