@@ -155,4 +155,6 @@ def pictures(names: set[str]) -> None:
 
 
 if __name__ == "__main__":
-    pictures(set(sys.argv[1:]))
+    with tempfile.TemporaryDirectory() as state:
+        os.environ["ESPALIER_STATE"] = state  # so that nobody's unsaved work is offered in a picture
+        pictures(set(sys.argv[1:]))

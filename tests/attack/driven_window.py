@@ -96,9 +96,9 @@ class Driver:
         kind: Any = EditJournal
         write = EditJournal.edit
 
-        def announced(journal: EditJournal, label: str, recipe: Recipe, waiting: tuple[str, ...]) -> None:
+        def announced(journal: EditJournal, label: str, recipe: Recipe, *more: Any) -> None:
             self.tell("journalled", recipe=mark(recipe))
-            write(journal, label, recipe, waiting)
+            write(journal, label, recipe, *more)
 
         kind.edit = announced
 

@@ -80,7 +80,7 @@ def test_all_versions_are_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.Others, "share", lambda _: 0.4)
+    monkeypatch.setattr(module.OtherLoad, "share", lambda _: 0.4)
     found = told(case("mlp")).summary
     assert found["others"] == 0.4 and "Other programs took 40" in found["why"] and "scatter" not in found["why"]
 
