@@ -43,10 +43,12 @@ def test_the_version_is_one(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_pass_is_a_method_with_its_options() -> None:
     assert len(PASSES) > 40
     for name, spec in PASSES.items():
-        method = getattr(es.Model, name)
         options = {f.name for f in dataclasses.fields(spec.options) if f.init}
         if name in ("evaluate", "sensitivity"):
             continue  # written by hand, with the pass's further options by name
+        if name == "graph":
+            continue  # `m.graph` is the graph itself; `m.run("graph")` reports on it
+        method = getattr(es.Model, name)
         assert options <= set(inspect.signature(method).parameters), name
         assert all(f"    {o}: " in (inspect.getdoc(method) or "") for o in options), name
         assert "Example:" in (inspect.getdoc(method) or "") and method.__name__ == name
