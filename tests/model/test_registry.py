@@ -82,10 +82,10 @@ def mine(flow, node):
     pass
 """
 PLAN = """
-from espalier.kernels.fake_quant.plan import planned
+from espalier.kernels.fake_quant.plan import register_plan
 from espalier.model.formats.integer import Integer
 
-@planned(Integer{more})
+@register_plan(Integer{more})
 def mine(fmt, dtype):
     return None
 """
@@ -104,7 +104,7 @@ def mine(graph, options, context):
      (AXES, "relu", AXIS, "passes/structure/rules_math.py:"),
      (PLANS, None, PLAN, "kernels/fake_quant/plans/integer.py:"),
      (PASSES, "prune", TRANSFORM, "passes/transform/prune.py:")],
-    ids=["lowers", "rule", "planned", "transform"],
+    ids=["lowers", "rule", "register_plan", "transform"],
 )  # fmt: skip
 def test_the_decorators(registry: Registry, key: str, text: str, first: str, load: Callable[[str, str], Path]) -> None:  # type: ignore[type-arg]
     from espalier.model.formats.integer import Integer
