@@ -163,6 +163,16 @@ def load_formats(file: str | Path) -> None:
     _LOADED[Path(plugin.source)] = replace(plugin, added=tuple(a for a in plugin.added if a[0] is not PASSES))
 
 
+def plugin_fault(error: BaseException) -> PassError | None:
+    """An unexpected error as one of the plug-in whose code raised it, with the line; None where none took part."""
+    trace, found = error.__traceback__, None
+    while trace:
+        path = Path(trace.tb_frame.f_code.co_filename)
+        found = path if path in _LOADED else found
+        trace = trace.tb_next
+    return None if found is None else user_error(f"The plug-in {found.name}", error, found)
+
+
 def unload_plugins() -> None:
     """Forget all plug-in files and what they registered, so that they can be loaded again from changed files."""
     for path, plugin in reversed(_LOADED.items()):

@@ -220,3 +220,14 @@ def test_a_design_is_not_called_as_one_of_its_modules(plugin: Path, tmp_path: Pa
     words = ["emit", str(made), "-o", str(tmp_path / "a"), "--name", "my_leaky", "--plugin", str(plugin)]
     assert main(words) == 2
     assert "defines a module my_leaky; the design has another of that name" in capsys.readouterr().err
+
+
+def test_a_rule_without_a_result_is_told(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Told to whoever reads it: here the next layer."""
+    made = project(tmp_path, capsys)
+    text = plugin.read_text()
+    assert "    low.publish(node, x)" in text
+    plugin.write_text(text.replace("    low.publish(node, x)", "    pass"))
+    assert main(["emit", str(made), "-o", str(tmp_path / "rtl"), "--plugin", str(plugin), "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "The rule of leaky_relu gave act no result." in error["message"] and "low.publish" in error["hint"]
