@@ -173,7 +173,8 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
 def _returned(name: str, found: object) -> tuple[Graph, Report]:
     """What a pass returned, which a plug-in may have made wrongly."""
     match found:
-        case (Graph() as graph, Report(rows=tuple() as rows, summary=dict()) as report):
+        case (Graph() as graph, Report(rows=tuple(), summary=dict()) as report):
+            rows = cast("tuple[object, ...]", report.rows)
             if all(isinstance(row, dict) for row in rows):
                 return graph, report
             what = "a report whose rows are no dicts"
