@@ -97,7 +97,12 @@ def main(words: list[str] | None = None, window: Window | None = None) -> int:
 
 
 def _bug(error: Exception, words: list[str], out: TextIO) -> int:
+    from espalier.passes.plugins.plugins import plugin_fault
+
     path = write_crash_report(error, words)
+    if fault := plugin_fault(error):
+        _print_error("plugin", fault.message, f"{fault.hint} Traceback: {path}", words, out)
+        return 2
     what = f"Espalier failed: {type(error).__name__}: {error}."
     print(one_line(f"{what} Report: {path}"), file=sys.stderr)
     _print_json_error("bug", what, f"Report: {path}", words, out)

@@ -153,7 +153,7 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
     context.seed = step.seed
     if getattr(options, "data", ""):
         fill_limits(context, graph)
-    after, report = spec.run(graph, options, context)
+    after, report = _returned(spec.name, spec.run(graph, options, context))
     if spec.kind == "analysis" and after is not graph:
         raise PassError(f"The analysis {spec.name} changed the graph.", "Register it as a transform.")
     if graph.runs == "module" and set(after.nodes) != set(graph.nodes):
@@ -168,6 +168,22 @@ def run_step(graph: Graph, step: Step, context: Context) -> StepResult:
         text = f"{spec.name} stores {wrong.tensor} as {wrong.stored}; the graph declares {wrong.declared}."
         raise PassError(text, "Convert the tensor in the pass, or declare its new dtype and shape.", wrong.node)
     return StepResult(after, report, time.perf_counter() - start)
+
+
+def _returned(name: str, found: object) -> tuple[Graph, Report]:
+    """What a pass returned, which a plug-in may have made wrongly."""
+    match found:
+        case (Graph() as graph, Report(rows=tuple(), summary=dict()) as report):
+            rows = cast("tuple[object, ...]", report.rows)
+            if all(isinstance(row, dict) for row in rows):
+                return graph, report
+            what = "a report whose rows are no dicts"
+        case (Graph(), Report()):
+            what = "a report with other rows or another summary"
+        case _:
+            what = f"a {type(found).__name__}"
+    hint = f'Return (graph, Report("{name}", rows, summary)): rows is a tuple of dicts, summary a dict.'
+    raise PassError(f"The pass {name} returned {what}.", hint)
 
 
 def is_instant(step: Step) -> bool:

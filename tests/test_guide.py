@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,9 @@ from espalier.app.cli import commands, main, parser_of, window_parser
 from espalier.app.features.guide.pages import ROOT, headings, lines_of, links, pages, plain, resolved, search, slug
 from espalier.model.formats.base import make_format
 from espalier.model.formats.integer import Integer
+from espalier.model.opening import open_source
+from espalier.model.torch.tensors import to_torch
+from espalier.model.trust import Origin
 from espalier.passes.plugins.plugins import load_plugin, unload_plugins
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.search.feasibility import check_pruner
@@ -164,6 +168,27 @@ def test_the_format_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "1.5" in text and "2.0" not in text
 
 
+def test_the_recipe_of_the_format_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the page's shell writes it."""
+    file = put(tmp_path, "format", "my_symmetric.py")
+    written = next(line for line in "".join(blocks("how-to/format.md", "bash")).splitlines() if line[:6] == "printf")
+    subprocess.run(["sh", "-c", written], cwd=tmp_path, check=True)
+    words = ("run", "demo:digits-mlp", tmp_path / "recipe.toml", "--plugin", file, "--limit", 20, "--json")
+    assert 6 <= json.loads(run(capsys, *words))["after"]["weight_bits"] < 7
+
+
+def test_the_analysis_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its shares are those that numpy counts."""
+    file = put(tmp_path, "pass", "my_outliers.py", 1)
+    words = ("report", "demo:digits-mlp", "--what", "my_outliers", "--plugin", file, "--json")
+    rows = json.loads(run(capsys, *words))["rows"]
+    opened = open_source("demo:digits-mlp", tmp_path, origin=Origin.TYPED)
+    values = {k: v for k, v in opened.project.base.weights.items() if k.endswith("weight")}
+    held = [to_torch(opened.store.get(v.key)).double().numpy() for v in values.values()]
+    want = [float((np.abs(w - w.mean()) > 3 * w.std()).mean()) for w in held]
+    assert [r["share"] for r in rows] == pytest.approx(want) and max(want) > 0
+
+
 @pytest.mark.parametrize("values", [{}, {"width": 3, "frac_width": 1}, {"width": 6, "frac_width": 9}], ids=str)
 def test_the_format_of_the_guide_keeps_the_rules_that_the_page_names(tmp_path: Path, values: dict[str, int]) -> None:
     load_plugin(put(tmp_path, "format", "my_symmetric.py"))
@@ -190,7 +215,7 @@ def test_the_pass_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_the_pass_of_the_guide_that_changes_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Other weights, the same function."""
-    file = put(tmp_path, "pass", "my_equalize.py", 1)
+    file = put(tmp_path, "pass", "my_equalize.py", 2)
     (tmp_path / "r.toml").write_text('[[steps]]\npass = "my_equalize"\n')
     text = run(capsys, "run", "demo:digits-mlp", tmp_path / "r.toml", "--plugin", file, "--limit", 50, "--json")
     found = json.loads(text)

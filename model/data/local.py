@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from espalier.model.data.tables import SUFFIXES, NoRowsError, read_rows, refuse_
 from espalier.model.errors import DataError
 
 LONE = ""  # split name of files outside any split
+PREFIX = re.compile(r"[A-Za-z]\w+:")  # of a source; a letter alone is a drive of Windows
 HINT = (
     f"Give a file ({', '.join(SUFFIXES)}), or a folder with train.*, validation.* and test.* files, "
     "or with a subfolder of .txt files or images for each class."
@@ -58,7 +60,10 @@ def find(path: Path) -> Found:
         return Found("table", {LONE: ((path, ""),)})
     if not path.is_dir():
         base = "" if path.is_absolute() else f", relative to {Path.cwd()}"
-        raise DataError(f"There are no data at {path}{base}.", f"{HINT} Or use demo:reviews, demo:digits or hub:NAME.")
+        hint = f"{HINT} Or use demo:reviews, demo:digits or hub:NAME."
+        if prefix := PREFIX.match(str(path)):
+            hint = f"If a plug-in reads {prefix[0]} data, load it first (--plugin FILE.py). {hint}"
+        raise DataError(f"There are no data at {path}{base}.", hint)
     found = _find_tables(path) or _find_classes(path)
     if found is None:
         raise DataError(f"The folder {path.name} contains no supported data.", HINT)

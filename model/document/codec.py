@@ -125,12 +125,24 @@ def _decode_fields(kind: type[T], data: Json, path: str) -> T:
             raise OptionsError(f"{join(path, str(key))} is not an option.", nearest(str(key), known))
     for name, f in known.items():
         if name not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            raise OptionsError(f"{join(path, name)} is missing.", "Give it a value.")
+            raise OptionsError(f"{join(path, name)} is missing.", _wanted(hints(kind)[name]))
     values = {k: decode(hints(kind)[k], v, join(path, k)) for k, v in data.items()}
     for name, value in values.items():
         in_range(known[name], value, join(path, name))
     with _under(path):
         return kind(**values)
+
+
+def _wanted(kind: Any) -> str:
+    """What a missing option is: for a selection the names of its table, for a word the choices."""
+    if get_origin(kind) is Literal:
+        return f"Give it one of {', '.join(map(str, get_args(kind)))}."
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and not issubclass(kind, Format | Tagged):
+        first, *_ = named = _fields(kind)
+        choices = get_args(hints(kind)[first.name]) if get_origin(hints(kind)[first.name]) is Literal else ()
+        of = f", where {first.name} is one of {', '.join(map(str, choices))}" if choices else ""
+        return f"Give it a table of {', '.join(f.name for f in named)}{of}."
+    return "Give it a value."
 
 
 def _decode_tagged(kind: type[Tagged], data: Json, path: str) -> Any:

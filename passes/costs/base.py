@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,10 @@ class Cost:
     measure: Callable[[Graph, Any, Context], float] | None = None
     finder: str = ""
     settle: Callable[[Graph, float], tuple[Graph, Step]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.better not in get_args(Better):
+            raise OptionsError(f"The cost {self.name} has better={self.better!r}.", "Give it 'low' or 'high'.")
 
     @property
     def sign(self) -> int:

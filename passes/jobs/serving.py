@@ -224,5 +224,9 @@ def _outcome(job: Any, channel: Channel, handler: Handler, lines: Any) -> Event:
 
 
 def _failed_by_bug(error: BaseException) -> Failed:
-    message = f"{type(error).__name__}: {str(error).strip()[:500]}"
-    return Failed(message, "See the log for the traceback.", None, "".join(traceback.format_exception(error)))
+    from espalier.passes.plugins.plugins import plugin_fault
+
+    text, log = "".join(traceback.format_exception(error)), "See the log for the traceback."
+    if fault := plugin_fault(error):
+        return Failed(fault.message, f"{fault.hint} {log}", None, text)
+    return Failed(f"{type(error).__name__}: {str(error).strip()[:500]}", log, None, text)

@@ -163,6 +163,16 @@ def load_formats(file: str | Path) -> None:
     _LOADED[Path(plugin.source)] = replace(plugin, added=tuple(a for a in plugin.added if a[0] is not PASSES))
 
 
+def plugin_fault(error: BaseException) -> PassError | None:
+    """An unexpected error as one of the plug-in whose code raised it, with the line; None where none took part."""
+    trace, found = error.__traceback__, None
+    while trace:
+        path = Path(trace.tb_frame.f_code.co_filename)
+        found = path if path in _LOADED else found
+        trace = trace.tb_next
+    return None if found is None else user_error(f"The plug-in {found.name}", error, found)
+
+
 def unload_plugins() -> None:
     """Forget all plug-in files and what they registered, so that they can be loaded again from changed files."""
     for path, plugin in reversed(_LOADED.items()):
@@ -193,10 +203,26 @@ def _register_functions(module: ModuleType, path: Path) -> None:
 def _noting(source: str, load: Callable[[], None]) -> Plugin:
     with recorded() as added:  # what it registers before it fails would stand in its own way the next time
         load()
-    plugin = Plugin(source, tuple(added))
+        plugin = Plugin(source, tuple(added))
+        for name in plugin.formats:
+            _complete(name, FORMATS.get(name))
     for name in plugin.formats:  # between processes, and after the file was loaded again, a format is what has its name
         FORMATS.get(name).__reduce__ = _by_name
     return plugin
+
+
+def _complete(name: str, cls: type[Format]) -> None:
+    """Raise PassError for a format that lacks what lists, forms and quantising ask of it."""
+    asked = ("name", "title", "formula", "source", *(n for n in dir(Format) if _abstract(getattr(Format, n))))
+    missing = [n for n in asked if not hasattr(cls, n) or _abstract(getattr(cls, n))]
+    if missing:
+        raise PassError(f"The number format {name} lacks {', '.join(missing)}.", "Define them in its class.")
+    if cls.name != name:
+        raise PassError(f"The number format {name} has the name {cls.name!r}.", f"Register it as {cls.name!r}.")
+
+
+def _abstract(member: object) -> bool:
+    return getattr(member, "__isabstractmethod__", False)
 
 
 def _by_name(fmt: Format) -> tuple[Any, ...]:

@@ -329,6 +329,23 @@ def test_a_plugin_of_the_labs(capsys: Capture, bert: Path, tmp_path: Path) -> No
     assert "dropout" not in left
 
 
+def test_what_a_plugin_raises_names_its_line(tmp_path: Path, capsys: Capture) -> None:
+    """The report holds the traceback."""
+    (plugin := tmp_path / "own_faults.py").write_text(
+        "from espalier.passes.base import NoOptions, Report, transform\n"
+        "@transform('cli_faulty_pass', 'Faulty', NoOptions)\n"
+        "def cli_faulty_pass(graph, options, context):\n"
+        "    return graph.nothing, Report('cli_faulty_pass')\n"
+    )
+    (steps := tmp_path / "r.toml").write_text('[[steps]]\npass = "cli_faulty_pass"\n')
+    assert main(["run", "demo:digits-mlp", str(steps), "--plugin", str(plugin), "--json"]) == 2
+    told = capsys.readouterr()
+    error = json.loads(told.out)["error"]
+    assert error["kind"] == "plugin" and "own_faults.py raised AttributeError" in error["message"]
+    assert error["message"].endswith("(line 4).") and error["hint"].startswith("Correct the file")
+    assert "Traceback" in Path(error["hint"].rpartition("Traceback: ")[2]).read_text()
+
+
 def test_a_bug_is_one_line_and_a_file(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(text: str) -> None:
         raise ZeroDivisionError("by\nzero")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from espalier.model.data.base import Split, TaskData
+from espalier.model.data.base import SOURCES, DataSource, Split, TaskData
 from espalier.model.data.loading import load_data
 from espalier.model.errors import DataError
 
@@ -50,3 +52,22 @@ def test_demo_reviews_with_limit_and_splits() -> None:
     assert ids.shape == mask.shape == (20, 12) and ids.dtype == mask.dtype == np.int64
     assert (ids[:, 0] == 2).all() and len(data.texts["test"]) == 20
     assert np.array_equal(mask == 0, ids == 0)
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ({"test": 1}, "The data source odd returned a dict"),
+        (
+            TaskData("odd:a", "image", ("0",), {"test": Split({"x": np.zeros((4, 2))}, np.zeros(3, np.int64))}, {}),
+            "The split test of odd:a has 4 samples of x and 3 labels",
+        ),
+    ],
+)
+def test_what_a_source_makes_wrongly_is_told(made: Any, told: str) -> None:
+    SOURCES.add("odd", DataSource(lambda name, options: made))
+    try:
+        with pytest.raises(DataError, match=told):
+            load_data("odd:a")
+    finally:
+        SOURCES.remove("odd")

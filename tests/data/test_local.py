@@ -230,3 +230,12 @@ def test_a_relative_path_says_from_where_it_was_looked_for(tmp_path: Path, monke
         find(Path("reviews"))
     with pytest.raises(DataError, match=f"no data at {re.escape(str(tmp_path / 'reviews'))}\\."):
         find(tmp_path / "reviews")
+
+
+def test_an_unknown_prefix_may_be_of_a_plugin() -> None:
+    with pytest.raises(DataError, match="no data at wave:none") as found:
+        load_data("wave:none.csv")
+    assert found.value.hint.startswith("If a plug-in reads wave: data, load it first (--plugin FILE.py).")
+    with pytest.raises(DataError) as found:
+        load_data("none.csv")
+    assert "plug-in" not in found.value.hint

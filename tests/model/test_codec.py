@@ -279,3 +279,11 @@ def test_numbers_out_of_the_range_of_their_metadata(wrong: dict[str, Any], legal
     with pytest.raises(OptionsError) as found:
         decode(Ranged, wrong, "options")
     assert found.value.message.startswith(f"options.{next(iter(wrong))} is") and legal in found.value.hint
+
+
+def test_a_missing_selection_says_what_it_is() -> None:
+    """A rule of a quantisation without its selection, as one that writes a recipe by hand forgets it."""
+    data = {"rules": [{"formats": {"weight": "integer"}}]}
+    with pytest.raises(OptionsError, match=r"rules\[0\]\.select is missing") as found:
+        decode(PASSES.get("quantize").options, data)
+    assert found.value.hint.startswith("Give it a table of by, values, where by is one of all, type,")

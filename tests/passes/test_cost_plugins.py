@@ -21,7 +21,7 @@ from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
 from espalier.passes.analysis.layer_latency import LayerLatencyOptions
 from espalier.passes.base import Context, run_step
-from espalier.passes.costs.base import cost, figures
+from espalier.passes.costs.base import Cost, cost, figures
 from espalier.passes.plugins.plugins import unload_plugins
 from espalier.passes.score import static_score
 from espalier.passes.timed import layer_times
@@ -177,3 +177,9 @@ def test_times_are_a_budget(
     budget = front[-1]["layer_latency"] * 3
     made = told(capsys, *words, "--budget", f"layer_latency<={budget}")
     assert 0 < made["figures"]["layer_latency"] <= budget
+
+
+def test_a_cost_says_which_way_is_better() -> None:
+    with pytest.raises(OptionsError, match="The cost traffic has better='lower'") as found:
+        Cost("traffic", "Traffic", "bytes", "lower", "bytes read", of=lambda graph, score: 0.0)  # type: ignore[arg-type]
+    assert "'low' or 'high'" in found.value.hint

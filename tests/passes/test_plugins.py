@@ -83,6 +83,23 @@ def test_own_decorators_register(tmp_path: Path) -> None:
     assert "greet_plugin_test" not in PASSES and "plugin_test_format" not in FORMATS
 
 
+HALF = """
+    from dataclasses import dataclass
+    from typing import ClassVar
+    from espalier.model.formats.base import Format
+    from espalier.model.registry import FORMATS
+
+    @FORMATS.register("half_made")
+    @dataclass(frozen=True, slots=True)
+    class HalfMade(Format):
+        name: ClassVar[str] = "half_made"
+        width: int = 4
+
+        def define(self, x):
+            return x
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -95,11 +112,43 @@ def test_own_decorators_register(tmp_path: Path) -> None:
         ("exits.py", "import sys\nsys.exit(3)", r"raised SystemExit: 3 \(line 2"),
         ("syntax.py", "def f(:\n  pass", r"^The plug-in syntax.py raised SyntaxError: invalid syntax \(line 1\)\. "),
         ("notes.txt", "hello", "not a Python file"),
+        ("half.py", HALF, "The number format half_made lacks title, formula, source, codes, decode, "),
+        (
+            "renamed.py",
+            OWN.replace('.register("plugin_test_format")', '.register("other")'),
+            "The number format other has the name 'plugin_test_format'",
+        ),
     ],
 )
 def test_bad_files_give_one_error(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(PassError, match=message):
         load_plugin(write(tmp_path, name, text))
+    assert "half_made" not in FORMATS and "other" not in FORMATS
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("graph", "returned a Graph"),
+        ("None", "returned a NoneType"),
+        ("(graph, {'a': 1})", "returned a tuple"),
+        ("(graph, Report('returns_plugin_test', {'a': 1}))", "returned a report with other rows"),
+        ("(graph, Report('returns_plugin_test', ('a',)))", "returned a report whose rows are no dicts"),
+        ("(graph, Report('returns_plugin_test', (), 3))", "returned a report with other rows or another summary"),
+    ],
+)
+def test_a_pass_that_returns_something_else_is_told(tmp_path: Path, value: str, told: str) -> None:
+    load_plugin(write(tmp_path, "returns.py", f"""
+        from espalier.passes.base import NoOptions, Report, analysis
+
+        @analysis("returns_plugin_test", "Returns", NoOptions)
+        def returns(graph, options, context):
+            return {value}
+    """))  # fmt: skip
+    graph = case("mlp").graph
+    with pytest.raises(PassError, match=told) as found:
+        run_step(graph, Step("returns_plugin_test", NoOptions()), Context(case("mlp").store))
+    assert "rows is a tuple of dicts" in found.value.hint
 
 
 DIALECT = """

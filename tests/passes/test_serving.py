@@ -16,6 +16,7 @@ import pytest
 
 from espalier.model.borders import reading
 from espalier.model.errors import Interrupted, PassError, ProjectError
+from espalier.model.registry import PASSES
 from espalier.model.sources.source import call_user_code
 from espalier.passes.base import Cancelled
 from espalier.passes.jobs.kinds import (
@@ -34,6 +35,7 @@ from espalier.passes.jobs.kinds import (
     Stopped,
 )
 from espalier.passes.jobs.serving import INTERRUPT, Channel, run_one, serve
+from espalier.passes.plugins.plugins import load_plugin, unload_plugins
 from tests.passes.toy_worker import Toy, handle
 
 
@@ -215,3 +217,20 @@ def test_cancelled_is_a_users_error_too() -> None:
     with pytest.raises(Cancelled):
         Channel(Pipe(None)).progress(0, 1, "x")  # type: ignore[arg-type]
     assert issubclass(Cancelled, Exception) and not issubclass(Cancelled, PassError)
+
+
+def test_a_job_that_a_plugin_fails_names_its_line(tmp_path: Path) -> None:
+    (file := tmp_path / "serving_plugin.py").write_text(
+        "from espalier.passes.base import NoOptions, Report, analysis\n"
+        "@analysis('serving_faulty', 'Faulty', NoOptions)\n"
+        "def serving_faulty(graph, options, context):\n"
+        "    return graph, Report('serving_faulty', (), {'a': 1 // 0})\n"
+    )
+    load_plugin(file)
+    try:
+        run = PASSES.get("serving_faulty").run
+        failed = run_one(None, Channel(Pipe()), lambda job, channel: run(None, None, None))  # type: ignore[arg-type]
+    finally:
+        unload_plugins()
+    assert isinstance(failed, Failed) and "serving_plugin.py raised ZeroDivisionError" in failed.message
+    assert failed.message.endswith("(line 4).") and "Correct the file" in failed.hint and failed.details

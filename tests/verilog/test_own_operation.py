@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,7 +64,7 @@ bias = "integer(width=12,frac_width=8)"
 @pytest.fixture
 def plugin(tmp_path: Path) -> Iterator[Path]:
     """The two files, exactly as the guide prints them."""
-    (python, _), (verilog,) = (blocks("how-to/hardware-operation.md", kind) for kind in ("python", "systemverilog"))
+    (python, *_), (verilog,) = (blocks("how-to/hardware-operation.md", kind) for kind in ("python", "systemverilog"))
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "my_leaky.py").write_text(python)
@@ -101,6 +104,25 @@ def test_the_module_equals_its_integer_model(plugin: Path, tmp_path: Path) -> No
         )
         proven(made, codes, tmp_path)
         on_time(made, codes, tmp_path)
+
+
+@needs_icarus
+@pytest.mark.rtl
+def test_the_check_of_the_guide_finds_wrong_cycles(plugin: Path, tmp_path: Path) -> None:
+    """The page's script is silent about the page's operation, and not about one that says a later cycle."""
+    (script := tmp_path / "check.py").write_text(blocks("how-to/hardware-operation.md", "python")[2])
+    root = Path(__file__).parents[2]
+    places = os.pathsep.join(map(str, (root / "roots", root, plugin.parent)))
+
+    def checked() -> subprocess.CompletedProcess[str]:
+        words, env = [sys.executable, str(script)], os.environ | {"PYTHONPATH": places, "TMPDIR": str(tmp_path)}
+        return subprocess.run(words, env=env, text=True, capture_output=True, check=False)
+
+    assert (good := checked()).returncode == 0, good.stderr
+    text = plugin.read_text()
+    assert '{"y": every}, 1)' in text
+    plugin.write_text(text.replace('{"y": every}, 1)', '{"y": every}, 3)'))
+    assert (wrong := checked()).returncode == 1 and "AssertionError" in wrong.stderr
 
 
 @needs_icarus
@@ -220,3 +242,14 @@ def test_a_design_is_not_called_as_one_of_its_modules(plugin: Path, tmp_path: Pa
     words = ["emit", str(made), "-o", str(tmp_path / "a"), "--name", "my_leaky", "--plugin", str(plugin)]
     assert main(words) == 2
     assert "defines a module my_leaky; the design has another of that name" in capsys.readouterr().err
+
+
+def test_a_rule_without_a_result_is_told(plugin: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Told to whoever reads it: here the next layer."""
+    made = project(tmp_path, capsys)
+    text = plugin.read_text()
+    assert "    low.publish(node, x)" in text
+    plugin.write_text(text.replace("    low.publish(node, x)", "    pass"))
+    assert main(["emit", str(made), "-o", str(tmp_path / "rtl"), "--plugin", str(plugin), "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "The rule of leaky_relu gave act no result." in error["message"] and "low.publish" in error["hint"]

@@ -186,7 +186,7 @@ class Lowering(Builder):
         if ref.node in self.host:
             signal = self.from_host(node, ref, name, par or 1, tokens)
         else:
-            signal = self.signals[ref]
+            signal = self.published(ref)
             if signal.repeated is not None and not (spec(node.op).moves or spec(node.op).category == "matmul"):
                 signal = expanded(self, node, signal)
             if fixed is not None and fixed != signal.fixed:
@@ -232,6 +232,13 @@ class Lowering(Builder):
         """Publish the stream on `wire` as the node's result, in row-major order unless `index` is given."""
         order = np.arange(stream.elements) if index is None else index
         self.publish(node, Signal(wire, stream, self.shape(node), order))
+
+    def published(self, ref: Ref) -> Signal:
+        """The signal of a result; raises EmitError where the rule of its node gave none."""
+        if ref not in self.signals:
+            text = f"The rule of {self.graph.nodes[ref.node].op} gave {ref.node} no result."
+            raise EmitError(text, "End the rule with low.publish(node, signal).", ref.node)
+        return self.signals[ref]
 
     def publish(self, node: Node, signal: Signal) -> None:
         """Publish a node's result, cast to the format of its data_out if it has one."""
@@ -286,7 +293,7 @@ class Lowering(Builder):
                 op = self.graph.nodes[ref.node].op
                 hint = "Quantise the model first." if op in RULES else f"There is no hardware for {op} yet."
                 raise EmitError(f"The output {ref.node} is computed on the host.", hint, ref.node)
-            signal = expanded(self, self.graph.nodes[ref.node], self.signals[ref])
+            signal = expanded(self, self.graph.nodes[ref.node], self.published(ref))
             ends.append(signal.wire)
             outputs.append(Boundary(port("y", k), signal.stream, ref.node, signal.shape, signal.index, ref.output,
                                     axis=batch_axis(self.graph, ref)))  # fmt: skip
