@@ -22,7 +22,7 @@ def test_what_is_saved_opens_without_its_code(m: es.Model, xy: Any, tmp_path: Pa
     again = es.open(tmp_path / "net.espalier")
     assert again.project.graph == m.project.graph and again.evaluate(xy).loss == m.evaluate(xy).loss
     assert len(again.recipe) == 1 and es.diff(m, again).rows == []
-    with pytest.raises(SourceError, match="traced from an object"):
+    with pytest.raises(SourceError, match="traced from a Python object"):
         es.open(again.project.source.spec)
     with pytest.raises(ExportError, match="which a script cannot make"):
         m.export("script", tmp_path / "a.py")
