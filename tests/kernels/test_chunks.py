@@ -37,7 +37,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     if name == "python":
-        monkeypatch.setattr(chunks, "native", lambda: 0)
+        monkeypatch.setattr(chunks, "openmp_parallel", lambda: 0)
     yield name
     torch.set_num_threads(before)
 
@@ -46,7 +46,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 def spreads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of what was spread through Python."""
     seen: list[int] = []
-    monkeypatch.setattr(chunks, "spread", lambda run, size, unit: seen.append(size) or run_chunks(run, size, unit))
+    monkeypatch.setattr(chunks, "run_chunks", lambda run, size, unit: seen.append(size) or run_chunks(run, size, unit))
     return seen
 
 
