@@ -30,7 +30,7 @@ def _entry(pipe: Connection) -> None:
 
 
 @contextlib.contextmanager
-def _safe_path() -> Iterator[None]:
+def safe_path() -> Iterator[None]:
     """Keep the working folder off the module path of a new Python: it may hold a foreign `multiprocessing`."""
     os.environ[SAFE_PATH] = "1"
     try:
@@ -52,7 +52,7 @@ class WorkerProcess:
         self.process: BaseProcess = context.Process(
             target=_entry, args=(other_end,), daemon=True, name="espalier-worker"
         )
-        with _safe_path():
+        with safe_path():
             self.process.start()
         self.ready = self.has_plugins = False
         other_end.close()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import multiprocessing
 import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 from espalier.app.features.console.messages import Output, Quit
+from espalier.app.jobs.worker_process import SAFE_PATH, safe_path
 from espalier.model.trust import begin_session
 from espalier.passes.jobs.orphans import end_with_parent
 
@@ -21,7 +21,6 @@ MAIN = "espalier.app.interpreter.main"  # by name: it stands above the features
 GRACE = 1.0  # seconds that the process has to end before it is killed
 BOUND = 512 * 1024  # characters that wait to be shown; the process then waits for the window
 NICE = 3  # as the worker's, so that the window has priority
-SAFE_PATH = "PYTHONSAFEPATH"
 
 
 def _entry(pipe: Connection) -> None:
@@ -31,16 +30,6 @@ def _entry(pipe: Connection) -> None:
         os.nice(NICE)
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # it may have children
     importlib.import_module(MAIN).main(pipe)
-
-
-@contextlib.contextmanager
-def _safe_path() -> Iterator[None]:
-    """Keep the working folder off the module path of a new Python: it may hold a foreign `multiprocessing`."""
-    os.environ[SAFE_PATH] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(SAFE_PATH, None)
 
 
 class ConsoleProcess:
@@ -60,7 +49,7 @@ class ConsoleProcess:
         context = multiprocessing.get_context("spawn")
         self._pipe, other_end = context.Pipe()
         self._process = context.Process(target=_entry, args=(other_end,), daemon=True, name="espalier-console")
-        with _safe_path():
+        with safe_path():
             self._process.start()
         other_end.close()
         self._threads = [threading.Thread(target=loop, name=f"espalier-console-{name}")
