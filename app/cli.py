@@ -229,10 +229,12 @@ def _run(command: Command, words: list[str], out: TextIO) -> int:
 
 def _prepare(files: list[str], console: Console) -> None:
     from espalier.passes.jobs.heap import keep_freed_memory
+    from espalier.passes.jobs.openmp import yield_processors
     from espalier.passes.plugins.plugins import load_plugins
 
     clear_scratch()
     keep_freed_memory()
+    yield_processors()
     load_plugins(files, console.note)
 
 

@@ -100,6 +100,22 @@ class Settings:
         self._store.setValue("reopens", "yes" if value else "")
 
     @property
+    def session(self) -> tuple[list[str], int]:
+        """The sources that were open in tabs when the program ended, and which one was in front."""
+        try:
+            value = json.loads(self._text("session", "{}"))
+            sources, current = [str(s) for s in value["sources"]], int(value["current"])
+        except (ValueError, TypeError, LookupError):
+            return [], 0
+        return sources, current if 0 <= current < len(sources) else 0
+
+    @session.setter
+    def session(self, value: tuple[list[str], int]) -> None:
+        """Store the sources."""
+        sources, current = value
+        self._store.setValue("session", json.dumps({"sources": [redacted(s) for s in sources], "current": current}))
+
+    @property
     def plugins(self) -> tuple[str, ...]:
         """Files and folders with the user's own passes and formats."""
         return tuple(p for p in self._text("plugins").split(os.pathsep) if p)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from espalier.model.document.codec import decode
@@ -89,7 +90,8 @@ Run = Callable[[Graph, Any, Context], tuple[Graph, Report]]
 class PassSpec:
     """A registered pass. `instant`: runs in the window's own process, without torch, in milliseconds.
 
-    `lasting`: takes so long that projects store its result; only an edit of an earlier step runs it again.
+    `lasting`: takes so long that projects store its result; only an edit of an earlier step runs it again. `timed`: it
+    measures times, so that no other job may run beside it.
     """
 
     name: str
@@ -100,6 +102,7 @@ class PassSpec:
     doc: str
     instant: bool
     lasting: bool = False
+    timed: bool = False
 
 
 PassFunction = Callable[[Graph, Options, Context], tuple[Graph, Report]]
@@ -117,10 +120,12 @@ def _register(
 
 
 def analysis(
-    name: str, title: str, options: type = NoOptions, *, instant: bool = False, replace: bool = False
-) -> Callable[[PassFunction[Options]], PassFunction[Options]]:
+    name: str, title: str, options: type = NoOptions, *, instant: bool = False, timed: bool = False,
+    replace: bool = False,
+) -> Callable[[PassFunction[Options]], PassFunction[Options]]:  # fmt: skip
     """Register an analysis. `replace`: allow to replace a built-in pass."""
-    return _register(lambda run, doc: PassSpec(name, "analysis", options, run, title, doc, instant), replace)
+    spec = partial(PassSpec, name, "analysis", options, title=title, instant=instant, timed=timed)
+    return _register(lambda run, doc: spec(run=run, doc=doc), replace)
 
 
 def transform(
@@ -196,6 +201,11 @@ def is_instant(step: Step) -> bool:
 def only_writes(step: Step) -> bool:
     """Whether a step only changes annotations of nodes, so that it does not affect the model's results."""
     return bool(getattr(step.options, "only_writes", False))
+
+
+def is_timed(name: str) -> bool:
+    """Whether the pass `name` measures times."""
+    return name in PASSES and PASSES.get(name).timed
 
 
 def is_lasting(name: str) -> bool:

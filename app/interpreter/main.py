@@ -33,6 +33,7 @@ from espalier.app.interpreter.interpreter import Interpreter, report
 from espalier.app.interpreter.names import Names
 from espalier.app.interpreter.streams import Captured, Entry, Outgoing, Stream
 from espalier.app.interpreter.window_link import WindowLink
+from espalier.passes.jobs.openmp import yield_processors
 
 AGAIN = 0.1  # seconds until an interrupt is tried again that came during an import
 PROGRESS = 0.1  # seconds between two reports of progress
@@ -161,4 +162,5 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 def main(pipe: Connection) -> None:
     """Serve a window."""
+    yield_processors()
     Process(pipe).serve()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from PySide6.QtCore import QObject, Signal
 
-from espalier.app.jobs.runner import Listener
+from espalier.app.jobs.lane import Listener
 from espalier.model.errors import JobError
 from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, Job, JobEvent, JobInfo, Yielded, without_data
 
@@ -39,6 +39,10 @@ class Runner(Protocol):
 
     def give_way(self, number: int) -> bool:
         """Ask the running job to yield: it ends with Yielded instead of Done. Returns False if it does not run."""
+        ...
+
+    def blocks(self, number: int) -> bool:
+        """Whether a queued job waits for this running one to end or to yield."""
         ...
 
     def drop(self, number: int) -> None:
@@ -103,6 +107,12 @@ class JobQueue(QObject):
         if yields:
             self._continuations[number] = continuation
         return yields
+
+    def blocks(self, number: int) -> bool:
+        """Whether a queued job waits for this one, since it cannot run beside it; a paused one yields to any."""
+        if any(j.id == number and j.state == "paused" for j in self.jobs):
+            return any(j.state == "waiting" for j in self.jobs)
+        return self._runner.blocks(number)
 
     def submit(
         self,

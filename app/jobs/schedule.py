@@ -1,22 +1,43 @@
-"""The schedule of the worker's jobs: queued, paused and running ones, and control messages. Thread-safe, free of Qt."""
+"""The schedule of the workers' jobs: queued, paused and running ones, and control messages. Thread-safe, free of Qt."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
+from collections.abc import Iterable
+from enum import Enum, auto
 
-from espalier.passes.jobs.kinds import Command, Done, Event, Finish, JobInfo, Yielded
+from espalier.app.jobs.concurrency import conflicts, is_long, runs_alone, too_little_memory
+from espalier.passes.jobs.kinds import Command, Done, Event, Finish, JobInfo, PluginJob, Yielded
+
+RETIRE = 120.0  # seconds without a job after which a worker other than the first ends
+LASTING = 5.0  # seconds of a job after which a further worker is started; about what its start takes
+
+
+class Order(Enum):
+    """What a lane has to do besides a job: end, start its worker in advance, or end its worker to free memory."""
+
+    CLOSE = auto()
+    START = auto()
+    STOP = auto()
 
 
 class Schedule:
-    """Submitting threads add, pause and cancel jobs; the runner's thread takes them with `next`."""
+    """Submitting threads add, pause and cancel jobs; each lane's thread takes them with `next`.
 
-    def __init__(self) -> None:
+    `lanes`: how many jobs may run at the same time; each lane has a worker process.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
         self._queue: deque[JobInfo] = deque()
         self._condition = threading.Condition()
-        self._current: JobInfo | None = None
+        self._running: dict[int, JobInfo] = {}  # by lane
+        self._begun: dict[int, float] = {}  # when the job of a lane was taken
+        self._has_worker: set[int] = set()  # lanes whose worker process runs
         self._cancelled: set[int] = set()
-        self._words: dict[int, Command] = {}  # the last control message for the running job
+        self._words: dict[int, Command] = {}  # the last control message for a running job
         self._yielding: set[int] = set()  # jobs that were asked to yield
         self._parked: dict[int, JobInfo] = {}  # paused jobs, and jobs between two parts
         self.closing = False
@@ -25,16 +46,19 @@ class Schedule:
         """Queue a job; an urgent one goes first."""
         with self._condition:
             (self._queue.appendleft if urgent else self._queue.append)(info)
-            self._condition.notify()
+            self._condition.notify_all()
 
     def cancel(self, number: int) -> JobInfo | None:
         """Cancel a job; returns it if it was queued or parked, so that it has ended now."""
         with self._condition:
             removed = self._parked.pop(number, None) or self._remove(number)
-            if removed is None and self._current and self._current.id == number:
+            if removed is None and self._runs(number):
                 self._cancelled.add(number)
-            self._condition.notify()
+            self._condition.notify_all()
         return removed
+
+    def _runs(self, number: int) -> bool:
+        return any(job.id == number for job in self._running.values())
 
     def _remove(self, number: int) -> JobInfo | None:
         queued = next((j for j in self._queue if j.id == number), None)
@@ -56,17 +80,26 @@ class Schedule:
             if parked:
                 parked.state = "waiting"
                 self._queue.append(parked)
-            self._condition.notify()
+            self._condition.notify_all()
         return parked is not None
 
     def give_way(self, number: int) -> bool:
-        """Ask the running job to end its present part, after which it is parked; returns False if it does not run."""
+        """Ask a running job to end its present part, after which it is parked; returns False if it does not run."""
         with self._condition:
-            if self._current is None or self._current.id != number:
+            if not self._runs(number):
                 return False
             self._yielding.add(number)
         self.send(number, Finish())
         return True
+
+    def blocks(self, number: int) -> bool:
+        """Whether a queued job waits for this one to end or to yield."""
+        with self._condition:
+            others = {lane: job for lane, job in self._running.items() if job.id != number}
+            if len(others) == len(self._running):  # a paused one outside the lanes
+                return False
+            return any(self._lane_of(w, self._running)[0] is None and self._lane_of(w, others)[0] is not None
+                       for w in self._ready())  # fmt: skip
 
     def drop(self, number: int) -> None:
         """Remove a parked job."""
@@ -76,7 +109,7 @@ class Schedule:
     def send(self, number: int, word: Command) -> None:
         """Set the control message for a job, if it runs; Finish is final."""
         with self._condition:
-            if self._current and self._current.id == number and self._words.get(number) != Finish():
+            if self._runs(number) and self._words.get(number) != Finish():
                 self._words[number] = word
 
     def close(self) -> list[JobInfo]:
@@ -86,24 +119,93 @@ class Schedule:
             removed = [*self._queue, *self._parked.values()]
             self._queue.clear()
             self._parked.clear()
-            self._condition.notify()
+            self._condition.notify_all()
         return removed
 
-    # -- in the runner's thread
+    # -- which lane takes which job
 
-    def next(self) -> JobInfo | None:
-        """Wait for the next job and make it the running one; None at the end."""
+    def _ready(self) -> Iterable[JobInfo]:
+        """The queued jobs in their order, up to a change of the plug-ins: the ones behind need the new plug-ins."""
+        if any(isinstance(job.job, PluginJob) for job in self._running.values()):
+            return
+        for info in self._queue:
+            yield info
+            if isinstance(info.job, PluginJob):
+                return
+
+    def _lane_of(self, info: JobInfo, running: dict[int, JobInfo]) -> tuple[int | None, str]:
+        """The lane that can take a job beside the running ones, or None and why, if memory is the reason."""
+        others = [job.job for job in running.values()]
+        if others and (runs_alone(info.job) or any(runs_alone(job) for job in others)):
+            return None, ""
+        if is_long(info.job) and others and sum(map(is_long, others)) >= self.lanes - 1:
+            return None, ""  # one lane is left for short jobs
+        if any(conflicts(info.job, job) for job in others):
+            return None, ""
+        idle = [lane for lane in range(self.lanes) if lane not in running]
+        lane = next((k for k in idle if k in self._has_worker), idle[0] if idle else None)
+        if lane is None or not others:
+            return lane, ""
+        has_worker = lane in self._has_worker
+        if not has_worker and not all(self._lasts(k, job) for k, job in running.items()):
+            return None, ""  # it waits for less time than a new worker would take to start
+        reason = too_little_memory(info, has_worker)
+        return (None if reason else lane), reason
+
+    def _lasts(self, lane: int, job: JobInfo) -> bool:
+        """Whether it takes long until a running job ends, as far as one can tell."""
+        spent = time.monotonic() - self._begun[lane]
+        return job.id not in self._cancelled and (is_long(job.job) or spent > LASTING)
+
+    def _take(self, lane: int) -> JobInfo | None:
+        for info in self._ready():
+            found, info.waits = self._lane_of(info, self._running)
+            if found == lane:
+                self._queue.remove(info)
+                self._running[lane], self._begun[lane] = info, time.monotonic()
+                return info
+        return None
+
+    def _order(self, lane: int, idle_since: float) -> Order | None:
+        """What an idle lane other than the first does with its worker."""
+        now = time.monotonic()
+        if lane == 0:
+            return None
+        if lane in self._has_worker:
+            return Order.STOP if now - idle_since > RETIRE and not self._running else None
+        jobs = self._running.items()
+        if not any(is_long(job.job) and self._lasts(k, job) and now - self._begun[k] > LASTING for k, job in jobs):
+            return None
+        spare = [k for k in range(self.lanes) if k not in self._running]
+        if spare[0] != lane or self._has_worker & set(spare) or any(runs_alone(job.job) for _, job in jobs):
+            return None
+        return None if any(too_little_memory(job, has_worker=False) for _, job in jobs) else Order.START
+
+    # -- in the threads of the lanes
+
+    def next(self, lane: int) -> JobInfo | Order:
+        """Wait for a job of a lane and note it as running, or for an order."""
         with self._condition:
-            while not self._queue and not self.closing:
+            idle_since = time.monotonic()
+            while not self.closing:
+                if found := self._take(lane) or self._order(lane, idle_since):
+                    return found
                 self._condition.wait(1.0)
                 # The process may end without `close`; its exit waits for this thread.
                 self.closing = self.closing or not threading.main_thread().is_alive()
-            self._current = None if self.closing else self._queue.popleft()
-            return self._current
+            return Order.CLOSE
 
-    def finish(self) -> None:
-        """Mark the running job as ended."""
-        self._current = None
+    def note_worker(self, lane: int, runs: bool) -> None:
+        """Note whether the worker process of a lane runs."""
+        with self._condition:
+            (self._has_worker.add if runs else self._has_worker.discard)(lane)
+            self._condition.notify_all()
+
+    def finish(self, lane: int) -> None:
+        """Mark the job of a lane as ended."""
+        with self._condition:
+            self._running.pop(lane, None)
+            self._condition.notify_all()
 
     def must_stop(self, info: JobInfo) -> bool:
         """Whether a job is cancelled, or the schedule ends."""

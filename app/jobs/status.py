@@ -13,7 +13,7 @@ def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
         took = duration(job.took)
         return {"done": f"done in {took}", "failed": f"failed after {took}", "stopped": "stopped"}[job.state]
     if job.state == "waiting" and not job.begun:
-        return "queued"
+        return f"queued: {job.waits}" if job.waits else "queued"
     done = _progress(job)
     state = () if job.state == "running" and any(done) else (job.state,)
     return " · ".join(p for p in (*state, *done, *_times(job, now, elapsed), figures(job)) if p)

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from espalier.model.trust import begin_session
-from espalier.passes.jobs.kinds import Command, Event, Failed
+from espalier.passes.jobs.kinds import Command, Event, Failed, Job
 from espalier.passes.jobs.orphans import end_with_parent
 from espalier.passes.jobs.serving import INTERRUPT
 
@@ -42,7 +42,7 @@ def safe_path() -> Iterator[None]:
 class WorkerProcess:
     """One spawned process and this end of its pipe.
 
-    `ready`: it accepts jobs. `has_plugins`: the plug-ins were sent to it.
+    `ready`: it accepts jobs. `plugins`: the job that loaded the plug-ins which it has.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,8 @@ class WorkerProcess:
         )
         with safe_path():
             self.process.start()
-        self.ready = self.has_plugins = False
+        self.ready = False
+        self.plugins: Job | None = None
         other_end.close()
 
     def stop(self) -> None:

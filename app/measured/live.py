@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from espalier.app.jobs.concurrency import is_long
 from espalier.app.measured.evaluation_time import DELAYED_LIMIT, IMMEDIATE_LIMIT, EvaluationTime, macs_of
 from espalier.app.session.measures import Baseline
 from espalier.model.data.base import source_of
@@ -132,7 +133,7 @@ class LiveMeasure(QObject):
         wanted = self.enabled and not self.on_request and _exists(self._session.measured_on.data)
         if wanted and self._session.score.accuracy is None:
             before = {j.id for j in self._session.jobs}
-            if self.expected > IMMEDIATE_LIMIT and before:
+            if self.expected > IMMEDIATE_LIMIT and self._has_short_jobs:
                 return  # started after these jobs have ended
             self._session.evaluate()
             self._automatic = {j.id for j in self._session.jobs} - before
@@ -149,9 +150,14 @@ class LiveMeasure(QObject):
                 self._session.cancel(job.id)
         self.state_changed.emit()
 
+    @property
+    def _has_short_jobs(self) -> bool:
+        """Whether a job is about to end; long ones leave room for an evaluation beside them."""
+        return any(not is_long(job.job) for job in self._session.jobs)
+
     def _resume(self) -> None:
         """Restart the evaluation after the other jobs have ended."""
-        if self.enabled and not self._session.jobs and self._session.score.accuracy is None:
+        if self.enabled and not self._has_short_jobs and self._session.score.accuracy is None:
             self._start()
 
     def _compare(self) -> None:

@@ -123,7 +123,7 @@ class Sensitivities(SensitivityResults):
 
     def _yield_to_jobs(self) -> None:
         run = self.job  # yields to queued jobs and continues with its partial results
-        if run and run.state == "running" and any(j.state == "waiting" for j in self._session.jobs if j is not run):
+        if run and run.state == "running" and self._session.blocks(run.id):
             self._session.give_way(run.id, lambda r: Rest(run.job) if r.summary.get(UNFINISHED) else None)
 
     def _done(self, report: Report) -> None:

@@ -98,7 +98,7 @@ class DocumentRuns(QObject):
 
     def _give_way(self, run: Run) -> None:
         """Yield to a queued job; the run is queued again behind it."""
-        if run.job and not run.gives_way and any(j.state == "waiting" for j in self._session.jobs if j is not run.job):
+        if run.job and not run.gives_way and self._session.blocks(run.job.id):
             self._split(run)
 
     def _split(self, run: Run) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.app.jobs.lane import Listener
 from espalier.app.jobs.queue import Runner
-from espalier.app.jobs.runner import Listener
 from espalier.app.number_text import percent
 from espalier.app.session.edit_queue import EditQueue, EditRequest, Ended
 from espalier.app.session.scoring_session import ScoringSession

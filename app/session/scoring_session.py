@@ -8,8 +8,8 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.app.jobs.lane import Listener
 from espalier.app.jobs.queue import JobQueue, Runner
-from espalier.app.jobs.runner import Listener
 from espalier.app.session.measures import Baseline, Measures
 from espalier.app.session.repeats import Repeats
 from espalier.model.document.document import Document

@@ -20,11 +20,12 @@ from PySide6.QtCore import (
     qInstallMessageHandler,
 )
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from espalier.app.errors import install_hooks
 from espalier.app.session.recovery import unsaved_projects
 from espalier.app.settings import Settings
+from espalier.app.shell.tabs import Tabs
 from espalier.app.shell.window import Window
 from espalier.app.widgets.collector import WindowCollector
 from espalier.app.widgets.file_export import write_image
@@ -72,14 +73,24 @@ def open_window(target: str | None, plugins: Sequence[str] = (), theme: str | No
     app = make_application()
     WindowCollector(app)
     install_hooks()
-    window = make_window(app, settings, theme or settings.mode)
-    show_within(window, window.screen().availableSize())
-    QTimer.singleShot(0, lambda: _start(window, target, plugins))
+    tabs = make_tabs(app, settings, theme or settings.mode, plugins)
+    show_within(tabs, tabs.screen().availableSize())
+    QTimer.singleShot(0, lambda: _start(tabs.current, target))
     QTimer.singleShot(SETTLED, freeze_objects)
     return app.exec()
 
 
-def show_within(window: Window, available: QSize) -> None:
+def make_tabs(app: QApplication, settings: Settings, mode: str, plugins: Sequence[str] = ()) -> Tabs:
+    """Create the window of the program with an empty tab, not shown yet. `plugins`: files to load into each tab."""
+    from espalier.app.session.session import Session
+
+    appearance = Appearance(app, mode)
+    tabs = Tabs(lambda: Window(Session(), settings, appearance), settings, lambda w: w.plugins.start(plugins))
+    tabs.add("")
+    return tabs
+
+
+def show_within(window: QWidget, available: QSize) -> None:
     """Show the window, maximised if its size exceeds the available size of the screen."""
     size = window.size()
     if size.width() > available.width() or size.height() > available.height():
@@ -101,9 +112,8 @@ def _clean_up() -> None:
     rescue()
 
 
-def _start(window: Window, target: str | None, plugins: Sequence[str]) -> None:
+def _start(window: Window, target: str | None) -> None:
     threading.Thread(target=_clean_up, name="espalier-clean-up", daemon=True).start()
-    window.plugins.start(plugins)
     if target:
         window.begin_opening(target)
     elif window.settings.take_first_start():
@@ -155,7 +165,8 @@ class Screenshot:
         self._errors: list[EspalierError] = []
         self._loop = QEventLoop()
         window.session.problem.connect(self._fail)
-        _start(window, target, plugins)
+        window.plugins.start(plugins)
+        _start(window, target)
         self._timer = QTimer(interval=100)
         self._timer.timeout.connect(self._check)
         self._idle_checks = 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QMenu
 
 from espalier.model.errors import EspalierError
+from espalier.passes.jobs.kinds import OpenJob
 
 if TYPE_CHECKING:
     from espalier.app.errors import Banner
@@ -22,14 +23,17 @@ RECIPES = "Recipes (*.toml *.json *.py *.txt);;All files (*)"
 
 
 class Opening:
-    """Opens a source after asking about unsaved changes; `begin` opens without asking."""
+    """Opens a source after asking about unsaved changes; `begin` opens without asking.
+
+    `in_tab` opens a source in a tab of its own, and returns False if the window has no tabs.
+    """
 
     def __init__(
         self, session: Session, settings: Settings, banner: Banner, dialogs: Dialogs, saving: Saving,
-        begin: Callable[[str], object],
+        begin: Callable[[str], object], in_tab: Callable[[str], bool],
     ) -> None:  # fmt: skip
         self._session, self._settings, self._banner = session, settings, banner
-        self._dialogs, self._saving, self._begin = dialogs, saving, begin
+        self._dialogs, self._saving, self._begin, self._in_tab = dialogs, saving, begin, in_tab
 
     def open_file(self) -> None:
         """Ask for a project or model file and open it."""
@@ -77,8 +81,11 @@ class Opening:
                   "demo:reviews", lambda text: self.open_spec(text))  # fmt: skip
 
     def open_spec(self, spec: str) -> None:
-        """Open a source, after asking about unsaved changes."""
-        self._saving.guard(lambda: self._begin(spec))
+        """Open a source: in another tab if this one is in use; without tabs after asking about unsaved changes."""
+        session = self._session
+        in_use = session.document is not None or any(isinstance(j.job, OpenJob) for j in session.jobs)
+        if not (in_use and self._in_tab(spec)):
+            self._saving.guard(lambda: self._begin(spec))
 
     def fill_recent(self, menu: QMenu) -> None:
         """Fill a menu with the recent files."""

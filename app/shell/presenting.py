@@ -111,7 +111,7 @@ class Presenting(QObject):
     def begin(self, name: str) -> None:
         """Present a panel by its id, or the graph."""
         self.end()
-        self._state = self._window.windowState()
+        self._state = self._window.window().windowState()
         self._workbench.setFixedSize(self._workbench.size())
         self._cover = cover = QWidget(self._window)
         cover.setProperty("surface", "background")
@@ -121,7 +121,7 @@ class Presenting(QObject):
         box.addWidget(self._take_panel(name, cover) if name else self._take_canvas())
         self._window.installEventFilter(self)
         QApplication.instance().installEventFilter(self)  # type: ignore[union-attr]
-        self._window.setWindowState(self._state | Qt.WindowState.WindowFullScreen)
+        self._window.window().setWindowState(self._state | Qt.WindowState.WindowFullScreen)
         self._place()
         cover.show()
 
@@ -168,7 +168,7 @@ class Presenting(QObject):
         self._restore = lambda: None
         cover.hide()
         cover.deleteLater()
-        self._window.setWindowState(self._state)
+        self._window.window().setWindowState(self._state)
         self._workbench.setMinimumSize(0, 0)
         self._workbench.setMaximumSize(QWIDGETSIZE_MAX, QWIDGETSIZE_MAX)
         self._host.refresh_actions()

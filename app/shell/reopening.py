@@ -1,4 +1,4 @@
-"""Reopens the model of the last session, from the menu or at the start of the program."""
+"""Reopens the models of the last session, from the menu or at the start of the program."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from espalier.app.errors import Banner
     from espalier.app.session.session import Session
     from espalier.app.settings import Settings
+    from espalier.app.shell.actions.tabs import TabActions
 
 TITLE, LONGEST = "Reopen the last session", 40  # characters of a name in the menu
 
@@ -22,10 +23,10 @@ class Reopening:
 
     def __init__(
         self, session: Session, settings: Settings, banner: Banner, open_spec: Callable[[str], object],
-        begin: Callable[[str], object],
+        begin: Callable[[str], object], tabs: Callable[[], TabActions | None],
     ) -> None:  # fmt: skip
         self._session, self._settings, self._banner = session, settings, banner
-        self._open_spec, self._begin = open_spec, begin
+        self._open_spec, self._begin, self._tabs = open_spec, begin, tabs
 
     @property
     def last(self) -> str:
@@ -34,33 +35,57 @@ class Reopening:
         present = str(document.path or self._session.opened_spec) if document else ""
         return next((spec for spec in self._settings.recent if spec != present), "")
 
+    @property
+    def _several(self) -> list[str]:
+        """The tabs of the last session, if there were several and nothing is open yet."""
+        tabs = self._tabs()
+        is_fresh = tabs is not None and tabs.count == 1 and self._session.document is None
+        sources = self._settings.session[0] if is_fresh else []
+        return sources if len(sources) > 1 else []
+
     def title(self) -> str:
         """The title of the row, with the name of what it opens: a click on it names that source."""
+        if several := self._several:
+            return f"{TITLE}: {len(several)} tabs"
         name = Path(self.last).name if is_path(self.last) else self.last
         short = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
         return f"{TITLE}: {short.replace('&', '&&')}" if name else TITLE
 
     def available(self) -> bool:
         """Whether there is a source to reopen."""
-        return bool(self.last)
+        return bool(self.last or self._several)
 
     def reopen(self) -> None:
-        """Open the last source, as a click in File → Open recent does."""
-        if not self._report_missing():
+        """Open the last source, as a click in File → Open recent does, or the tabs of the last session."""
+        if self._several:
+            self._restore()
+        elif not self._report_missing(self.last):
             self._open_spec(self.last)
+
+    def _restore(self) -> None:
+        tabs, (sources, current) = self._tabs(), self._settings.session
+        assert tabs is not None
+        tabs.restore(sources, current)
 
     def toggle(self) -> None:
         """Switch reopening at the start on or off."""
         self._settings.reopens = not self._settings.reopens
 
     def at_start(self, has_unsaved: bool) -> None:
-        """Reopen the last source, if the settings say so and no unsaved work of a crash is offered.
+        """Reopen the last source or tabs, if the settings say so and no unsaved work of a crash is offered."""
+        if not self._settings.reopens or has_unsaved:
+            return
+        if self._several:
+            self._restore()
+        elif self.last:
+            self.begin(self.last)
 
-        Nobody has named the source in this run. Code that it names runs only if the user allowed it for good, or says
-        so now.
+    def begin(self, last: str) -> None:
+        """Open a source of the last session.
+
+        Nobody has named it in this run. Code that it names runs only if the user allowed it for good, or says so now.
         """
-        last = self.last
-        if not (self._settings.reopens and last) or has_unsaved or self._report_missing():
+        if self._report_missing(last):
             return
         code = wanted_code(last)
         if code is None:
@@ -73,8 +98,8 @@ class Reopening:
         self._banner.drop_offer()
         self._open_spec(spec)
 
-    def _report_missing(self) -> bool:
-        missing = is_missing(self.last)
+    def _report_missing(self, source: str) -> bool:
+        missing = is_missing(source)
         if missing:
-            self._banner.show_message(f"{self.last} no longer exists.", "Open another file or name.", kind="error")
+            self._banner.show_message(f"{source} no longer exists.", "Open another file or name.", kind="error")
         return missing

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QWidget
 
 from espalier.app.menu import MENUS
 from espalier.app.session.saved_selections import SavedSelections
-from espalier.app.shell.actions import edit, file, help, model, run, view
+from espalier.app.shell.actions import edit, file, help, model, run, tabs, view
 from espalier.app.shell.dialogs import Dialogs
 from espalier.app.shell.evaluation import Evaluation
 from espalier.app.shell.exports import Exports
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from espalier.app.host import Host
     from espalier.app.measured.live import LiveMeasure
     from espalier.app.settings import Settings
+    from espalier.app.shell.actions.tabs import TabActions
     from espalier.app.shell.docks import Docks
     from espalier.app.shell.find_field import FindField
     from espalier.app.shell.frame import StatusLine
@@ -51,6 +52,7 @@ class Parts(Protocol):
     pages: StartPages
     status: StatusLine
     find_field: FindField
+    tabs: TabActions | None
 
     @cached_property
     def docks(self) -> Docks:
@@ -70,8 +72,12 @@ class Services:
         self._window, self._host, self._parts, self._session = window, host, parts, session
         self.dialogs = Dialogs(window, parts.settings, banner)
         self.saving = Saving(window, session, parts.ownership, self.dialogs)
-        self.opening = Opening(session, parts.settings, banner, self.dialogs, self.saving, parts.begin_opening)
-        self.reopening = Reopening(session, parts.settings, banner, self.opening.open_spec, parts.begin_opening)
+        self.opening = Opening(
+            session, parts.settings, banner, self.dialogs, self.saving, parts.begin_opening, self._open_in_tab
+        )
+        self.reopening = Reopening(
+            session, parts.settings, banner, self.opening.open_spec, parts.begin_opening, lambda: parts.tabs
+        )
         self.exports = Exports(session, banner, self.dialogs, lambda: host.canvas)
         self.presenting = Presenting(window, host, lambda: parts.docks, parts.pages.workbench)
         self.forms = PassForms(window, host)
@@ -95,6 +101,30 @@ class Services:
             case _:
                 return parts.find_field
 
+    def _quit(self) -> None:
+        self._window.window().close()
+
+    def _can_close(self) -> bool:
+        return self._session.document is not None or self._has_tabs
+
+    @property
+    def _has_tabs(self) -> bool:
+        return self._parts.tabs is not None and self._parts.tabs.count > 1
+
+    def _close(self) -> None:
+        """Close the document; with its tab, if there are others."""
+        if self._parts.tabs is not None and self._has_tabs:
+            self._parts.tabs.close_current()
+        else:
+            self.saving.close()
+
+    def _open_in_tab(self, spec: str) -> bool:
+        """Open a source in another tab; False in a window without tabs."""
+        if self._parts.tabs is None:
+            return False
+        self._parts.tabs.open(spec)
+        return True
+
     def menus(self, bar: QMenuBar, find: FindField) -> Menus:
         """Build the menus in a menu bar."""
 
@@ -104,7 +134,8 @@ class Services:
 
         parts, host, session = self._parts, self._host, self._session
         rows = [
-            *file.rows(self.opening, self.saving, self.exports, self._window.close),
+            *tabs.rows(lambda: parts.tabs),
+            *file.rows(self.opening, self.saving, self.exports, self._close, self._can_close, self._quit),
             *file.reopening_rows(self.reopening, parts.settings),
             *edit.rows(session, find.begin),
             *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench, self.presenting), host),

@@ -6,7 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QMenuBar, QVBoxLayout, QWidget
 
 from espalier.app.errors import CRASHES, Banner, show_crash
@@ -36,16 +37,23 @@ from espalier.passes.jobs.kinds import TERMINAL, JobEvent
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
+    from espalier.app.shell.actions.tabs import TabActions
     from espalier.app.shell.docks import Docks
 
 
 class Window(QMainWindow):
-    """The main window of one session. Menu actions change the document; the session holds it."""
+    """The main window of one session. Menu actions change the document; the session holds it.
+
+    `tabs`: the window of the program in which it is one tab; None if it stands alone.
+    """
+
+    title_changed = Signal()
 
     def __init__(self, session: Session, settings: Settings, appearance: Appearance) -> None:
         super().__init__()
         self.session, self.settings, self.appearance = session, settings, appearance
         self.panels_built, self._closing_now = False, False
+        self.tabs: TabActions | None = None
         self.live, self.recovery, self.banner = LiveMeasure(session), Recovery(session), Banner()
         self._build()
         self._follow_session()
@@ -124,6 +132,13 @@ class Window(QMainWindow):
         super().showEvent(event)
         if not self.panels_built:
             self._lazy_panels.start()
+        elif self.tabs is not None and not event.spontaneous():
+            self.docks.show_floating(self.session.document is not None)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if self.tabs is not None and self.panels_built and not event.spontaneous():
+            self.docks.show_floating(False)  # with the tab
 
     def _follow_session(self) -> None:
         """Connect the session before anything else does: other slots may show messages or close the window."""
@@ -223,6 +238,7 @@ class Window(QMainWindow):
         self.setWindowTitle(f"{name}[*] — Espalier" if name else "Espalier")
         self.setWindowModified(dirty)
         self.title.show_name(name, dirty)
+        self.title_changed.emit()
 
     # -- pages and docks
 
@@ -274,7 +290,7 @@ class Window(QMainWindow):
             self.services.saving.guard(self.close_now)
             return
         if self.panels_built:
-            self.settings.save_layout(self.saveGeometry(), self.docks.state())
+            self.settings.save_layout(self.window().saveGeometry(), self.docks.state())
         self.settings.sync()
         self.hide()
         self.recovery.end()

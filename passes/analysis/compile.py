@@ -52,7 +52,7 @@ class CompileOptions(TimedOptions):
     )
 
 
-@analysis("compile", "Compile", CompileOptions)
+@analysis("compile", "Compile", CompileOptions, timed=True)
 def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[Graph, Report]:
     """Eager against compiled: seconds of the first and of later calls, break-even number of calls, graph breaks.
 

@@ -25,7 +25,7 @@ class LayerLatencyOptions(EvaluateOptions):
     )
 
 
-@analysis("layer_latency", "Latency by layer", LayerLatencyOptions)
+@analysis("layer_latency", "Latency by layer", LayerLatencyOptions, timed=True)
 def layer_latency(graph: Graph, options: LayerLatencyOptions, context: Context) -> tuple[Graph, Report]:
     """Seconds of each layer for a batch, and of rounding its operands in each format; cached for budgets."""
     times = measure(graph, options, options.formats or usual_formats(), context)

@@ -40,7 +40,7 @@ class ProfileOptions(TimedOptions):
     )
 
 
-@analysis("profile", "Profile", ProfileOptions)
+@analysis("profile", "Profile", ProfileOptions, timed=True)
 def profile(graph: Graph, options: ProfileOptions, context: Context) -> tuple[Graph, Report]:
     """Start, seconds, device seconds, memory and rate of each node in a run of the built model.
 

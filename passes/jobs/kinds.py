@@ -340,7 +340,7 @@ class JobInfo:
     """A job in the window's list, from request to end, over all parts in which it runs.
 
     `state`: waiting (also between two parts), running, paused, done, failed or stopped. `metrics`: name →
-    (step, value) in order.
+    (step, value) in order. `waits`: why a waiting job does not run beside the others, if it is for lack of memory.
     """
 
     id: int
@@ -353,6 +353,7 @@ class JobInfo:
     log: list[str] = field(default_factory=list)  # type: ignore[assignment]
     metrics: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  # type: ignore[assignment]
     outcome: str = ""
+    waits: str = ""
     begun: bool = False
     waited: float = 0.0  # seconds paused or queued between two parts
     idle_since: float | None = None  # start of the present pause

@@ -36,6 +36,7 @@ from espalier.passes.jobs.kinds import (
     SweepJob,
     TrialJob,
 )  # fmt: skip
+from espalier.passes.jobs.openmp import yield_processors
 from espalier.passes.jobs.serving import Channel, serve
 from espalier.passes.plugins.plugins import portable, reload_plugins
 from espalier.passes.recipes.offered import PluginState
@@ -67,6 +68,7 @@ LONG = 1.0  # seconds of a job, from which free memory is returned
 def main(pipe: Connection) -> None:
     """Entry point of the spawned process: import the libraries, then serve."""
     keep_freed_memory()
+    yield_processors()
     for name in ("torch", "torch.export", "transformers"):
         importlib.import_module(name)
     serve(pipe, _handle_and_clean)

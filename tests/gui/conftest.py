@@ -114,6 +114,10 @@ class FakeRunner:
         self.yielding.add(number)
         return True
 
+    def blocks(self, number: int) -> bool:
+        """One job runs at a time: any other waits for it."""
+        return any(j.state == "waiting" for j in self.waiting if j.id != number)
+
     def drop(self, number: int) -> None:
         """Forget a job of which nothing is left."""
         self.parked.pop(number)

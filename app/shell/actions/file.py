@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from espalier.app.shell.saving import Saving
 
 
-def rows(opening: Opening, saving: Saving, exports: Exports, quit_: Callable[[], object]) -> list[Action]:
+def rows(
+    opening: Opening, saving: Saving, exports: Exports, close: Callable[[], object], can_close: Callable[[], bool],
+    quit_: Callable[[], object],
+) -> list[Action]:  # fmt: skip
     """Rows for opening, saving, exporting and closing."""
     return [
         Action("open", "Open…", "File", opening.open_file, "Ctrl+O", "Open", always,
@@ -44,7 +47,7 @@ def rows(opening: Opening, saving: Saving, exports: Exports, quit_: Callable[[],
         Action("export_graphml", "GraphML…", "File/Export", partial(exports.export, "graphml"), group=2,
                help="The graph with operations, shapes and formats, for Gephi, yEd or networkx"),
         Action("export_picture", "Picture of the graph…", "File/Export", exports.export_picture, group=2),
-        Action("close", "Close", "File", saving.close, "Ctrl+W", group=3),
+        Action("close", "Close", "File", close, "Ctrl+W", needs=can_close, group=3),
         Action("quit", "Quit", "File", quit_, "Ctrl+Q", needs=always, group=3),
     ]  # fmt: skip
 

@@ -169,7 +169,7 @@ class KernelBench(QObject):
         run = self.running
         if run is None or run.job is None or run.gives_way or run.job.state != "running":
             return
-        if any(j.state == "waiting" for j in self._session.jobs if j is not run.job):
+        if self._session.blocks(run.job.id):
             run.gives_way = self._session.give_way(run.job.id, partial(_remaining_job, run))
 
     def stop(self) -> None:

@@ -15,7 +15,7 @@ from espalier.model.trust import SESSION, Origin, decide
 from espalier.passes.jobs import worker
 from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, OpenJob
 from espalier.passes.running.splits import EvaluateOptions
-from tests.passes.test_jobs import Listener
+from tests.app.jobs.test_runner import Listener
 
 GATE = """
 import torch

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-import espalier.app.jobs.runner as runner_module
+import espalier.app.jobs.lane as lane_module
 from espalier.app.jobs import worker_process
 from espalier.app.jobs.runner import JobRunner
 from espalier.model.document.project import keys_of, load_project, save_project
@@ -103,7 +103,7 @@ def runner(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToyR
     made = ToyRunner(listener)
     yield made
     made.close()
-    assert not made._thread.is_alive()
+    assert not any(lane.is_alive for lane in made._workers.lanes)
     assert not [p for p in multiprocessing.active_children() if p.name == "espalier-worker"]
 
 
@@ -235,7 +235,7 @@ def test_cancelling_before_the_worker_has_loaded_is_no_death(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_process, "_entry", toy_worker.late_entry)
-    monkeypatch.setattr(runner_module, "GRACE", 0.2)
+    monkeypatch.setattr(lane_module, "GRACE", 0.2)
     made = ToyRunner(listener)
     try:
         job = made.run("patient", PATIENCE)

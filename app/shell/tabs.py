@@ -1,0 +1,312 @@
+"""The program's window: one document per tab. Each tab is a Window with its own session; all share the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, Qt, QTimer
+from PySide6.QtGui import QCloseEvent, QMouseEvent
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
+
+from espalier.app.jobs.concurrency import is_long
+from espalier.app.widgets.icons import tinted
+from espalier.passes.jobs.kinds import SaveJob
+
+if TYPE_CHECKING:
+    from espalier.app.settings import Settings
+    from espalier.app.shell.window import Window
+
+NEW = "New tab"
+LONGEST = 220  # pixels of the text of a tab
+END_INTERVAL = 50  # milliseconds between two looks whether the jobs of a closed tab have ended
+ICON = 16  # pixels
+
+
+@dataclass(eq=False, slots=True)
+class Tab:
+    """One tab. `spec`: a source that is opened when the tab is chosen for the first time; `page` is empty until then.
+
+    `restored`: the source is of the last session; nobody has named it in this one.
+    """
+
+    page: QWidget
+    window: Window | None
+    spec: str = ""
+    restored: bool = False
+
+
+class Tabs(QWidget):
+    """Holds the tabs. `make` creates a Window that is not shown; `start` loads plug-ins into each new one."""
+
+    def __init__(self, make: Callable[[], Window], settings: Settings, start: Callable[[Window], object]) -> None:
+        super().__init__()
+        self._make, self._settings, self._start = make, settings, start
+        self._tabs: list[Tab] = []
+        self._closing: list[Window] = []  # closed tabs whose jobs have not ended
+        self._agreed: set[Window] = set()  # windows whose unsaved changes were saved or given up while all are closed
+        self._ends = False
+        self.bar, self._stack = QTabBar(), QStackedWidget()
+        self._build()
+        self._timer = QTimer(self, interval=END_INTERVAL)
+        self._timer.timeout.connect(self._end_closed)
+        self.resize(1440, 900)
+        if layout := settings.layout():
+            self.restoreGeometry(layout[0])
+
+    def _build(self) -> None:
+        bar = self.bar
+        bar.setProperty("role", "documents")
+        bar.setDocumentMode(True)
+        bar.setDrawBase(False)
+        bar.setExpanding(False)
+        bar.setMovable(True)
+        bar.setTabsClosable(True)
+        bar.setUsesScrollButtons(True)
+        bar.setElideMode(Qt.TextElideMode.ElideMiddle)
+        bar.setAccessibleName("Open documents")
+        bar.hide()
+        bar.currentChanged.connect(self._chosen)
+        bar.tabCloseRequested.connect(lambda index: self.close_tab(self._tabs[index]))
+        bar.tabMoved.connect(lambda old, new: self._tabs.insert(new, self._tabs.pop(old)))
+        bar.installEventFilter(self)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(bar)
+        box.addWidget(self._stack, 1)
+
+    # -- what there is
+
+    @property
+    def count(self) -> int:
+        """The number of tabs."""
+        return len(self._tabs)
+
+    @property
+    def current(self) -> Window:
+        """The window of the tab in front."""
+        window = self._tabs[self.bar.currentIndex()].window
+        assert window is not None  # `_chosen` has created it
+        return window
+
+    @property
+    def windows(self) -> list[Window]:
+        """The windows of all tabs that were chosen once."""
+        return [tab.window for tab in self._tabs if tab.window is not None]
+
+    def _open_sources(self) -> tuple[list[str], int]:
+        """What is open, from left to right, and which of it is in front."""
+        used = [tab for tab in self._tabs if _source(tab)]
+        front = self._tabs[self.bar.currentIndex()]
+        return [_source(tab) for tab in used], used.index(front) if front in used else 0
+
+    # -- opening
+
+    def new(self) -> None:
+        """Open an empty tab behind the present one and choose it."""
+        self.open("")
+
+    def open(self, spec: str) -> None:
+        """Open a source in a tab of its own; a project that is open in a tab comes to the front instead."""
+        if (tab := self._tab_of(spec)) is not None:
+            self.bar.setCurrentIndex(self._tabs.index(tab))
+            return
+        self.add(spec, self.bar.currentIndex() + 1)
+        self.bar.setCurrentIndex(self.bar.currentIndex() + 1)
+
+    def restore(self, sources: Sequence[str], current: int) -> None:
+        """Open the sources of the last session, the one in front at once and each other one when it is chosen.
+
+        The tab in front, which is empty, becomes the one that was in front.
+        """
+        for index, source in enumerate(sources):
+            if index != current:
+                self.add(source, index, restored=True)
+        self.current.services.reopening.begin(sources[current])
+
+    def add(self, spec: str, index: int | None = None, *, restored: bool = False) -> None:
+        """Add a tab that opens its source when it is chosen; the first tab is chosen at once."""
+        tab = Tab(QWidget(), None, spec, restored)
+        index = self.count if index is None else index
+        self._tabs.insert(index, tab)
+        self._stack.addWidget(tab.page)
+        self.bar.insertTab(index, "")
+        self._show_name(tab)
+        self.bar.setVisible(self.count > 1)
+        if self.count == 1:
+            self._chosen(0)
+
+    def _tab_of(self, spec: str) -> Tab | None:
+        """The tab in which a project file is open or going to be opened."""
+        if not spec.endswith(".espalier"):
+            return None
+        path = Path(spec).expanduser().resolve()
+        return next((t for t in self._tabs if (s := _source(t)) and Path(s).expanduser().resolve() == path), None)
+
+    def _chosen(self, index: int) -> None:
+        """Show the tab in front; create its window if it was never shown."""
+        if not 0 <= index < self.count:
+            return
+        tab = self._tabs[index]
+        if tab.window is None:
+            self._create(tab)
+        assert tab.window is not None
+        self._stack.setCurrentWidget(tab.window)
+        tab.window.actions_table.refresh()
+        self._show_title()
+
+    def _create(self, tab: Tab) -> None:
+        window, page = self._make(), tab.page
+        window.setWindowFlags(Qt.WindowType.Widget)
+        window.tabs = self
+        window.title_changed.connect(lambda: self._show_name(tab))
+        for signal in (window.session.queued, window.session.job_event):
+            signal.connect(lambda *_: self._show_name(tab))
+        tab.window = tab.page = window
+        self._stack.addWidget(window)
+        self._stack.setCurrentWidget(window)
+        self._stack.removeWidget(page)
+        page.deleteLater()
+        self._start(window)
+        if tab.spec:
+            (window.services.reopening.begin if tab.restored else window.begin_opening)(tab.spec)
+
+    # -- names
+
+    def _show_name(self, tab: Tab) -> None:
+        """Show the name of a tab's document, whether it is changed, and whether a long job runs."""
+        if tab not in self._tabs:
+            return
+        index, window = self._tabs.index(tab), tab.window
+        source = _source(tab)
+        name = (window.ownership.title if window else "") or Path(source).name or NEW
+        changed = bool(window and window.isWindowModified())
+        shown = f"{name}{'*' if changed else ''}"
+        text = self.bar.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideMiddle, LONGEST)
+        if text != self.bar.tabText(index).replace("&&", "&"):
+            self.bar.setTabText(index, text.replace("&", "&&"))
+        works = bool(window) and any(is_long(job.job) for job in window.session.jobs)
+        self.bar.setTabToolTip(index, f"{source or name}{' · a job is running' if works else ''}")
+        palette = window.appearance.palette if window else None
+        colour = palette.accent if palette and works else "#00000000"  # keeps the width of the tab
+        self.bar.setTabIcon(index, tinted("running", colour, colour, ICON))
+        if index == self.bar.currentIndex():
+            self._show_title()
+
+    def _show_title(self) -> None:
+        window = self._tabs[self.bar.currentIndex()].window
+        if window is not None:
+            self.setWindowTitle(window.windowTitle())
+            self.setWindowModified(window.isWindowModified())
+
+    # -- choosing
+
+    def step(self, by: int) -> None:
+        """Choose the tab that many to the right, beginning again at the left end."""
+        self.bar.setCurrentIndex((self.bar.currentIndex() + by) % self.count)
+
+    # -- closing
+
+    def close_current(self) -> None:
+        """Close the tab in front, after asking about unsaved changes; of a single tab only the document."""
+        self.close_tab(self._tabs[self.bar.currentIndex()])
+
+    def close_tab(self, tab: Tab) -> None:
+        """Close a tab, after asking about unsaved changes; of a single tab only the document."""
+        window = tab.window
+        if window is None:
+            self._remove(tab)
+            return
+        self.bar.setCurrentIndex(self._tabs.index(tab))
+        saving = window.services.saving
+        saving.guard(window.session.close if self.count == 1 else lambda: self._remove(tab))
+
+    def _remove(self, tab: Tab) -> None:
+        """Take a tab away; its window ends once its jobs, which are cancelled, have ended."""
+        if tab not in self._tabs or self.count == 1:
+            return
+        index = self._tabs.index(tab)
+        if index == self.bar.currentIndex():
+            self.bar.setCurrentIndex(index - 1 if index else 1)
+            index = self._tabs.index(tab)
+        self._tabs.remove(tab)
+        self.bar.blockSignals(True)  # the tab in front stays the same
+        self.bar.removeTab(index)
+        self.bar.blockSignals(False)
+        self._stack.removeWidget(tab.page)
+        self.bar.setVisible(self.count > 1)
+        tab.page.hide()
+        if tab.window is None:
+            tab.page.deleteLater()
+            return
+        self._closing.append(tab.window)
+        for job in tab.window.session.jobs:
+            if not isinstance(job.job, SaveJob) or job.job.copy:
+                tab.window.session.cancel(job.id)
+        self._timer.start()
+
+    def _end_closed(self) -> None:
+        for window in [w for w in self._closing if not w.session.jobs]:
+            self._closing.remove(window)
+            window.close_now()
+            window.deleteLater()
+        if not self._closing:
+            self._timer.stop()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Close all tabs; each with unsaved changes asks in turn, and Cancel keeps the rest open."""
+        if not self._ends:
+            event.ignore()
+            self._agreed.clear()
+            self._close_all()
+            return
+        self._settings.session = self._open_sources()
+        for window in [*self.windows, *self._closing]:
+            window.close_now()
+        self._settings.sync()
+        event.accept()
+
+    def _close_all(self) -> None:
+        """Ask for the next window with unsaved changes; close all when there is none."""
+        for tab in self._tabs:
+            window = tab.window
+            if window is None or window in self._agreed or not window.services.saving.unsaved():
+                continue
+            self.bar.setCurrentIndex(self._tabs.index(tab))
+            window.services.saving.guard(partial(self._agree, window))
+            return
+        self._ends = True
+        self.close()
+
+    def _agree(self, window: Window) -> None:
+        self._agreed.add(window)
+        self._close_all()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """A full screen shows one document without the tabs."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.WindowStateChange:
+            self.bar.setVisible(self.count > 1 and not self.isFullScreen())
+
+    def eventFilter(self, watched: QWidget, event: QEvent) -> bool:  # type: ignore[override]
+        """The middle mouse button closes a tab."""
+        if isinstance(event, QMouseEvent) and event.type() == QEvent.Type.MouseButtonRelease:
+            index = self.bar.tabAt(event.position().toPoint())
+            if event.button() == Qt.MouseButton.MiddleButton and index >= 0:
+                self.close_tab(self._tabs[index])
+                return True
+        return False
+
+
+def _source(tab: Tab) -> str:
+    """What is open in a tab, or opened when it is chosen: a path or the name of a source."""
+    if tab.window is None:
+        return tab.spec
+    document = tab.window.session.document
+    if document is None:
+        return ""
+    return str(document.path or tab.window.session.opened_spec)

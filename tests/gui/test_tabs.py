@@ -1,0 +1,258 @@
+"""Several documents in the tabs of one window: what a user can do with them, and what each keeps to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QSettings, Qt
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMessageBox, QTabBar
+from pytestqt.qtbot import QtBot
+
+from espalier.app.session.session import Session
+from espalier.app.settings import Settings
+from espalier.app.shell.tabs import Tabs
+from espalier.app.shell.window import Window
+from espalier.app.widgets.style import Appearance
+from espalier.passes.jobs.kinds import Failed, OpenJob, OpenResult, Started, SweepJob
+from tests.gui.conftest import FakeRunner, small_project
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims, journals and decisions of its own."""
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+
+
+def make(appearance: Appearance, settings: Settings) -> Tabs:
+    made = Tabs(lambda: Window(Session(), settings, appearance), settings, lambda window: None)
+    made.add("")
+    made.resize(1280, 800)
+    made.show()
+    return made
+
+
+@pytest.fixture
+def tabs(qtbot: QtBot, appearance: Appearance, runner: list[FakeRunner], settings: Settings) -> Iterator[Tabs]:
+    """The window of the program with an empty tab."""
+    made = make(appearance, settings)
+    yield made
+    for window in made.windows:
+        window.close_now()
+        window.session.deleteLater()
+    made.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def load(tabs: Tabs, runner: list[FakeRunner]) -> Window:
+    """Answer the opening of the tab in front as the worker would."""
+    mine = next(r for r in runner if any(isinstance(j.job, OpenJob) for j in r.waiting))
+    mine.finish(OpenResult(small_project(), {}, (), {}))
+    assert tabs.current.session.document is not None
+    return tabs.current
+
+
+def open_in(tabs: Tabs, runner: list[FakeRunner], spec: str = "demo:small") -> Window:
+    tabs.current.services.opening.open_spec(spec)
+    return load(tabs, runner)
+
+
+def remove_dropout(window: Window) -> None:
+    window.actions_table.run("remove_dropout")
+
+
+def texts(tabs: Tabs) -> list[str]:
+    return [tabs.bar.tabText(i) for i in range(tabs.bar.count())]
+
+
+def answer(button: QMessageBox.StandardButton) -> None:
+    box = next(w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible())
+    box.button(button).click()
+    QApplication.processEvents()
+
+
+def test_one_document_has_no_tabs(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    first = open_in(tabs, runner)
+    assert tabs.count == 1 and not tabs.bar.isVisible() and first.isVisible()
+    assert tabs.windowTitle() == "Small[*] — Espalier"
+    remove_dropout(first)
+    assert tabs.isWindowModified()
+
+
+def test_a_second_document_opens_in_a_tab_and_both_are_edited_apart(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    first = open_in(tabs, runner)
+    remove_dropout(first)
+    second = open_in(tabs, runner, "demo:other")
+    assert first is not second and tabs.count == 2 and tabs.bar.isVisible()
+    assert texts(tabs) == ["Small*", "Small"] and not first.isVisible() and second.isVisible()
+    assert len(first.session.open_document.recipe) == 1 and len(second.session.open_document.recipe) == 0
+    assert second.session.open_document.dirty is False and not tabs.isWindowModified()
+    tabs.bar.setCurrentIndex(0)
+    assert tabs.current is first and tabs.isWindowModified()
+    first.actions_table.run("undo")
+    assert texts(tabs) == ["Small", "Small"] and len(first.session.open_document.recipe) == 0
+
+
+def test_keys_open_choose_and_close_tabs(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    first = open_in(tabs, runner)
+    tabs.activateWindow()
+    QTest.keyClick(first, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
+    assert tabs.count == 2 and tabs.current is not first and texts(tabs) == ["Small", "New tab"]
+    second = tabs.current
+    QTest.keyClick(second, Qt.Key.Key_PageDown, Qt.KeyboardModifier.ControlModifier)
+    assert tabs.current is first, "it begins again at the left"
+    QTest.keyClick(first, Qt.Key.Key_PageUp, Qt.KeyboardModifier.ControlModifier)
+    assert tabs.current is second
+    QTest.keyClick(second, Qt.Key.Key_W, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: not tabs._closing)
+    assert tabs.count == 1 and tabs.current is first and not tabs.bar.isVisible()
+    QTest.keyClick(first, Qt.Key.Key_W, Qt.KeyboardModifier.ControlModifier)
+    assert tabs.count == 1 and first.session.document is None, "the last tab stays, empty"
+
+
+def test_an_empty_tab_is_used_and_a_loading_one_is_not(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    tabs.new()
+    tabs.current.services.opening.open_spec("demo:small")
+    assert tabs.count == 2
+    tabs.current.services.opening.open_spec("demo:other")
+    assert tabs.count == 3 and [r.waiting[0].job.spec for r in runner[1:]] == ["demo:small", "demo:other"]
+
+
+def test_an_open_project_comes_to_the_front(tabs: Tabs, runner: list[FakeRunner], tmp_path: Path) -> None:
+    first = open_in(tabs, runner)
+    first.session.open_document.path = (tmp_path / "p.espalier").resolve()
+    open_in(tabs, runner)
+    tabs.open(str(tmp_path / "p.espalier"))
+    assert tabs.count == 2 and tabs.current is first
+    tabs.open(str(tmp_path / "q.espalier"))
+    assert tabs.count == 3
+
+
+def test_a_changed_tab_asks_before_it_closes(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    first = open_in(tabs, runner)
+    second = open_in(tabs, runner, "demo:other")
+    remove_dropout(first)
+    tabs.bar.tabCloseRequested.emit(0)
+    assert tabs.current is first, "the one that asks is shown"
+    answer(QMessageBox.StandardButton.Cancel)
+    assert tabs.count == 2 and first.session.document is not None
+    tabs.bar.tabCloseRequested.emit(0)
+    answer(QMessageBox.StandardButton.Discard)
+    qtbot.waitUntil(lambda: not tabs._closing)
+    assert tabs.count == 1 and tabs.current is second
+
+
+def test_closing_all_asks_for_each_changed_tab_and_cancel_keeps_all(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    first = open_in(tabs, runner)
+    second = open_in(tabs, runner, "demo:other")
+    for window in (first, second):
+        remove_dropout(window)
+    tabs.close()
+    assert tabs.current is first and tabs.isVisible()
+    answer(QMessageBox.StandardButton.Discard)
+    assert tabs.current is second and tabs.isVisible()
+    answer(QMessageBox.StandardButton.Cancel)
+    assert tabs.isVisible() and tabs.count == 2 and first.session.document is not None
+    tabs.close()
+    assert tabs.current is first, "what was discarded then is asked again"
+    answer(QMessageBox.StandardButton.Discard)
+    answer(QMessageBox.StandardButton.Discard)
+    assert not tabs.isVisible()
+
+
+def test_jobs_of_a_closed_tab_end_before_its_window(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    first = open_in(tabs, runner)
+    open_in(tabs, runner, "demo:other")
+    first.session.evaluate()
+    info = first.session.jobs[-1]
+    runner[0].tell(info, Started())
+    tabs.bar.tabCloseRequested.emit(0)
+    qtbot.waitUntil(lambda: not tabs._closing)
+    assert info.state == "stopped" and tabs.count == 1
+
+
+def test_a_tab_tells_that_a_long_job_runs(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    first = open_in(tabs, runner)
+    open_in(tabs, runner, "demo:other")
+    assert "running" not in tabs.bar.tabToolTip(0)
+    sweep = SweepJob(None, first.session.open_document.graph, {}, Path(), None)  # type: ignore[arg-type]
+    job = first.session.submit("Sweep", sweep, lambda _: None)
+    assert "a job is running" in tabs.bar.tabToolTip(0) and "running" not in tabs.bar.tabToolTip(1)
+    runner[0].tell(job, Failed("no"))
+    assert "running" not in tabs.bar.tabToolTip(0)
+
+
+def test_tabs_can_be_moved(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    first = open_in(tabs, runner)
+    remove_dropout(first)
+    open_in(tabs, runner, "demo:other")
+    tabs.bar.moveTab(0, 1)
+    assert texts(tabs) == ["Small", "Small*"]
+    tabs.bar.setCurrentIndex(1)
+    assert tabs.current is first
+
+
+def test_the_middle_button_closes_a_tab(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    open_in(tabs, runner)
+    tabs.new()
+    QTest.mouseClick(tabs.bar, Qt.MouseButton.MiddleButton, pos=tabs.bar.tabRect(1).center())
+    qtbot.waitUntil(lambda: not tabs._closing)
+    assert tabs.count == 1
+
+
+def test_floating_panels_go_with_their_tab(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    first = open_in(tabs, runner)
+    dock = first.docks.docks["outline"]
+    dock.setFloating(True)
+    dock.show()
+    tabs.new()
+    assert not dock.isVisible()
+    tabs.bar.setCurrentIndex(0)
+    assert dock.isVisible()
+
+
+def test_the_tabs_of_the_last_session_come_back_when_chosen(
+    qtbot: QtBot, appearance: Appearance, runner: list[FakeRunner], settings: Settings, tabs: Tabs, tmp_path: Path
+) -> None:
+    for spec in ("demo:small", "demo:digits", "demo:jet"):
+        open_in(tabs, runner, spec)
+    tabs.bar.setCurrentIndex(1)
+    tabs.closeEvent(QCloseEvent())
+    assert settings.session == (["demo:small", "demo:digits", "demo:jet"], 1)
+    runner.clear()
+    again = make(appearance, settings)
+    reopening = again.current.services.reopening
+    assert reopening.title() == "Reopen the last session: 3 tabs" and reopening.available()
+    reopening.reopen()
+    assert texts(again) == ["demo:small", "New tab", "demo:jet"] and again.bar.currentIndex() == 1
+    assert [j.job.spec for r in runner for j in r.waiting] == ["demo:digits"], "the others wait until they are chosen"
+    load(again, runner)
+    again.bar.setCurrentIndex(2)
+    assert [j.job.spec for r in runner for j in r.waiting] == ["demo:jet"]
+    assert len(again.windows) == 2
+    code = tmp_path / "net.py"
+    code.write_text("raise SystemExit\n")
+    again.add(f"{code}:make", restored=True)
+    again.bar.setCurrentIndex(3)
+    assert "net.py" in again.current.banner.text and not runner[-1].waiting, "code of the last session runs unasked"
+    for window in again.windows:
+        window.close_now()
+        window.session.deleteLater()
+    again.deleteLater()
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", '{"sources": 3}', '{"sources": ["a"], "current": 9}'])
+def test_a_damaged_list_of_tabs_is_no_error(tmp_path: Path, text: str) -> None:
+    store = QSettings(str(tmp_path / "s.ini"), QSettings.Format.IniFormat)
+    store.setValue("session", text)
+    sources, current = Settings(store).session
+    assert current == 0 and sources in ([], ["a"])
+
+
+def test_accessible(tabs: Tabs) -> None:
+    assert isinstance(tabs.bar, QTabBar) and tabs.bar.accessibleName() == "Open documents"
