@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, Qt, QTimer
-from PySide6.QtGui import QCloseEvent, QMouseEvent
-from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.jobs.concurrency import is_long
-from espalier.app.widgets.icons import tinted
+from espalier.app.shell.tab_bar import TabBar
 from espalier.passes.jobs.kinds import SaveJob
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from espalier.app.shell.window import Window
 
 NEW = "New tab"
-LONGEST = 220  # pixels of the text of a tab
 END_INTERVAL = 50  # milliseconds between two looks whether the jobs of a closed tab have ended
-ICON = 16  # pixels
 
 
 @dataclass(eq=False, slots=True)
@@ -49,7 +47,7 @@ class Tabs(QWidget):
         self._closing: list[Window] = []  # closed tabs whose jobs have not ended
         self._agreed: set[Window] = set()  # windows whose unsaved changes were saved or given up while all are closed
         self._ends = False
-        self.bar, self._stack = QTabBar(), QStackedWidget()
+        self.bar, self._stack = TabBar(), QStackedWidget()
         self._build()
         self._timer = QTimer(self, interval=END_INTERVAL)
         self._timer.timeout.connect(self._end_closed)
@@ -59,20 +57,10 @@ class Tabs(QWidget):
 
     def _build(self) -> None:
         bar = self.bar
-        bar.setProperty("role", "documents")
-        bar.setDocumentMode(True)
-        bar.setDrawBase(False)
-        bar.setExpanding(False)
-        bar.setMovable(True)
-        bar.setTabsClosable(True)
-        bar.setUsesScrollButtons(True)
-        bar.setElideMode(Qt.TextElideMode.ElideMiddle)
-        bar.setAccessibleName("Open documents")
         bar.hide()
         bar.currentChanged.connect(self._chosen)
-        bar.tabCloseRequested.connect(lambda index: self.close_tab(self._tabs[index]))
+        bar.close_wanted.connect(lambda index: self.close_tab(self._tabs[index]))
         bar.tabMoved.connect(lambda old, new: self._tabs.insert(new, self._tabs.pop(old)))
-        bar.installEventFilter(self)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
@@ -134,7 +122,7 @@ class Tabs(QWidget):
         index = self.count if index is None else index
         self._tabs.insert(index, tab)
         self._stack.addWidget(tab.page)
-        self.bar.insertTab(index, "")
+        self.bar.insert(index)
         self._show_name(tab)
         self.bar.setVisible(self.count > 1)
         if self.count == 1:
@@ -184,16 +172,9 @@ class Tabs(QWidget):
         index, window = self._tabs.index(tab), tab.window
         source = _source(tab)
         name = (window.ownership.title if window else "") or Path(source).name or NEW
-        changed = bool(window and window.isWindowModified())
-        shown = f"{name}{'*' if changed else ''}"
-        text = self.bar.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideMiddle, LONGEST)
-        if text != self.bar.tabText(index).replace("&&", "&"):
-            self.bar.setTabText(index, text.replace("&", "&&"))
-        works = bool(window) and any(is_long(job.job) for job in window.session.jobs)
-        self.bar.setTabToolTip(index, f"{source or name}{' · a job is running' if works else ''}")
-        palette = window.appearance.palette if window else None
-        colour = palette.accent if palette and works else "#00000000"  # keeps the width of the tab
-        self.bar.setTabIcon(index, tinted("running", colour, colour, ICON))
+        works = window is not None and any(is_long(job.job) for job in window.session.jobs)
+        accent = window.appearance.palette.accent if window and works else ""
+        self.bar.show_document(index, f"{name}{'*' if window and window.isWindowModified() else ''}", source, accent)
         if index == self.bar.currentIndex():
             self._show_title()
 
@@ -234,9 +215,7 @@ class Tabs(QWidget):
             self.bar.setCurrentIndex(index - 1 if index else 1)
             index = self._tabs.index(tab)
         self._tabs.remove(tab)
-        self.bar.blockSignals(True)  # the tab in front stays the same
-        self.bar.removeTab(index)
-        self.bar.blockSignals(False)
+        self.bar.take(index)
         self._stack.removeWidget(tab.page)
         self.bar.setVisible(self.count > 1)
         tab.page.hide()
@@ -291,15 +270,6 @@ class Tabs(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.WindowStateChange:
             self.bar.setVisible(self.count > 1 and not self.isFullScreen())
-
-    def eventFilter(self, watched: QWidget, event: QEvent) -> bool:  # type: ignore[override]
-        """The middle mouse button closes a tab."""
-        if isinstance(event, QMouseEvent) and event.type() == QEvent.Type.MouseButtonRelease:
-            index = self.bar.tabAt(event.position().toPoint())
-            if event.button() == Qt.MouseButton.MiddleButton and index >= 0:
-                self.close_tab(self._tabs[index])
-                return True
-        return False
 
 
 def _source(tab: Tab) -> str:

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QSettings, Qt
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMessageBox, QTabBar
+from PySide6.QtWidgets import QApplication, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from espalier.app.session.session import Session
@@ -68,6 +68,10 @@ def remove_dropout(window: Window) -> None:
 
 def texts(tabs: Tabs) -> list[str]:
     return [tabs.bar.tabText(i) for i in range(tabs.bar.count())]
+
+
+def close(tabs: Tabs, index: int) -> None:
+    tabs.bar.close_button(index).click()
 
 
 def answer(button: QMessageBox.StandardButton) -> None:
@@ -137,11 +141,11 @@ def test_a_changed_tab_asks_before_it_closes(tabs: Tabs, runner: list[FakeRunner
     first = open_in(tabs, runner)
     second = open_in(tabs, runner, "demo:other")
     remove_dropout(first)
-    tabs.bar.tabCloseRequested.emit(0)
+    close(tabs, 0)
     assert tabs.current is first, "the one that asks is shown"
     answer(QMessageBox.StandardButton.Cancel)
     assert tabs.count == 2 and first.session.document is not None
-    tabs.bar.tabCloseRequested.emit(0)
+    close(tabs, 0)
     answer(QMessageBox.StandardButton.Discard)
     qtbot.waitUntil(lambda: not tabs._closing)
     assert tabs.count == 1 and tabs.current is second
@@ -171,7 +175,7 @@ def test_jobs_of_a_closed_tab_end_before_its_window(tabs: Tabs, runner: list[Fak
     first.session.evaluate()
     info = first.session.jobs[-1]
     runner[0].tell(info, Started())
-    tabs.bar.tabCloseRequested.emit(0)
+    close(tabs, 0)
     qtbot.waitUntil(lambda: not tabs._closing)
     assert info.state == "stopped" and tabs.count == 1
 
@@ -254,5 +258,9 @@ def test_a_damaged_list_of_tabs_is_no_error(tmp_path: Path, text: str) -> None:
     assert current == 0 and sources in ([], ["a"])
 
 
-def test_accessible(tabs: Tabs) -> None:
-    assert isinstance(tabs.bar, QTabBar) and tabs.bar.accessibleName() == "Open documents"
+def test_tabs_and_their_buttons_have_names(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    open_in(tabs, runner)
+    tabs.new()
+    buttons = [tabs.bar.close_button(i) for i in range(2)]
+    assert tabs.bar.accessibleName() == "Open documents"
+    assert [b.accessibleName() for b in buttons] == ["Close Small", "Close New tab"]
