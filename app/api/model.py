@@ -28,6 +28,7 @@ from espalier.model.leftovers import Scratch
 from espalier.model.opening import is_project, open_any
 from espalier.model.trust import Origin, require
 from espalier.passes.query import find_nodes
+from espalier.passes.saved import with_members
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
 
@@ -228,7 +229,7 @@ class Model(Measurable, PassMethods):
         """
         if select is None:
             return tuple(self._graph)
-        wanted = decode(Select, selection(select, self._graph))
+        wanted = with_members(decode(Select, selection(select, self._graph)), self.selections)
         return tuple(map(self._graph.nodes.__getitem__, find_nodes(self._graph, wanted)))
 
     def __getitem__(self, node: str) -> Node:
