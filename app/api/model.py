@@ -117,7 +117,9 @@ def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress
         raise
 
 
-def diff(before: Model | PathName, after: Model | PathName, *, data: str = "") -> Difference:
+def diff(
+    before: Model | PathName, after: Model | PathName, *, data: str = "", kl: bool = True
+) -> Difference:  # fmt: skip
     """Compare two models, A and B: nodes, operations, shapes, formats, sparsities, weights, scores.
 
     Nodes are paired by id; in models of different files by the contents of their weights, by module path, and by
@@ -128,6 +130,7 @@ def diff(before: Model | PathName, after: Model | PathName, *, data: str = "") -
             steps), `P.espalier@opened`, `P.espalier#STUDY/TRIAL`.
         data: measure both on the same samples of these data (`demo:NAME`, `hub:NAME`, a file or a folder) and test the
             difference of their accuracies. Default: scores that the projects store, and costs.
+        kl: with data, also measure what each row of `.groups` costs alone; the time grows with the rows.
 
     Returns:
         A Difference: a row a change (`node`, `what`, `before`, `after`, `size_bytes`, `distance`), `.groups` of twins,
@@ -139,7 +142,7 @@ def diff(before: Model | PathName, after: Model | PathName, *, data: str = "") -
     Example:
         es.diff("before.espalier", m).rows
     """
-    return difference(_state(before, data), _state(after, data))
+    return difference(_state(before, data), _state(after, data), kl)
 
 
 def _state(model: Model | PathName, data: str) -> State:

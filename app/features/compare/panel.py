@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,9 @@ class ComparePanel(QWidget):
         self.filter.setAccessibleName("Filter of the differences")
         self.filter.setMaximumWidth(180)
         self.measure = link("Measure both", self.comparing.measure)
+        self.measure_rows = link("Measure KL", self.comparing.measure_rows)
+        self.measure_rows.setToolTip("What each row costs alone: the divergence of A with it from A")
+        self.cost_words = Elided("", "muted")
         self._pages = QStackedWidget()
         self._upper = QWidget()
         self._split = QSplitter(Qt.Orientation.Vertical)
@@ -103,7 +107,15 @@ class ComparePanel(QWidget):
         box.addWidget(self._pages, 1)
 
     def _differences(self) -> QWidget:
-        return _titled("Differences", self.table, self.headline, self.filter, link("Save…", self.save_wanted.emit))
+        table = QWidget()
+        box = QVBoxLayout(table)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self.table, 1)
+        self.cost_words.setContentsMargins(12, 2, 12, 2)
+        box.addWidget(self.cost_words)
+        save = link("Save…", self.save_wanted.emit)
+        return _titled("Differences", table, self.headline, self.filter, self.measure_rows, save)
 
     def _score(self) -> QWidget:
         return _titled("Score", self.scores, Elided("B against A", "muted"), self.measure)
@@ -112,6 +124,7 @@ class ComparePanel(QWidget):
         bar, slider = self.selectors, self.slider
         self.comparing.changed.connect(self.refresh)
         self.comparing.document_left.connect(self._let_go)
+        self.comparing.costs.changed.connect(self._show_costs)
         bar.file_wanted.connect(self.file_wanted)
         bar.unpin_wanted.connect(self.unpin)
         bar.mode_chosen.connect(self.set_mode)
@@ -168,8 +181,21 @@ class ComparePanel(QWidget):
                 self._say("Comparing …")
         elif comparing.result is not self._shown:
             self._show(comparing.result)
+        self._show_costs()
         self.measure.setEnabled(comparing.can_measure)
         self.measure.setVisible(comparing.can_measure)
+
+    def _show_costs(self) -> None:
+        """Show what is measured of the rows, and whether more can be."""
+        comparing, shown = self.comparing, self._shown
+        busy = comparing.costs.busy
+        self.measure_rows.setVisible(busy or comparing.can_measure_rows)
+        self.measure_rows.setText("Stop measuring" if busy else "Measure KL")
+        costs = comparing.costs.of(shown) if shown is not None else None
+        if shown is not None:
+            self.table.show_costs(costs)
+        self.cost_words.show_text(costs.words if costs else "")
+        self.cost_words.setVisible(costs is not None)
 
     def _let_go(self) -> None:
         """Clear the panel for a closed document, releasing its graphs."""
@@ -219,13 +245,16 @@ class ComparePanel(QWidget):
     def copy_as(self, form: str) -> None:
         """Copy the differences as Text, CSV, HTML or JSON."""
         if self._shown is not None:
-            QGuiApplication.clipboard().setText(FORMS[form](self._shown))
+            QGuiApplication.clipboard().setText(FORMS[form](self._with_costs(self._shown)))
 
     def save(self, path: Path) -> None:
         """Write the differences in the format of the suffix; raises OptionsError, FileError."""
         write = writer_for(path)
         if self._shown is not None:
-            write_text(path, write(self._shown))
+            write_text(path, write(self._with_costs(self._shown)))
+
+    def _with_costs(self, comparison: StateComparison) -> StateComparison:
+        return replace(comparison, costs=self.comparing.costs.of(comparison))
 
     def choose_file(self, side: Place, source: str) -> None:
         """Compare with the model of another source."""

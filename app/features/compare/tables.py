@@ -9,7 +9,7 @@ from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtGui import QColor, QPalette, QResizeEvent
 from PySide6.QtWidgets import QHeaderView, QVBoxLayout, QWidget
 
-from espalier.app.figures.difference import Row, StateComparison, score_rows, table_rows, test_words
+from espalier.app.figures.difference import COST, Row, RowCosts, StateComparison, score_rows, table_rows, test_words
 from espalier.app.number_text import plural
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import Elided
@@ -81,7 +81,7 @@ class DifferenceTable(FittedTable):
     group_chosen = Signal(object)
 
     def __init__(self) -> None:
-        super().__init__(model=RightModel(("size",)))
+        super().__init__(model=RightModel(("size", COST)))
         self.setAccessibleName("Differences")
         self.setTextElideMode(Qt.TextElideMode.ElideLeft)  # paths of nodes differ at their ends
         self._groups: dict[int, Group] = {}  # by the row's identity, which is independent of sorting
@@ -96,6 +96,20 @@ class DifferenceTable(FittedTable):
         self._groups = {id(row): group for row, group in zip(rows, groups, strict=True)}
         self.show_rows(rows)
         self.fit()
+
+    def show_costs(self, costs: RowCosts | None) -> None:
+        """Show what the rows cost alone, in place while the column is there, so that order and selection stay."""
+        had = COST in self.rows.columns
+        for index, row in enumerate(self._all):
+            if costs is not None:
+                row[COST] = costs.value(index)
+            else:
+                row.pop(COST, None)
+        if had == (costs is not None):
+            self.viewport().update()
+        else:
+            self.show_rows(self._all)
+            self.fit()
 
     def group_at(self, row: int) -> Group | None:
         """The group of a shown row."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.app.features.compare.state.change_costs import ChangeCosts
 from espalier.app.features.compare.state.choices import StateChoice, choices_of, default_pair
 from espalier.app.figures.difference import StateComparison, compared
 from espalier.app.jobs.previews import Previews
@@ -72,6 +73,7 @@ class Comparing(QObject):
         self._others: dict[str, OtherModel] = {}
         self._awaited: dict[int, _Awaited] = {}  # by job number
         self._scorer = Scorer()
+        self.costs = ChangeCosts(session)
         self._previews = Previews(self, MAX_KEPT, session.opened)
         self._previews.ready.connect(self._compared)
         self._previews.failed.connect(self._failed)
@@ -283,6 +285,22 @@ class Comparing(QObject):
             self._session.analyse(f"Evaluate {side.title}", Step("evaluate", data),
                                   lambda r, of=recipe: self._session.record_score(of, data, r.summary, True),
                                   graph)  # fmt: skip
+
+    @property
+    def can_measure_rows(self) -> bool:
+        """Whether there are data, and differences of which it is not measured what they cost alone."""
+        result = self.result
+        return bool(self._session.measured_on.data) and result is not None and bool(result.diff) and not (
+            self.costs.is_complete(result)
+        )  # fmt: skip
+
+    def measure_rows(self) -> None:
+        """Measure what each row of the differences costs alone, on the data in use; stop that while it runs."""
+        sides = [self.sides["a"], self.sides["b"]]
+        if self.costs.busy:
+            self.costs.stop()
+        elif self.result is not None:
+            self.costs.ask(self.result, [self._store(s) for s in sides if s is not None])
 
     # -- using
 
