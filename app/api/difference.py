@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from espalier.app.commands.opening import Target
 from espalier.app.commands.scoring import score
 from espalier.app.commands.states import NamedState, StateName, measured, state_of, stored_score
 from espalier.app.figures.difference import StateComparison, compared, score_rows, table_rows, test_words
+from espalier.model.document.arrangement import arrangement_of
 from espalier.model.files import write_text
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
@@ -109,6 +110,7 @@ def difference(a: State, b: State, kl: bool) -> Difference:
     """What turned one state into the other; `kl`: with what each row costs alone, where both have data."""
     names = (a.title, b.title) if a.title != b.title else (f"{a.title} (A)", f"{b.title} (B)")
     found = compared(a.graph, b.graph, (a.store, b.store), names, (a.score, b.score))
+    found = replace(found, arrangements=(arrangement_of(a.target.project), arrangement_of(b.target.project)))
     if kl and a.data is not None:
         found = with_costs(found, a.data, a.target, b.store)
     return Difference("difference", MappingProxyType(found.summary), tuple(found.diff.rows()), comparison=found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.scoring import add_data, data_options, print_warning, score
 from espalier.app.commands.states import NamedState, StateName, measured, parse_state, state_of, stored_score
 from espalier.app.figures.difference import StateComparison, compared
+from espalier.model.document.arrangement import arrangement_of
 from espalier.model.files import write_text
 from espalier.passes.comparison.scores import Measured
 
@@ -55,6 +57,7 @@ def _run(args: Arguments, console: Console) -> Answer:
         console.progress(0, 0, "comparing")
         found = compared(states[0].graph, states[1].graph, (targets[0].store, targets[1].store), _titles(*names),
                          (sides[0], sides[1]))  # fmt: skip
+        found = replace(found, arrangements=(arrangement_of(targets[0].project), arrangement_of(targets[1].project)))
         options = data_options(args, targets[0]) if args.data is not None and not args.no_kl else None
         if options is not None:
             found = with_costs(found, options, targets[0], targets[1].store)

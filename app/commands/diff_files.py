@@ -73,8 +73,9 @@ def drawing(comparison: StateComparison, *, first: bool = False) -> str:
     diff, pairs = comparison.diff, comparison.diff.pairing.pairs
     if first:
         outlines = dict.fromkeys(diff.removed, LIGHT.bad) | {pairs[n]: ORANGE for n in diff.changed}
-        return to_svg(comparison.a, outlines=outlines)
-    return to_svg(comparison.b, outlines=dict.fromkeys(diff.added, LIGHT.good) | dict.fromkeys(diff.changed, ORANGE))
+        return to_svg(comparison.a, outlines=outlines, arrangement=comparison.arrangements[0])
+    outlines = dict.fromkeys(diff.added, LIGHT.good) | dict.fromkeys(diff.changed, ORANGE)
+    return to_svg(comparison.b, outlines=outlines, arrangement=comparison.arrangements[1])
 
 
 def to_html(comparison: StateComparison) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from espalier.app.number_text import THIN, count, figure, mebibytes, percent, plural, scaled, signed, time_text
+from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.model.graph.graph import Graph
@@ -67,7 +68,10 @@ class RowCosts:
 
 @dataclass(frozen=True)
 class StateComparison:
-    """States A and B, named, with their graphs and what differs. `costs`: what each row costs alone, if measured."""
+    """States A and B, named, with their graphs and what differs. `costs`: what each row costs alone, if measured.
+
+    `arrangements`: pins and frames of each, where its graph is drawn.
+    """
 
     name_a: str
     name_b: str
@@ -76,6 +80,7 @@ class StateComparison:
     diff: GraphDiff
     scores: tuple[ScoreRow, ...]
     costs: RowCosts | None = None
+    arrangements: tuple[Arrangement, Arrangement] = (UNARRANGED, UNARRANGED)
 
     def __bool__(self) -> bool:
         return bool(self.diff)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, Qt
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from espalier.app.shell.workbench import Workbench
 
 SCALE = 1.5
+PAGE = "page"  # in the place of a panel's id
 
 
 class ScaledPanel(QGraphicsView):
@@ -69,6 +71,7 @@ class Presenting(QObject):
         self._restore: Callable[[], object] = lambda: None
         self._state = Qt.WindowState.WindowNoState
         workbench.changed.connect(self.end)
+        workbench.page_changed.connect(self.end)
         host.session.opened.connect(self.end)
 
     @property
@@ -78,7 +81,12 @@ class Presenting(QObject):
 
     @property
     def target(self) -> str:
-        """The id of the panel to present, the one with the focus or the one in front; empty for the graph."""
+        """The id of the panel to present, the one with the focus or the one in front; empty for the graph.
+
+        PAGE for what is shown in place of the workspaces.
+        """
+        if self._workbench.covered:
+            return PAGE
         if not self._host.panels_built:
             return ""
         docks, focus = self._docks(), QApplication.focusWidget()
@@ -94,12 +102,15 @@ class Presenting(QObject):
         """The title of the row, with what it presents."""
         if self.active:
             return "Present"
+        if (page := self._workbench.page) is not None:
+            return f"Present {page.windowTitle()}".strip()
         name = self._docks().docks[self.target].windowTitle() if self.target else "the graph"
         return f"Present {name}"
 
     def available(self) -> bool:
         """Whether there is something to present."""
-        return self.active or (self._host.session.document is not None and not self._workbench.covered)
+        page = self._workbench.page
+        return self.active or (self._host.session.document is not None and (page is None or bool(page.windowTitle())))
 
     def toggle(self) -> None:
         """Begin to present, or end it."""
@@ -109,7 +120,7 @@ class Presenting(QObject):
             self.begin(self.target)
 
     def begin(self, name: str) -> None:
-        """Present a panel by its id, or the graph."""
+        """Present a panel by its id, the page in place of the workspaces, or the graph."""
         self.end()
         self._state = self._window.windowState()
         self._workbench.setFixedSize(self._workbench.size())
@@ -118,7 +129,8 @@ class Presenting(QObject):
         cover.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         box = QVBoxLayout(cover)
         box.setContentsMargins(0, 0, 0, 0)
-        box.addWidget(self._take_panel(name, cover) if name else self._take_canvas())
+        take = {"": self._take_canvas, PAGE: partial(self._take_page, cover)}.get(name)
+        box.addWidget(take() if take else self._take_panel(name, cover))
         self._window.installEventFilter(self)
         QApplication.instance().installEventFilter(self)  # type: ignore[union-attr]
         self._window.setWindowState(self._state | Qt.WindowState.WindowFullScreen)
@@ -133,6 +145,19 @@ class Presenting(QObject):
             view.release()
             dock.setWidget(panel)
             panel.show()
+
+        self._restore = restore
+        return view
+
+    def _take_page(self, cover: QWidget) -> QWidget:
+        page = self._workbench.page
+        assert page is not None
+        give_back = self._workbench.lend_page()
+        view = ScaledPanel(page, cover)
+
+        def restore() -> None:
+            view.release()
+            give_back()
 
         self._restore = restore
         return view

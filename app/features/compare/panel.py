@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication, QHideEvent
+from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QInputDialog,
@@ -52,6 +52,7 @@ class ComparePanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setWindowTitle("Compare")
         self._session = session
         self.comparing = Comparing(session)
         self._shown: StateComparison | None = None
@@ -74,6 +75,12 @@ class ComparePanel(QWidget):
         self.refresh()
 
     # -- building
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Compute again after it was moved to another place, as for presenting."""
+        super().showEvent(event)
+        if not event.spontaneous():
+            self.comparing.set_visible(True)
 
     def hideEvent(self, event: QHideEvent) -> None:
         """Stop computing while the panel is hidden."""
@@ -125,6 +132,7 @@ class ComparePanel(QWidget):
         self.comparing.changed.connect(self.refresh)
         self.comparing.document_left.connect(self._let_go)
         self.comparing.costs.changed.connect(self._show_costs)
+        self._session.arranged.connect(self._show_arranged)
         bar.file_wanted.connect(self.file_wanted)
         bar.unpin_wanted.connect(self.unpin)
         bar.mode_chosen.connect(self.set_mode)
@@ -222,7 +230,12 @@ class ComparePanel(QWidget):
             self._show_graphs(comparison)
 
     def _show_graphs(self, comparison: StateComparison) -> None:
-        self._canvases().show_comparison(comparison, _facts(comparison))
+        self._canvases().show_comparison(self._whole(comparison), _facts(comparison))
+
+    def _show_arranged(self) -> None:
+        """Show pins and frames that have changed."""
+        if self.pair is not None and self._shown is not None:
+            self.pair.show_arrangements(self.comparing.arrangements)
 
     def _show_group(self, group: Group) -> None:
         if self.pair is not None:
@@ -245,16 +258,18 @@ class ComparePanel(QWidget):
     def copy_as(self, form: str) -> None:
         """Copy the differences as Text, CSV, HTML or JSON."""
         if self._shown is not None:
-            QGuiApplication.clipboard().setText(FORMS[form](self._with_costs(self._shown)))
+            QGuiApplication.clipboard().setText(FORMS[form](self._whole(self._shown)))
 
     def save(self, path: Path) -> None:
         """Write the differences in the format of the suffix; raises OptionsError, FileError."""
         write = writer_for(path)
         if self._shown is not None:
-            write_text(path, write(self._with_costs(self._shown)))
+            write_text(path, write(self._whole(self._shown)))
 
-    def _with_costs(self, comparison: StateComparison) -> StateComparison:
-        return replace(comparison, costs=self.comparing.costs.of(comparison))
+    def _whole(self, comparison: StateComparison) -> StateComparison:
+        """With what is measured of its rows, and with pins and frames."""
+        comparing = self.comparing
+        return replace(comparison, costs=comparing.costs.of(comparison), arrangements=comparing.arrangements)
 
     def choose_file(self, side: Place, source: str) -> None:
         """Compare with the model of another source."""

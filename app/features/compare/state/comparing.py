@@ -14,6 +14,7 @@ from espalier.app.features.compare.state.choices import StateChoice, choices_of,
 from espalier.app.figures.difference import StateComparison, compared
 from espalier.app.jobs.previews import Previews
 from espalier.app.session.measures import Baseline, Measures, samples_of
+from espalier.model.document.arrangement import UNARRANGED, Arrangement, arrangement_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, JobError
 from espalier.model.graph.graph import Graph
@@ -225,6 +226,19 @@ class Comparing(QObject):
             work = lambda stop: compared(a, b, stores, names, scores, stop)  # noqa: E731
             self.result = self._previews.ask("difference", key, work)
         self.changed.emit()
+
+    @property
+    def arrangements(self) -> tuple[Arrangement, Arrangement]:
+        """Pins and frames of both sides: those of the document for its states, or of the file."""
+        first, second = (self._arrangement(self.sides[p]) for p in ("a", "b"))
+        return first, second
+
+    def _arrangement(self, side: StateChoice | None) -> Arrangement:
+        if side is not None and side.kind == "file":
+            other = self._others.get(side.name)
+            return arrangement_of(other.result.project) if other else UNARRANGED
+        document = self._session.document
+        return document.arrangement if document else UNARRANGED
 
     def _store(self, side: StateChoice) -> WeightStore:
         return self._others[side.name].store if side.kind == "file" else self._session.open_document.store
