@@ -19,9 +19,16 @@ from espalier.passes.comparison.diff import GraphDiff, compare_graphs
 from espalier.passes.comparison.groups import Group, node_path
 from espalier.passes.comparison.scores import Measured, ScoreRow, compare_scores
 from espalier.passes.score import static_score
+from espalier.passes.sensitivity.outputs import WORDS
 
 Row = dict[str, Any]
 COST = "KL alone"
+ROW_KL = "KL(A ‖ A with that row of B)"
+SHORT = {
+    WORDS["classes"]: f"{ROW_KL}, nats a sample",
+    WORDS["distributions"]: f"{ROW_KL}, nats, mean over a sample's rows",
+    WORDS["values"]: "squared error of A with that row of B over twice the variance of A",
+}
 FIGURES = ("size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops")
 TITLES = {
     "accuracy": "accuracy", "loss": "loss", "kl": "KL from opened", "size_bytes": "size",
@@ -47,10 +54,9 @@ class RowCosts:
     @property
     def words(self) -> str:
         """What the column says: measure, direction, number of samples, all rows together."""
-        what = f"{self.what}: " if self.what else ""
-        parts = [f"KL alone: {what}A with that row alone taken from B, against A"]
+        parts = [f"KL alone: {SHORT.get(self.what, ROW_KL)}"]
         parts += [f"n = {count(self.n)}"] if self.n else []
-        parts += [f"all rows together {figure(self.together)}"] if self.together is not None else []
+        parts += [f"all rows {figure(self.together)}"] if self.together is not None else []
         return " · ".join(parts)
 
     def value(self, index: int) -> float | str:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.model.document.document import Document
 from espalier.model.document.selections import MEMBER, plain_name, selections_of, selections_to_bytes, with_selection
 from espalier.model.graph.graph import Node
 from espalier.passes.select import Select
 
-if TYPE_CHECKING:
-    from espalier.app.session.session import Session
+
+class SelectionContext(Protocol):
+    """The parts of a session that saved selections use."""
+
+    document: Document | None
+    selection: tuple[str, ...]
+
+    @property
+    def selection_changed(self) -> Any:
+        """The signal of another selection."""
+        ...
+
+    def select(self, ids: Iterable[str]) -> None:
+        """Select nodes."""
+        ...
 
 
 class SavedSelections(QObject):
@@ -20,8 +34,8 @@ class SavedSelections(QObject):
 
     changed = Signal()
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, session: SelectionContext, parent: QObject) -> None:
+        super().__init__(parent)
         self._session = session
         self._picked: tuple[str, tuple[str, ...]] | None = None  # the name that the user chose last, its nodes then
 
@@ -86,5 +100,6 @@ class SavedSelections(QObject):
 
     def keep(self, selections: dict[str, tuple[str, ...]]) -> None:
         """Replace the saved selections."""
-        self._session.open_document.keep(MEMBER, selections_to_bytes(selections))
-        self.changed.emit()
+        if self._session.document is not None:
+            self._session.document.keep(MEMBER, selections_to_bytes(selections))
+            self.changed.emit()

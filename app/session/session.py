@@ -65,7 +65,7 @@ class Session(EditingSession):
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
         self.placing: Callable[[Version], object] | None = None  # called before a save replaces the file
-        self.saved_selections = SavedSelections(self)
+        self.saved_selections = SavedSelections(self, self)
         self._folders = WorkingFolders(self)
         self._store: WeightStore | None = None
         self._copies = itertools.count(1)  # numbers files with tensors of replaced files

@@ -152,7 +152,7 @@ class Presenting(QObject):
     def _take_page(self, cover: QWidget) -> QWidget:
         page = self._workbench.page
         assert page is not None
-        give_back = self._workbench.lend_page()
+        give_back = self._workbench.lend_page(page)
         view = ScaledPanel(page, cover)
 
         def restore() -> None:

@@ -177,9 +177,9 @@ class Workbench(QWidget):
         """The page that is shown in place of the workspaces."""
         return self._pages.currentWidget() if self.covered else None
 
-    def lend_page(self) -> Callable[[], None]:
+    def lend_page(self, page: QWidget) -> Callable[[], None]:
         """Take the page out, so that it can be shown elsewhere; a blank stands for it. Returns what puts it back."""
-        page, blank = self._pages.currentWidget(), QWidget()
+        blank = QWidget()
         self._pages.insertWidget(self._pages.indexOf(page), blank)
         self._pages.setCurrentWidget(blank)
         self._pages.removeWidget(page)

@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 from espalier.app.commands.diff_files import to_csv, to_html, to_json, to_text, writer_for
 from espalier.app.features.compare.bars import SelectorBar, SliderBar
 from espalier.app.features.compare.canvases import CanvasPair
+from espalier.app.features.compare.costs import CostControls
 from espalier.app.features.compare.state.comparing import Comparing, Place
 from espalier.app.features.compare.state.pins import pin, unpin
 from espalier.app.features.compare.tables import DifferenceTable, ScoreTable
@@ -64,9 +65,7 @@ class ComparePanel(QWidget):
         self.filter.setAccessibleName("Filter of the differences")
         self.filter.setMaximumWidth(180)
         self.measure = link("Measure both", self.comparing.measure)
-        self.measure_rows = link("Measure KL", self.comparing.measure_rows)
-        self.measure_rows.setToolTip("What each row costs alone: the divergence of A with it from A")
-        self.cost_words = Elided("", "muted")
+        self.costs = CostControls(self.comparing, self.table, lambda: self._shown, self)
         self._pages = QStackedWidget()
         self._upper = QWidget()
         self._split = QSplitter(Qt.Orientation.Vertical)
@@ -119,10 +118,9 @@ class ComparePanel(QWidget):
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
         box.addWidget(self.table, 1)
-        self.cost_words.setContentsMargins(12, 2, 12, 2)
-        box.addWidget(self.cost_words)
+        box.addWidget(self.costs.words)
         save = link("Save…", self.save_wanted.emit)
-        return _titled("Differences", table, self.headline, self.filter, self.measure_rows, save)
+        return _titled("Differences", table, self.headline, self.filter, self.costs.button, save)
 
     def _score(self) -> QWidget:
         return _titled("Score", self.scores, Elided("B against A", "muted"), self.measure)
@@ -131,7 +129,6 @@ class ComparePanel(QWidget):
         bar, slider = self.selectors, self.slider
         self.comparing.changed.connect(self.refresh)
         self.comparing.document_left.connect(self._let_go)
-        self.comparing.costs.changed.connect(self._show_costs)
         self._session.arranged.connect(self._show_arranged)
         bar.file_wanted.connect(self.file_wanted)
         bar.unpin_wanted.connect(self.unpin)
@@ -189,21 +186,9 @@ class ComparePanel(QWidget):
                 self._say("Comparing …")
         elif comparing.result is not self._shown:
             self._show(comparing.result)
-        self._show_costs()
+        self.costs.refresh()
         self.measure.setEnabled(comparing.can_measure)
         self.measure.setVisible(comparing.can_measure)
-
-    def _show_costs(self) -> None:
-        """Show what is measured of the rows, and whether more can be."""
-        comparing, shown = self.comparing, self._shown
-        busy = comparing.costs.busy
-        self.measure_rows.setVisible(busy or comparing.can_measure_rows)
-        self.measure_rows.setText("Stop measuring" if busy else "Measure KL")
-        costs = comparing.costs.of(shown) if shown is not None else None
-        if shown is not None:
-            self.table.show_costs(costs)
-        self.cost_words.show_text(costs.words if costs else "")
-        self.cost_words.setVisible(costs is not None)
 
     def _let_go(self) -> None:
         """Clear the panel for a closed document, releasing its graphs."""

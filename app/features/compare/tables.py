@@ -35,7 +35,9 @@ def shared_widths(natural: Sequence[int], room: int) -> list[int]:
 
 
 class FittedTable(Table):
-    """A table whose columns share its width, so that the longest texts are elided first."""
+    """A table whose columns share its width, so that the longest texts are elided first; `numbers` stay whole."""
+
+    numbers: tuple[str, ...] = ()
 
     def fit(self) -> None:
         """Give each column its width."""
@@ -43,8 +45,14 @@ class FittedTable(Table):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStretchLastSection(False)
         columns = range(len(self.rows.columns))
-        natural = [max(self.sizeHintForColumn(c), header.sectionSizeHint(c)) for c in columns]
-        for column, width in enumerate(shared_widths(natural, self.viewport().width())):
+        natural = {c: max(self.sizeHintForColumn(c), header.sectionSizeHint(c)) for c in columns}
+        room = self.viewport().width()
+        whole = [c for c in columns if self.rows.columns[c] in self.numbers]
+        if sum(natural[c] for c in whole) > room // 2:
+            whole = []
+        others = [c for c in columns if c not in whole]
+        widths = shared_widths([natural[c] for c in others], room - sum(natural[c] for c in whole))
+        for column, width in {**{c: natural[c] for c in whole}, **dict(zip(others, widths, strict=True))}.items():
             header.resizeSection(column, width)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -82,6 +90,7 @@ class DifferenceTable(FittedTable):
 
     def __init__(self) -> None:
         super().__init__(model=RightModel(("size", COST)))
+        self.numbers = ("size", COST)
         self.setAccessibleName("Differences")
         self.setTextElideMode(Qt.TextElideMode.ElideLeft)  # paths of nodes differ at their ends
         self._groups: dict[int, Group] = {}  # by the row's identity, which is independent of sorting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
@@ -113,5 +113,5 @@ class ChangeCosts(QObject):
         self._pairs, self._running = [], None
 
 
-def _plain(data: EvaluateOptions) -> dict[str, object]:
+def _plain(data: EvaluateOptions) -> dict[str, Any]:
     return {n: v for n, v in asdict(data).items() if n in EvaluateOptions.__dataclass_fields__}

@@ -11,9 +11,9 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.features.compare.state.change_costs import ChangeCosts
 from espalier.app.features.compare.state.choices import StateChoice, choices_of, default_pair
+from espalier.app.features.compare.state.side_scores import measured_side
 from espalier.app.figures.difference import StateComparison, compared
 from espalier.app.jobs.previews import Previews
-from espalier.app.session.measures import Baseline, Measures, samples_of
 from espalier.model.document.arrangement import UNARRANGED, Arrangement, arrangement_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, JobError
@@ -22,9 +22,8 @@ from espalier.model.leftovers import WINDOW, Scratch
 from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
 from espalier.passes.comparison.scores import Measured
-from espalier.passes.figure import OPENED, accuracy_of
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, OpenJob, OpenResult, Stopped
-from espalier.passes.score import Scorer, static_score
+from espalier.passes.score import Scorer
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -254,32 +253,8 @@ class Comparing(QObject):
     # -- scores
 
     def _measured(self, side: StateChoice, graph: Graph) -> Measured:
-        """Costs and measurements of a state: by the session, by its search, or from its file."""
-        measures, recipe, data = self._session.measures, side.recipe, self._session.measured_on
-        if side.kind == "file":
-            project = self._others[side.name].result.project
-            measures, recipe = Measures(), project.recipe
-            measures.restore(project)
-            data = measures.options
-        recipe = recipe or Recipe()
-        score, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
-        base = self._session.open_document.project.base
-        kl = measures.divergence(recipe, Baseline(OPENED, Recipe(), base)) if side.kind != "file" else None
-        if score is None and side.trial is not None and self._is_on_current_data(side):
-            figures: dict[str, Any] = {**side.trial.figures, **side.trial.noise}
-            if isinstance(figures.get("accuracy"), float) and isinstance(figures.get("loss"), float):
-                score, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
-            kl = figures["kl"] if kl is None and isinstance(figures.get("kl"), float) else kl
-        if side.recipe is not None and not recipe.active:
-            kl = 0.0  # the divergence of the opened model from itself
-        static = self._scorer.score(graph) if side.kind != "file" else static_score(graph)
-        return Measured(static.measured(*score) if score else static, accuracy, kl, data=samples_of(data))
-
-    def _is_on_current_data(self, side: StateChoice) -> bool:
-        """Whether a trial was scored on the data in use."""
-        options = self._session.measured_on
-        return side.study is not None and (options.which, options.split) == (side.study.spec.score.which,
-                                                                       side.study.spec.score.split)  # fmt: skip
+        file = self._others[side.name].result.project if side.kind == "file" else None
+        return measured_side(self._session, side, graph, file, self._scorer)
 
     @property
     def can_measure(self) -> bool:
