@@ -32,7 +32,7 @@ PAGE = "page"  # in the place of a panel's id
 
 
 class ScaledPanel(QGraphicsView):
-    """A panel drawn at SCALE, to be used as it is."""
+    """A panel drawn at SCALE, to be used as it is; smaller where it needs more room."""
 
     def __init__(self, panel: QWidget, parent: QWidget) -> None:
         super().__init__(parent)
@@ -44,13 +44,17 @@ class ScaledPanel(QGraphicsView):
         panel.setParent(None)
         panel.move(0, 0)  # the proxy takes the place that it had in its dock
         self._proxy = self.scene().addWidget(panel)
+        self._panel = panel
         self._proxy.setPos(0, 0)
-        self._proxy.setScale(SCALE)
         panel.show()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._proxy.resize(self.width() / SCALE, self.height() / SCALE)
+        needed = self._panel.minimumSizeHint().expandedTo(self._panel.minimumSize())
+        scale = min(SCALE, *(have / max(want, 1) for have, want in
+                             ((self.width(), needed.width()), (self.height(), needed.height()))))  # fmt: skip
+        self._proxy.setScale(max(scale, 1.0))
+        self._proxy.resize(self.width() / self._proxy.scale(), self.height() / self._proxy.scale())
         self.setSceneRect(0, 0, self.width(), self.height())
 
     def release(self) -> None:
