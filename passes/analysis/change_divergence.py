@@ -81,7 +81,7 @@ def change_divergence(graph: Graph, options: ChangeDivergenceOptions, context: C
 
 
 def _row(group: Group, found: RowDivergence) -> Row:
-    return {"node": group.label, "what": group.what, "nodes": len(group.nodes), "kl": found.kl, "note": found.note}
+    return {"row": group.label, "what": group.what, "nodes": len(group.nodes), "kl": found.kl, "note": found.note}
 
 
 class _Measuring:

@@ -176,7 +176,7 @@ def test_it_works_or_says_why_not(name: str, graph: str) -> None:
 
 # Tested with data in test_peft.py, test_evaluate.py, test_finetune*.py, test_recovery_*.py and analysis/.
 NEED_DATA = (
-    "activations", "allocated", "data", "data_rows", "divergence", "predictions", "evaluate", "finetune",
+    "activations", "allocated", "change_divergence", "data", "data_rows", "divergence", "predictions", "evaluate", "finetune",
     "finetune_estimate", "gptq", "smoothquant", "bias_correction", "load_adapter", "sensitivity", "take_weights",
     "layer_latency", "compile",
 )  # fmt: skip

@@ -83,7 +83,7 @@ def test_rows_are_what_torch_gives(net: Net, data: Data) -> None:
     b = a.copy().quantize("linear", weight="scaled_integer(width=4, granularity=channel)").prune("head", sparsity=0.5)
     x, y = data
     report = b.change_divergence(data=(x, y))
-    rows = {(r["node"], r["what"]): r for r in report.rows}
+    rows = {(r["row"], r["what"]): r for r in report.rows}
     twins = changed(net, lambda m: [int4(layer.weight) for layer in m.layers])
     head = changed(net, lambda m: int4(m.head.weight))
     mask = changed(net, lambda m: pruned(m.head.weight, 12))
@@ -124,7 +124,7 @@ def test_structure_says_so_and_texts_cost_nothing(net: Net, data: Data) -> None:
     a = traced(net)
     b = a.copy().edit_graph([{"bypass": {"node": "layers_1"}}, {"note": {"node": "head", "text": "why"}}])
     b.quantize("head", weight="int8")
-    rows = {(r["node"], r["what"]): r for r in b.change_divergence(data=data).rows}
+    rows = {(r["row"], r["what"]): r for r in b.change_divergence(data=data).rows}
     removed = next(r for (_, what), r in rows.items() if what == "removed")
     assert removed["kl"] is None and removed["note"] == "The structure differs."
     assert next(r for (_, what), r in rows.items() if what == "inputs")["kl"] is None
