@@ -37,13 +37,19 @@ class SavedSelections(QObject):
     def __init__(self, session: SelectionContext, parent: QObject) -> None:
         super().__init__(parent)
         self._session = session
+        self._read: tuple[bytes | None, dict[str, tuple[str, ...]]] = (None, {})
         self._picked: tuple[str, tuple[str, ...]] | None = None  # the name that the user chose last, its nodes then
 
     @property
     def saved(self) -> dict[str, tuple[str, ...]]:
         """Name → ids of nodes; empty without a document."""
         document = self._session.document
-        return selections_of(document.project) if document else {}
+        data = document.project.extras.get(MEMBER) if document else None
+        if document is None or data is None:
+            return {}
+        if data is not self._read[0]:  # a project can hold many nodes, and this is asked at every edit
+            self._read = data, selections_of(document.project)
+        return self._read[1]
 
     @property
     def picked(self) -> str:
@@ -54,7 +60,7 @@ class SavedSelections(QObject):
 
     def forget(self) -> None:
         """Name no selection any more: another document is open."""
-        self._picked = None
+        self._picked, self._read = None, (None, {})
 
     def selecting(self, ids: Sequence[str], able: Callable[[Node], bool] = lambda _: True) -> Select | tuple[str, ...]:
         """How an edit of these nodes selects them: by the saved selection that the user chose, or else by name.
