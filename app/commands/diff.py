@@ -16,8 +16,11 @@ from espalier.app.commands.scoring import add_data, data_options, print_warning,
 from espalier.app.commands.states import NamedState, StateName, measured, parse_state, state_of, stored_score
 from espalier.app.figures.difference import StateComparison, compared
 from espalier.model.document.arrangement import arrangement_of
+from espalier.model.errors import EspalierError
 from espalier.model.files import write_text
+from espalier.passes.base import Cancelled
 from espalier.passes.comparison.scores import Measured
+from espalier.passes.running.splits import EvaluateOptions
 
 FILES: dict[str, Writer] = {**{suffix: WRITERS[suffix] for suffix in (".csv", ".html", ".json")}, ".svg": drawing}
 DETAILS = """\
@@ -60,7 +63,7 @@ def _run(args: Arguments, console: Console) -> Answer:
         found = replace(found, arrangements=(arrangement_of(targets[0].project), arrangement_of(targets[1].project)))
         options = data_options(args, targets[0]) if args.data is not None and not args.no_kl else None
         if options is not None:
-            found = with_costs(found, options, targets[0], targets[1].store)
+            found = _with_costs(found, options, targets, console)
     data = found.to_dict()
     for path, write in ((args.output, writer), (args.html, to_html)):
         if path and write:
@@ -81,6 +84,19 @@ def _measured(state: NamedState, target: Target, args: Arguments, console: Conso
     figures = score(state.graph, target, data_options(args, target))
     print_warning(figures, console)
     return measured(figures)
+
+
+def _with_costs(
+    found: StateComparison, options: EvaluateOptions, targets: list[Target], console: Console
+) -> StateComparison:  # fmt: skip
+    """With what each row costs alone; without, and a note, where the outputs of A cannot be compared."""
+    try:
+        return with_costs(found, options, targets[0], targets[1].store)
+    except Cancelled:
+        raise
+    except EspalierError as error:
+        console.note(f"What each row costs alone is not measured. {error.message} {error.hint}".strip())
+        return found
 
 
 def _lines(found: StateComparison, data: dict[str, Any]) -> list[str]:
