@@ -28,7 +28,9 @@ class Select:
 
     by: Literal["all", "type", "name", "regex", "module", "where", "saved"] = "all"
     values: tuple[str, ...] = ()
-    nodes: tuple[str, ...] | None = field(default=None, metadata={"help": "by saved alone: the ids of its nodes"})
+    nodes: tuple[str, ...] | None = field(
+        default=None, repr=False, metadata={"help": "by saved alone: the ids of its nodes"}
+    )
 
     def __post_init__(self) -> None:
         if self.nodes is not None and self.by != "saved":
