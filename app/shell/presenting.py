@@ -32,9 +32,9 @@ PAGE = "page"  # in the place of a panel's id
 
 
 class ScaledPanel(QGraphicsView):
-    """A panel drawn at SCALE, to be used as it is; smaller where it needs more room."""
+    """A panel drawn at SCALE, to be used as it is. `fits`: at less where its parts need more room than that leaves."""
 
-    def __init__(self, panel: QWidget, parent: QWidget) -> None:
+    def __init__(self, panel: QWidget, parent: QWidget, *, fits: bool = False) -> None:
         super().__init__(parent)
         self.setScene(QGraphicsScene(self))
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -44,17 +44,17 @@ class ScaledPanel(QGraphicsView):
         panel.setParent(None)
         panel.move(0, 0)  # the proxy takes the place that it had in its dock
         self._proxy = self.scene().addWidget(panel)
-        self._panel = panel
+        self._panel, self._fits = panel, fits
         self._proxy.setPos(0, 0)
         panel.show()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        needed = self._panel.minimumSizeHint().expandedTo(self._panel.minimumSize())
-        scale = min(SCALE, *(have / max(want, 1) for have, want in
-                             ((self.width(), needed.width()), (self.height(), needed.height()))))  # fmt: skip
-        self._proxy.setScale(max(scale, 1.0))
-        self._proxy.resize(self.width() / self._proxy.scale(), self.height() / self._proxy.scale())
+        scale, needed = SCALE, self._panel.minimumSizeHint()
+        if self._fits and not needed.isEmpty():
+            scale = max(min(SCALE, self.width() / needed.width(), self.height() / needed.height()), 1.0)
+        self._proxy.setScale(scale)
+        self._proxy.resize(self.width() / scale, self.height() / scale)
         self.setSceneRect(0, 0, self.width(), self.height())
 
     def release(self) -> None:
@@ -157,7 +157,7 @@ class Presenting(QObject):
         page = self._workbench.page
         assert page is not None
         give_back = self._workbench.lend_page(page)
-        view = ScaledPanel(page, cover)
+        view = ScaledPanel(page, cover, fits=True)
 
         def restore() -> None:
             view.release()
