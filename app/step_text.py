@@ -21,6 +21,7 @@ from espalier.passes.choices.prune_structured import PruneStructuredOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.edits.base import Edit
 from espalier.passes.recipes.offered import typed
+from espalier.passes.saved import saved_in
 from espalier.passes.select import Select
 from espalier.passes.transform.edit_graph import EditGraphOptions
 from espalier.passes.transform.load_adapter import LoadAdapterOptions
@@ -81,12 +82,14 @@ def _adapting(
 
 
 def selection(select: Select, graph: Graph | None = None) -> str:
-    """`type linear`; `intermediate.dense`; `3 nodes`; `all nodes`."""
+    """`type linear`; `intermediate.dense`; `3 nodes`; `saved selection "queries" (3 nodes)`; `all nodes`."""
     if select.by == "all":
         return "all nodes"
     if select.by == "name":
         many = plural(len(select.values), "node")
         return _name(select.values[0], graph) if len(select.values) == 1 else many
+    if select.by == "saved" and select.nodes is not None:
+        return f"{select.names} ({plural(len(select.nodes), 'node')})"
     return select.describe()
 
 
@@ -143,6 +146,8 @@ def result(report: Report | None, step: Step | None = None) -> str:
     if report is None:
         return ""
     figures = report.summary
+    if step is not None and figures.get("warning") and any(saved_in(step.options)):
+        return str(figures["warning"])
     if "adapters" in figures and "added" in figures:
         share = percent(figures["trainable_share"])
         return (
@@ -184,7 +189,7 @@ def _node_count(nodes: int, step: Step | None) -> str:
             selects = [r.select for r in rules]
         case _:
             selects = []
-    named = selects and all(s.by == "name" for s in selects) and len({v for s in selects for v in s.values}) == nodes
+    named = selects and all(s.listed for s in selects) and len({v for s in selects for v in s.listed}) == nodes
     return "" if named else plural(nodes, "node")
 
 

@@ -1,13 +1,13 @@
-"""Selection of nodes by type, name, regular expression, module path or expression, or all nodes."""
+"""Selection of nodes by type, name, regular expression, module path, expression or saved selection, or all nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, get_args
 
-from espalier.model.errors import PassError, nearest
+from espalier.model.errors import OptionsError, PassError, nearest
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import OPS, Category, category
 from espalier.model.patterns import Patterns, check
@@ -22,13 +22,20 @@ class Select:
     by type: `values` are ops ("linear"), categories ("norm") or classes ("LayerNorm", "batch_norm2d"), tried in this
     order; by name: node ids or module paths; by regex: patterns searched in ids and paths; by module: path prefixes
     ("bert.encoder.layer.0"); by where: expressions over facts and choices ('op == "linear" and bits > 4', see
-    `espalier.passes.where`); all: every node.
+    `espalier.passes.where`); by saved: names of selections that the project keeps, with their node ids in `nodes`,
+    which are filled in when a step enters a recipe (see `espalier.passes.saved`); all: every node.
     """
 
-    by: Literal["all", "type", "name", "regex", "module", "where"] = "all"
+    by: Literal["all", "type", "name", "regex", "module", "where", "saved"] = "all"
     values: tuple[str, ...] = ()
+    nodes: tuple[str, ...] | None = field(
+        default=None, repr=False, metadata={"help": "by saved alone: the ids of its nodes"}
+    )
 
     def __post_init__(self) -> None:
+        if self.nodes is not None and self.by != "saved":
+            text = f"nodes belongs to a saved selection, and this one is by {self.by}."
+            raise OptionsError(text, 'Write by = "saved", or leave nodes out.')
         if self.by == "regex":
             for pattern in self.values:
                 check(pattern)
@@ -38,8 +45,22 @@ class Select:
 
     def describe(self) -> str:
         """Text for steps and messages: "type linear", "no type"."""
+        if self.by == "saved" and self.values:
+            return self.names
         named = f"{self.by} {', '.join(self.values)}" if self.values else f"no {self.by}"
         return "all" if self.by == "all" else named
+
+    @property
+    def names(self) -> str:
+        """The values in quotes, for texts: saved selection "attention inputs"."""
+        noun = "saved selection" if len(self.values) == 1 else "saved selections"
+        quoted = ", ".join(f'"{v}"' for v in self.values)
+        return f"{noun} {quoted}"
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """What it lists node by node: the names of one by name, the members of a saved one; empty for others."""
+        return self.values if self.by == "name" else self.nodes or ()
 
 
 def _path(node: Node) -> str:
@@ -51,6 +72,7 @@ _TESTS: dict[str, Callable[[Node, frozenset[str]], bool]] = {
     "type": lambda node, values: _types(values).has(node),
     "name": lambda node, values: node.id in values or (node.call == "call_module" and node.target in values),
     "regex": lambda node, values: _occurs(_patterns(values), node),
+    "saved": lambda node, values: node.id in values,
     "where": lambda node, values: any(holds(v, node) for v in values),
     "module": lambda node, values: any(_path(node) == v or _path(node).startswith(v + ".") for v in values),
 }
@@ -96,7 +118,13 @@ def _unknown_type(graph: Graph, select: Select) -> str | None:
 
 @lru_cache(maxsize=64)
 def _values(select: Select) -> frozenset[str]:
-    return frozenset(select.values)
+    """What the test of a selection compares nodes with; raises PassError for a saved one without its nodes."""
+    if select.by != "saved":
+        return frozenset(select.values)
+    if select.nodes is None:
+        text = f"There is no {select.names} in this project."
+        raise PassError(text, "Save one of this name, or list its nodes in the recipe.")
+    return frozenset(select.nodes)
 
 
 def matches(node: Node, select: Select) -> bool:
@@ -158,7 +186,7 @@ def types_in(graph: Graph) -> list[str]:
     return sorted({n.op for n in graph} | {c for n in graph if (c := category(n)) not in OPS} | classes)
 
 
-NOUNS = {"where": "expression"}
+NOUNS = {"where": "expression", "saved": "selection"}
 
 
 def _hint(graph: Graph, select: Select) -> str:
@@ -172,5 +200,8 @@ def _hint(graph: Graph, select: Select) -> str:
     }
     names = names_by_kind.get(select.by)
     if not select.values:
-        return f"Select by at least one {select.by}."
+        return f"Select by at least one {'name' if select.by == 'saved' else select.by}."
+    if select.by == "saved":
+        many = len(select.nodes or ())
+        return f"None of its {many} nodes is in the model here. Save the selection again, and use it as it is now."
     return nearest(select.values[0], names) if names else f"Change the {NOUNS.get(select.by, 'pattern')}."

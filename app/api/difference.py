@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from espalier.app.api.reports import Report
+from espalier.app.commands.diff_costs import with_costs
 from espalier.app.commands.diff_files import html_table, to_text, writer_for
 from espalier.app.commands.opening import Target
 from espalier.app.commands.scoring import score
 from espalier.app.commands.states import NamedState, StateName, measured, state_of, stored_score
 from espalier.app.figures.difference import StateComparison, compared, score_rows, table_rows, test_words
+from espalier.model.document.arrangement import arrangement_of
 from espalier.model.files import write_text
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
@@ -25,7 +28,8 @@ class Difference(Report):
     """Difference of two models: `.rows` has a row a change, with `node`, `what`, `before` and `after`.
 
     Further keys of a row: `size_bytes` (change of the stored bytes), `distance` (‖B − A‖ / ‖A‖ of weights), `node_a`
-    (the node's partner in A). `.groups` has a row for equal changes of twins, `.scores` a row a figure. Figures:
+    (the node's partner in A). `.groups` has a row for equal changes of twins, with data also what it costs alone
+    (`kl`), `.scores` a row a figure. Figures:
     numbers of added, removed and changed nodes; costs of both, such as `size_bytes` and `size_bytes_before`. False if
     nothing differs.
 
@@ -42,7 +46,11 @@ class Difference(Report):
 
     @property
     def groups(self) -> list[dict[str, Any]]:
-        """Equal changes of twins in one: `label`, `what`, `before`, `after`, `nodes`, `size_bytes`, `distance`."""
+        """Equal changes of twins in one: `label`, `what`, `before`, `after`, `nodes`, `size_bytes`, `distance`.
+
+        With data also `kl`: the mean over the samples of KL(P ‖ Q) in nats, where P are A's outputs and Q those of A
+        with this row alone taken from B. None, with the reason in `kl_note`, where it cannot be taken over alone.
+        """
         return self.to_dict()["groups"]
 
     @property
@@ -70,8 +78,9 @@ class Difference(Report):
         found = self.comparison
         if found is None:
             return Report._repr_html_(self)
+        words = escape(found.costs.words) if found.costs else ""
         return (f"<p><b>{found.headline}</b></p>{html_table(score_rows(found.scores))}"
-                f"<p>{test_words(found.scores)}</p>{html_table(table_rows(found))}")  # fmt: skip
+                f"<p>{test_words(found.scores)}</p>{html_table(table_rows(found))}<p>{words}</p>")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +92,25 @@ class State:
     store: WeightStore
     score: Measured
     held: object
+    target: Target
+    data: EvaluateOptions | None
 
 
 def state(target: Target, name: StateName | None, title: str, data: str, held: object) -> State:
     """The state of an opened model that `name` names (None: the present one), measured on `data` if given."""
     project = target.project
     found = state_of(name, target) if name else NamedState(project.recipe, project.graph)
-    figures = score(found.graph, target, EvaluateOptions(data=data)) if data else None
+    options = EvaluateOptions(data=data) if data else None
+    figures = score(found.graph, target, options) if options else None
     scored = measured(figures) if figures else stored_score(found, project)
-    return State(title, found.graph, target.store, scored, held)
+    return State(title, found.graph, target.store, scored, held, target, options)
 
 
-def difference(a: State, b: State) -> Difference:
-    """What turned one state into the other."""
+def difference(a: State, b: State, kl: bool) -> Difference:
+    """What turned one state into the other; `kl`: with what each row costs alone, where both have data."""
     names = (a.title, b.title) if a.title != b.title else (f"{a.title} (A)", f"{b.title} (B)")
     found = compared(a.graph, b.graph, (a.store, b.store), names, (a.score, b.score))
+    found = replace(found, arrangements=(arrangement_of(a.target.project), arrangement_of(b.target.project)))
+    if kl and a.data is not None:
+        found = with_costs(found, a.data, a.target, b.store)
     return Difference("difference", MappingProxyType(found.summary), tuple(found.diff.rows()), comparison=found)

@@ -18,11 +18,11 @@ from espalier.passes.recipes.config import decode_options
 from espalier.passes.select import Select, types_in
 from espalier.passes.transform.quantize import PORTS
 
-WAYS = ("type", "name", "regex", "module", "where")
+WAYS = ("type", "name", "regex", "module", "where", "saved")
 FORMATS_HELP = 'a format such as "int8", "mxint4" or "integer(width=8, frac_width=4)"; "float" removes it'
 SELECT_HELP = (
     'the nodes: a type ("linear"), a node or module path, a list of these, "all", "regex:…", "module:…", '
-    '"where:params > 1e4 and bits > 4", or a table {by, values}'
+    '"where:params > 1e4 and bits > 4", "saved:queries" (a saved selection), or a table {by, values}'
 )
 Keyword, Both = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 

@@ -28,6 +28,7 @@ from espalier.model.leftovers import Scratch
 from espalier.model.opening import is_project, open_any
 from espalier.model.trust import Origin, require
 from espalier.passes.query import find_nodes
+from espalier.passes.saved import with_members
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
 
@@ -116,7 +117,9 @@ def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress
         raise
 
 
-def diff(before: Model | PathName, after: Model | PathName, *, data: str = "") -> Difference:
+def diff(
+    before: Model | PathName, after: Model | PathName, *, data: str = "", kl: bool = True
+) -> Difference:  # fmt: skip
     """Compare two models, A and B: nodes, operations, shapes, formats, sparsities, weights, scores.
 
     Nodes are paired by id; in models of different files by the contents of their weights, by module path, and by
@@ -127,6 +130,7 @@ def diff(before: Model | PathName, after: Model | PathName, *, data: str = "") -
             steps), `P.espalier@opened`, `P.espalier#STUDY/TRIAL`.
         data: measure both on the same samples of these data (`demo:NAME`, `hub:NAME`, a file or a folder) and test the
             difference of their accuracies. Default: scores that the projects store, and costs.
+        kl: with data, also measure what each row of `.groups` costs alone; the time grows with the rows.
 
     Returns:
         A Difference: a row a change (`node`, `what`, `before`, `after`, `size_bytes`, `distance`), `.groups` of twins,
@@ -138,7 +142,7 @@ def diff(before: Model | PathName, after: Model | PathName, *, data: str = "") -
     Example:
         es.diff("before.espalier", m).rows
     """
-    return difference(_state(before, data), _state(after, data))
+    return difference(_state(before, data), _state(after, data), kl)
 
 
 def _state(model: Model | PathName, data: str) -> State:
@@ -228,7 +232,7 @@ class Model(Measurable, PassMethods):
         """
         if select is None:
             return tuple(self._graph)
-        wanted = decode(Select, selection(select, self._graph))
+        wanted = with_members(decode(Select, selection(select, self._graph)), self.selections)
         return tuple(map(self._graph.nodes.__getitem__, find_nodes(self._graph, wanted)))
 
     def __getitem__(self, node: str) -> Node:

@@ -45,6 +45,12 @@ class PassMethods:
     ) -> Self:
         """Fit the formats of the selected nodes to weights and data: fraction widths, exponent biases and static scales."""
 
+    def change_divergence(
+        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., baseline: str = ..., seed: int = ...
+    ) -> Report:
+        """KL divergence of the outputs that each change since the opened model causes by itself, on the same samples."""
+
     def compile(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., sizes: str = ..., device: Literal['cpu',

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 from espalier.app.api.data import Data, Given, check_labels, given
 from espalier.app.api.methods import method, options_from
 from espalier.app.api.reports import Report, Steps, UnknownNameError
+from espalier.app.api.selections import SavedSelections
 from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, explaining, functions_of
 from espalier.model.document.recipe import Recipe, Step
+from espalier.model.document.selections import with_selections
 from espalier.model.errors import OptionsError, SourceError, nearest
 from espalier.model.leftovers import Scratch
 from espalier.model.opening import Opened
@@ -23,6 +25,7 @@ from espalier.passes.base import Context, PassSpec, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.recipes.replay import check_ready, milestones, replay
 from espalier.passes.recipes.set_up import check_set_up, extended, from_anywhere, options_of
+from espalier.passes.saved import recipe_with_members, with_members
 
 if TYPE_CHECKING:
     from espalier.model.document.project import Project
@@ -93,6 +96,18 @@ class Editable:
         return Steps(self._project.recipe)
 
     @property
+    def selections(self) -> SavedSelections:
+        """The saved selections of the project: name → node ids, read and written as a dict is.
+
+        A step that selects by "saved:NAME" takes the nodes of then; a later change of the selection leaves it as it is.
+
+        Example:
+            m.selections["queries"] = m.nodes("regex:query$")
+            m.quantize("saved:queries", weight="int4")
+        """
+        return SavedSelections(lambda: self._project, self._keep_selections)
+
+    @property
     def _graph(self) -> Graph:
         return self._project.graph
 
@@ -131,7 +146,8 @@ class Editable:
         values = options if data is None else {**options, "data": data.spec}
         if pass_name in MEASURING and "data" not in values:
             values = {**values, "data": self._project.source.data or ""}
-        step = Step(spec.name, options_from(spec, select, values, self._graph), seed)
+        options = with_members(options_from(spec, select, values, self._graph), self.selections)
+        step = Step(spec.name, options, seed)
         if spec.kind == "analysis":
             return self._analysed(step)
         if data is not None and data.held is not None:
@@ -223,7 +239,7 @@ class Editable:
         return Report(step.pass_name, dict(done.report.summary), tuple(map(dict, done.report.rows)), done.seconds)
 
     def _applied(self, recipe: Recipe) -> Self:
-        recipe = from_anywhere(recipe)
+        recipe = recipe_with_members(from_anywhere(recipe), self.selections)
         check_ready(recipe)
         context = self._context()
         with explaining(self._place.refused):
@@ -240,6 +256,9 @@ class Editable:
         stored = milestones(recipe, done.results)
         self._change(replace(self._project, recipe=recipe, graph=done.graph, milestones=stored))
         return self
+
+    def _keep_selections(self, selections: dict[str, tuple[str, ...]]) -> None:
+        self._change(with_selections(self._project, selections))
 
     def _change(self, project: Project) -> None:
         self._before.append(self._project)

@@ -15,8 +15,10 @@ from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target
 from espalier.app.features.search.commands.search_files import spec_path
 from espalier.model.document.recipe import Recipe
+from espalier.model.document.selections import selections_of
 from espalier.model.errors import OptionsError
 from espalier.passes.recipes.config import load_recipe
+from espalier.passes.saved import recipe_with_members, with_members
 from espalier.passes.search.goals import Wanted, best, front, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import SearchSpec
@@ -65,8 +67,10 @@ def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data:
     if not 1 <= read.trials <= 100_000:
         raise OptionsError(f"trials is {read.trials}.", "It must be a whole number from 1 to 100000.")
     score = replace(read.score, data=data or read.score.data or target.project.source.data or "")
-    read, own = replace(read, score=score), target.project.recipe
-    return Search(read, Recipe((*own.steps, *filled(recipe, score).steps)), target.project.base, target.project.source)
+    saved = selections_of(target.project)
+    read, own = with_members(replace(read, score=score), saved), target.project.recipe
+    steps = recipe_with_members(filled(recipe, score), saved).steps
+    return Search(read, Recipe((*own.steps, *steps)), target.project.base, target.project.source)
 
 
 def _study(
@@ -120,7 +124,7 @@ def swept(
     options = SweepSpec(_axis(over), _listed(along), _listed(variants), seeds)
     if not options.varies:
         raise OptionsError("There is nothing to vary.", 'Write over="prune.sparsity=0.1:0.9:0.1", variants or seeds.')
-    more = _recipe(recipe)
+    more = recipe_with_members(_recipe(recipe), selections_of(target.project))
     sweep = build_sweep(Recipe((*own.steps, *more.steps)), options, score if score.data else None, len(own))
     if not sweep.recipe.steps:
         raise OptionsError("There is no recipe to sweep.", "Give recipe=, or a model that has steps.")

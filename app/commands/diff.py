@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console
+from espalier.app.commands.diff_costs import with_costs
 from espalier.app.commands.diff_files import WRITERS, Writer, drawing, lines, to_html, writer_for
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.scoring import add_data, data_options, print_warning, score
 from espalier.app.commands.states import NamedState, StateName, measured, parse_state, state_of, stored_score
 from espalier.app.figures.difference import StateComparison, compared
+from espalier.model.document.arrangement import arrangement_of
+from espalier.model.errors import EspalierError
 from espalier.model.files import write_text
+from espalier.passes.base import Cancelled
 from espalier.passes.comparison.scores import Measured
+from espalier.passes.running.splits import EvaluateOptions
 
 FILES: dict[str, Writer] = {**{suffix: WRITERS[suffix] for suffix in (".csv", ".html", ".json")}, ".svg": drawing}
 DETAILS = """\
@@ -22,8 +28,9 @@ A and B are projects, packed models or sources, as other commands take them; of 
 first N active steps), PROJECT@opened, and PROJECT#STUDY/TRIAL. Nodes are the same where their ids are; in models of
 different files where their weights, module paths or surroundings are. Equal changes of twins are one row.
 -o FILE.svg draws the graph of B: added nodes are outlined in green, changed ones in orange. With --data both are
-measured on the same samples, and their accuracies compared by McNemar's test. The exit code is 0 also where something
-differs; with --exit-code it is 1 then.
+measured on the same samples, and their accuracies compared by McNemar's test. Each row then says what it costs alone:
+the KL divergence of A's outputs with that row of B from A's, in nats; --no-kl leaves it out. The exit code is 0 also
+where something differs; with --exit-code it is 1 then.
 examples
   main.py diff P.espalier@opened P.espalier --data demo:reviews
   main.py diff google/bert P.espalier --html difference.html
@@ -39,6 +46,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html, .json or .svg file")
     parser.add_argument("--html", metavar="FILE", help="write a page with scores, changes and both graphs")
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 where something differs")
+    parser.add_argument("--no-kl", action="store_true", help="do not measure what each row costs alone")
     add_data(parser)
 
 
@@ -52,6 +60,10 @@ def _run(args: Arguments, console: Console) -> Answer:
         console.progress(0, 0, "comparing")
         found = compared(states[0].graph, states[1].graph, (targets[0].store, targets[1].store), _titles(*names),
                          (sides[0], sides[1]))  # fmt: skip
+        found = replace(found, arrangements=(arrangement_of(targets[0].project), arrangement_of(targets[1].project)))
+        options = data_options(args, targets[0]) if args.data is not None and not args.no_kl else None
+        if options is not None:
+            found = _with_costs(found, options, targets, console)
     data = found.to_dict()
     for path, write in ((args.output, writer), (args.html, to_html)):
         if path and write:
@@ -72,6 +84,19 @@ def _measured(state: NamedState, target: Target, args: Arguments, console: Conso
     figures = score(state.graph, target, data_options(args, target))
     print_warning(figures, console)
     return measured(figures)
+
+
+def _with_costs(
+    found: StateComparison, options: EvaluateOptions, targets: list[Target], console: Console
+) -> StateComparison:  # fmt: skip
+    """With what each row costs alone; without, and a note, where the outputs of A cannot be compared."""
+    try:
+        return with_costs(found, options, targets[0], targets[1].store)
+    except Cancelled:
+        raise
+    except EspalierError as error:
+        console.note(f"What each row costs alone is not measured. {error.message} {error.hint}".strip())
+        return found
 
 
 def _lines(found: StateComparison, data: dict[str, Any]) -> list[str]:

@@ -30,11 +30,15 @@ MAX_DRAWN = 4000  # nodes of a graph that is drawn into a page
 
 
 def to_csv(comparison: StateComparison) -> str:
-    """A line a change."""
+    """A line a change; where it was measured, also the divergence of the row of similar nodes that it is in."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([row[c] for c in COLUMNS] for row in comparison.diff.rows())
+    extra = ("row_kl", "row_kl_note") if comparison.costs else ()
+    writer.writerow((*COLUMNS, *extra))
+    for row, change in zip(comparison.diff.rows(), comparison.diff.changes, strict=True):
+        cost = comparison.cost_of(change)
+        more = [cost.kl if cost else None, (cost.note or None) if cost else None] if extra else []
+        writer.writerow([*(row[c] for c in COLUMNS), *more])
     return out.getvalue()
 
 
@@ -60,6 +64,8 @@ def lines(comparison: StateComparison) -> Iterable[str]:
     if comparison.diff:
         yield ""
         yield from table(table_rows(comparison))
+    if comparison.costs:
+        yield comparison.costs.words
 
 
 def drawing(comparison: StateComparison, *, first: bool = False) -> str:
@@ -67,8 +73,9 @@ def drawing(comparison: StateComparison, *, first: bool = False) -> str:
     diff, pairs = comparison.diff, comparison.diff.pairing.pairs
     if first:
         outlines = dict.fromkeys(diff.removed, LIGHT.bad) | {pairs[n]: ORANGE for n in diff.changed}
-        return to_svg(comparison.a, outlines=outlines)
-    return to_svg(comparison.b, outlines=dict.fromkeys(diff.added, LIGHT.good) | dict.fromkeys(diff.changed, ORANGE))
+        return to_svg(comparison.a, outlines=outlines, arrangement=comparison.arrangements[0])
+    outlines = dict.fromkeys(diff.added, LIGHT.good) | dict.fromkeys(diff.changed, ORANGE)
+    return to_svg(comparison.b, outlines=outlines, arrangement=comparison.arrangements[1])
 
 
 def to_html(comparison: StateComparison) -> str:
@@ -88,7 +95,8 @@ def to_html(comparison: StateComparison) -> str:
         f"<p><b>A</b> {escape(comparison.name_a)}<br><b>B</b> {escape(comparison.name_b)}</p>"
         f"<p>{escape(comparison.headline)}</p>"
         f"<h2>Score</h2>{html_table(score_rows(comparison.scores))}<p>{escape(words)}</p>"
-        f"<h2>Changes</h2>{html_table(table_rows(comparison))}{graphs}</body></html>\n"
+        f"<h2>Changes</h2>{html_table(table_rows(comparison))}"
+        f"<p>{escape(comparison.costs.words) if comparison.costs else ''}</p>{graphs}</body></html>\n"
     )
 
 

@@ -24,11 +24,13 @@ from espalier.app.commands.scoring import (
     state_name,
 )
 from espalier.model.document.recipe import Recipe
+from espalier.model.document.selections import selections_of
 from espalier.model.errors import EspalierError
 from espalier.passes.base import StepResult
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.recipes.replay import Memo, Replayed, check_ready, prefix_keys, remembered, replay
 from espalier.passes.recipes.set_up import check_set_up, extended, from_anywhere, options_of
+from espalier.passes.saved import recipe_with_members
 from espalier.passes.sweep.results import FIGURES, mean_of
 from espalier.passes.training.checkpoint_folders import clear, until_saved
 from espalier.passes.training.curve import Recorder
@@ -58,6 +60,7 @@ def _run(args: Arguments, console: Console) -> Answer:
         curves.recording(target.context, console) as recorder,
     ):
         base = target.project.graph
+        recipe = recipe_with_members(recipe, selections_of(target.project))
         check_set_up(options_of(recipe.active), base, target.context)
         options = data_options(args, target)
         if options is None and (named := _data_of(recipe)):

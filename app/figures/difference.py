@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from espalier.app.number_text import THIN, count, figure, mebibytes, percent, plural, scaled, signed, time_text
+from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
-from espalier.passes.comparison.changes import FLOAT, Kind, Value
+from espalier.passes.analysis.change_divergence import RowDivergence
+from espalier.passes.comparison.changes import FLOAT, Change, Kind, Value
 from espalier.passes.comparison.diff import GraphDiff, compare_graphs
 from espalier.passes.comparison.groups import Group, node_path
 from espalier.passes.comparison.scores import Measured, ScoreRow, compare_scores
 from espalier.passes.score import static_score
+from espalier.passes.sensitivity.outputs import WORDS
 
 Row = dict[str, Any]
+COST = "KL alone"
+ROW_KL = "KL(A ‖ A with that row of B)"
+SHORT = {
+    WORDS["classes"]: f"{ROW_KL}, nats a sample",
+    WORDS["distributions"]: f"{ROW_KL}, nats, mean over a sample's rows",
+    WORDS["values"]: "squared error of A with that row of B over twice the variance of A",
+}
 FIGURES = ("size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops")
 TITLES = {
     "accuracy": "accuracy", "loss": "loss", "kl": "KL from opened", "size_bytes": "size",
@@ -28,9 +38,46 @@ TITLES = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class RowCosts:
+    """What each row costs alone, by its index among the groups: the divergence of A with that row taken from B, from A.
+
+    `n`: samples; `what`: the measure, with its unit; `together`: of all rows, None where it cannot be measured or is
+    not yet. Rows that are not measured yet are missing.
+    """
+
+    rows: Mapping[int, RowDivergence]
+    n: int = 0
+    what: str = ""
+    together: float | None = None
+
+    @property
+    def words(self) -> str:
+        """What the column says: measure, direction, number of samples, all rows together."""
+        parts = [f"KL alone: {SHORT.get(self.what, ROW_KL)}"]
+        parts += [f"n = {count(self.n)}"] if self.n else []
+        parts += [f"all rows {figure(self.together)}"] if self.together is not None else []
+        return " · ".join(parts)
+
+    def value(self, index: int) -> float | str:
+        """The cell of a row: its divergence, why it has none, or `…` while it is not measured."""
+        row = self.rows.get(index)
+        if row is None:
+            return "…"
+        return row.kl if row.kl is not None else row.note.rstrip(".")
+
+    def text(self, index: int) -> str:
+        """The same as a text."""
+        value = self.value(index)
+        return value if isinstance(value, str) else figure(value)
+
+
 @dataclass(frozen=True)
 class StateComparison:
-    """States A and B, named, with their graphs and what differs."""
+    """States A and B, named, with their graphs and what differs. `costs`: what each row costs alone, if measured.
+
+    `arrangements`: pins and frames of each, where its graph is drawn.
+    """
 
     name_a: str
     name_b: str
@@ -38,6 +85,8 @@ class StateComparison:
     b: Graph
     diff: GraphDiff
     scores: tuple[ScoreRow, ...]
+    costs: RowCosts | None = None
+    arrangements: tuple[Arrangement, Arrangement] = (UNARRANGED, UNARRANGED)
 
     def __bool__(self) -> bool:
         return bool(self.diff)
@@ -85,9 +134,30 @@ class StateComparison:
             "added": list(self.diff.added),
             "removed": list(self.diff.removed),
             "changed": [r for r in rows if r["what"] not in ("added", "removed")],
-            "groups": [group_row(g) for g in self.groups],
+            "groups": [group_row(g) | self._cost(i) for i, g in enumerate(self.groups)],
             "score": [row.to_json() for row in self.scores],
+            **self._costs_json(),
         }
+
+    def _cost(self, index: int) -> Row:
+        """`kl` of a group and, where it has none, `kl_note`; nothing where nothing was measured."""
+        row = self.costs.rows.get(index) if self.costs else None
+        return {} if row is None else {"kl": row.kl, "kl_note": row.note or None}
+
+    def _costs_json(self) -> Row:
+        if (costs := self.costs) is None:
+            return {}
+        return {"kl": {"what": costs.what, "of": "A with that row of B", "baseline": "A", "n": costs.n,
+                       "together": costs.together}}  # fmt: skip
+
+    def cost_of(self, change: Change) -> RowDivergence | None:
+        """What the row costs that a change is in."""
+        return self._by_change.get((change.kind, change.what, change.node))
+
+    @cached_property
+    def _by_change(self) -> dict[tuple[str, str, str], RowDivergence]:
+        rows = self.costs.rows if self.costs else {}
+        return {(g.kind, g.what, n): rows[i] for i, g in enumerate(self.groups) if i in rows for n in g.nodes}
 
 
 def compared(
@@ -151,10 +221,15 @@ def bytes_text(size: int | None) -> str:
 
 
 def table_rows(comparison: StateComparison, *, grouped: bool = True) -> list[Row]:
-    """A row a group, or a change: node, what, A, B, size, nodes; texts but for the number of nodes."""
+    """A row a group, or a change: node, what, A, B, size, nodes; texts but for the number of nodes.
+
+    Groups have a column for what they cost alone, where that is measured.
+    """
     if grouped:
+        costs = comparison.costs
         return [{"node": g.label, "what": g.what, "A": value_text(g.kind, g.a), "B": value_text(g.kind, g.b),
-                 "size": bytes_text(g.size_bytes), "nodes": len(g.nodes)} for g in comparison.groups]  # fmt: skip
+                 "size": bytes_text(g.size_bytes), **({COST: costs.text(i)} if costs else {}), "nodes": len(g.nodes)}
+                for i, g in enumerate(comparison.groups)]  # fmt: skip
     graphs = comparison.a, comparison.b
     return [{"node": node_path(graphs[c.kind != "removed"][c.node]), "what": c.what, "A": value_text(c.kind, c.a),
              "B": value_text(c.kind, c.b), "size": bytes_text(c.size_bytes), "nodes": 1}

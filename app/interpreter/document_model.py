@@ -10,11 +10,20 @@ from typing import Any, Self
 
 from espalier.app.api.model import Model
 from espalier.app.api.steps import Workplace
-from espalier.app.features.console.messages import Edit, GraphChange, Move, SaveCopy, Update, changed_graph
+from espalier.app.features.console.messages import (
+    Edit,
+    GraphChange,
+    KeepSelections,
+    Move,
+    SaveCopy,
+    Update,
+    changed_graph,
+)
 from espalier.app.interpreter.window_link import WindowLink
 from espalier.model.data.memory import PREFIX
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
+from espalier.model.document.selections import MEMBER
 from espalier.model.errors import DataError, EspalierError, ProjectError
 from espalier.model.graph.graph import Graph
 from espalier.model.leftovers import Scratch
@@ -22,6 +31,7 @@ from espalier.model.opening import Opened, is_project
 from espalier.model.store.weights import WeightStore
 from espalier.passes.recipes.replay import check_ready
 from espalier.passes.recipes.set_up import from_anywhere
+from espalier.passes.saved import recipe_with_members
 
 
 class DocumentModel(Model):
@@ -34,17 +44,20 @@ class DocumentModel(Model):
         super().__init__(place, project)
         self._window: WindowLink | None = window
 
-    def _request(self, request: Edit | Move | SaveCopy) -> None:
+    def _request(self, request: Edit | Move | KeepSelections | SaveCopy) -> None:
         if self._window is None:
             raise ProjectError("The document of this model was closed.", "Use m, the model that is open now.")
         self._window.ask(request)
 
     def _applied(self, recipe: Recipe) -> Self:
-        recipe = from_anywhere(recipe)
+        recipe = recipe_with_members(from_anywhere(recipe), self.selections)
         check_ready(recipe)
         _refuse_memory(recipe)
         self._request(Edit(recipe.steps))
         return self
+
+    def _keep_selections(self, selections: dict[str, tuple[str, ...]]) -> None:
+        self._request(KeepSelections(selections))
 
     def _replaced(self, recipe: Recipe) -> Self:
         _refuse_memory(recipe)
@@ -94,6 +107,11 @@ class DocumentModel(Model):
         self._window = None
 
 
+def _extras(update: Update) -> dict[str, bytes]:
+    """What the console knows of the project's file besides the model: the saved selections."""
+    return {} if update.selections is None else {MEMBER: update.selections}
+
+
 def _refuse_memory(recipe: Recipe) -> None:
     """Raise DataError for steps with arrays of the console, which the document could not repeat."""
     if any(str(getattr(s.options, "data", "")).startswith(PREFIX) for s in recipe.active):
@@ -125,7 +143,7 @@ class OpenDocument:
         self.store.add(update.locations or {})
         before = self.model.project
         graph = _graph(before.graph, update.graph)
-        self.model.take(Project(update.source, before.base, update.recipe, graph))
+        self.model.take(Project(update.source, before.base, update.recipe, graph, extras=_extras(update)))
 
     def _open(self, update: Update, window: WindowLink) -> None:
         assert update.source is not None and update.base is not None and update.graph is not None
@@ -133,7 +151,7 @@ class OpenDocument:
         self.store = store = WeightStore(self._scratch.folder)
         store.add(update.locations or {})
         base = _graph(Graph({}), update.base)
-        project = Project(update.source, base, update.recipe, _graph(base, update.graph))
+        project = Project(update.source, base, update.recipe, _graph(base, update.graph), extras=_extras(update))
         place = Workplace.of(Opened(project, store), self._scratch, self._progress, is_project=True)
         self.model = DocumentModel(place, project, window)
 

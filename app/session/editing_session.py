@@ -12,6 +12,7 @@ from espalier.app.jobs.lane import Listener
 from espalier.app.jobs.queue import Runner
 from espalier.app.number_text import percent
 from espalier.app.session.edit_queue import EditQueue, EditRequest, Ended
+from espalier.app.session.saved_selections import SavedSelections
 from espalier.app.session.scoring_session import ScoringSession
 from espalier.app.step_text import title as step_title
 from espalier.model.document.arrangement import Arrangement
@@ -19,11 +20,14 @@ from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError
 from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph
+from espalier.model.graph.ops import offered
 from espalier.model.registry import PASSES
 from espalier.passes.base import Report
 from espalier.passes.choices.edits import with_activation_sparsity, with_format, with_sparsity
+from espalier.passes.choices.prune import prunable
 from espalier.passes.jobs.kinds import JobInfo, ReplayJob
 from espalier.passes.recipes.offered import kept
+from espalier.passes.saved import recipe_with_members, with_members
 
 
 class EditingSession(ScoringSession):
@@ -31,6 +35,7 @@ class EditingSession(ScoringSession):
 
     pending_changed = Signal()  # an edit was queued, applied or dropped
     report_ready = Signal(object)
+    saved_selections: SavedSelections
 
     def __init__(self, runner: Callable[[Listener], Runner], parent: QObject | None = None) -> None:
         super().__init__(runner, parent)
@@ -68,7 +73,8 @@ class EditingSession(ScoringSession):
 
     def run_pass(self, name: str, options: Any) -> None:
         """Append a step of a transform, or run an analysis and emit its report."""
-        spec, step = PASSES.get(name), Step(name, kept(options))
+        options = with_members(kept(options), self.saved_selections.saved, strict=False)
+        spec, step = PASSES.get(name), Step(name, options)
         if spec.kind == "analysis":
             job = self.analyse(spec.title, step, self.report_ready.emit)
             self.repeats.note(job, lambda: self.run_pass(name, options), self.open_document.recipe)
@@ -78,18 +84,20 @@ class EditingSession(ScoringSession):
     def set_format(self, ids: Sequence[str], port: str, fmt: Format | None) -> None:
         """Set the format of a port of nodes; consecutive edits of the same format type are one undo step."""
         label, key = f"{port} → {fmt.label if fmt else 'float'}", ("format", tuple(ids), port, fmt and fmt.name)
-        self.set_recipe(with_format(self.recipe, tuple(ids), port, fmt), label, key)
+        nodes = self.saved_selections.selecting(ids, lambda n: port in offered(n))
+        self.set_recipe(with_format(self.recipe, nodes, port, fmt), label, key)
 
     def set_sparsity(
         self, ids: Sequence[str], ratio: float, method: str = "l1", scope: str = "local", **options: Any
     ) -> None:
         """Prune the weights of nodes. `ratio`: share of zeros; `options`: further options of the pass."""
-        recipe = with_sparsity(self.recipe, tuple(ids), ratio, method, scope, **options)
+        nodes = self.saved_selections.selecting(ids, lambda n: prunable(n, self.open_document.graph))
+        recipe = with_sparsity(self.recipe, nodes, ratio, method, scope, **options)
         self.set_recipe(recipe, f"Prune {percent(ratio, 0)}", ("prune", tuple(ids)))
 
     def set_activation_sparsity(self, ids: Sequence[str], values: dict[str, Any]) -> None:
         """Prune the inputs of nodes. `values`: options of the pass."""
-        recipe = with_activation_sparsity(self.recipe, tuple(ids), values)
+        recipe = with_activation_sparsity(self.recipe, self.saved_selections.selecting(ids), values)
         self.set_recipe(recipe, f"Prune inputs {percent(values['sparsity'], 0)}", ("prune inputs", tuple(ids)))
 
     def set_step(self, index: int, step: Step) -> None:
@@ -112,7 +120,11 @@ class EditingSession(ScoringSession):
     def set_recipe(
         self, recipe: Recipe, label: str, merge_key: object = None, *, ended: Ended | None = None
     ) -> None:  # fmt: skip
-        """Replace the recipe: at once if no worker is needed, otherwise by a job. `ended`: as of EditRequest."""
+        """Replace the recipe: at once if no worker is needed, otherwise by a job. `ended`: as of EditRequest.
+
+        Steps that name a saved selection without its nodes take those of the project.
+        """
+        recipe = recipe_with_members(recipe, self.saved_selections.saved, strict=False)
         self._edits.submit(EditRequest(label, recipe, merge_key, ended))
         self.pending_changed.emit()
 

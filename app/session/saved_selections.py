@@ -1,42 +1,32 @@
-"""Named selections of nodes that the project keeps, and the menu that offers them."""
+"""The named selections of the open project: saved, removed, selected, and named by the steps of edits."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
-from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QInputDialog, QMenu, QWidget
+from PySide6.QtCore import QObject, Signal
 
-from espalier.model.borders import parse_json, tried
-
-if TYPE_CHECKING:
-    from espalier.app.session.session import Session
-    from espalier.model.document.document import Document
-    from espalier.model.document.project import Project
-
-MEMBER = "selections.json"  # of the project's file
-LONGEST_NAME = 80  # characters
+from espalier.model.document.document import Document
+from espalier.model.document.selections import MEMBER, plain_name, selections_of, selections_to_bytes, with_selection
+from espalier.model.graph.graph import Node
+from espalier.passes.select import Select
 
 
-def selections_of(project: Project) -> dict[str, tuple[str, ...]]:
-    """Name → ids of nodes, in the order in which they were saved; what cannot be read is left out."""
-    data = tried(lambda: parse_json(project.extras[MEMBER].decode())["selections"], None)
-    entries = cast("list[object]", data) if isinstance(data, list) else []
-    found: dict[str, tuple[str, ...]] = {}
-    for entry in entries:
-        match entry:
-            case {"name": str(name), "nodes": list(nodes)} if name.strip():
-                found[name[:LONGEST_NAME]] = tuple(n for n in cast("list[object]", nodes) if isinstance(n, str))
-            case _:
-                pass
-    return found
+class SelectionContext(Protocol):
+    """The parts of a session that saved selections use."""
 
+    document: Document | None
+    selection: tuple[str, ...]
 
-def keep_selections(document: Document, selections: dict[str, tuple[str, ...]]) -> None:
-    """Replace the saved selections."""
-    data = {"selections": [{"name": name, "nodes": list(nodes)} for name, nodes in selections.items()]}
-    document.keep(MEMBER, json.dumps(data, ensure_ascii=False).encode() if selections else None)
+    @property
+    def selection_changed(self) -> Any:
+        """The signal of another selection."""
+        ...
+
+    def select(self, ids: Iterable[str]) -> None:
+        """Select nodes."""
+        ...
 
 
 class SavedSelections(QObject):
@@ -44,59 +34,78 @@ class SavedSelections(QObject):
 
     changed = Signal()
 
-    def __init__(self, session: Session, parent: QObject) -> None:
+    def __init__(self, session: SelectionContext, parent: QObject) -> None:
         super().__init__(parent)
         self._session = session
+        self._read: tuple[bytes | None, dict[str, tuple[str, ...]]] = (None, {})
+        self._picked: tuple[str, tuple[str, ...]] | None = None  # the name that the user chose last, its nodes then
+
+    @property
+    def saved(self) -> dict[str, tuple[str, ...]]:
+        """Name → ids of nodes; empty without a document."""
+        document = self._session.document
+        data = document.project.extras.get(MEMBER) if document else None
+        if document is None or data is None:
+            return {}
+        if data is not self._read[0]:  # a project can hold many nodes, and this is asked at every edit
+            self._read = data, selections_of(document.project)
+        return self._read[1]
+
+    @property
+    def picked(self) -> str:
+        """The saved selection that the user chose, while exactly its nodes are selected; else empty."""
+        if self._picked is None or set(self._picked[1]) != set(self._session.selection):
+            return ""
+        return self._picked[0] if self._picked[0] in self.saved else ""
+
+    def forget(self) -> None:
+        """Name no selection any more: another document is open."""
+        self._picked, self._read = None, (None, {})
+
+    def selecting(self, ids: Sequence[str], able: Callable[[Node], bool] = lambda _: True) -> Select | tuple[str, ...]:
+        """How an edit of these nodes selects them: by the saved selection that the user chose, or else by name.
+
+        `able`: whether the step takes a node; a step by selection means all those of the selection that it takes.
+        """
+        name, document = self.picked, self._session.document
+        if not name or document is None:
+            return tuple(ids)
+        nodes = (document.graph.nodes[i] for i in self._session.selection)
+        if {n.id for n in nodes if able(n)} != set(ids):
+            return tuple(ids)
+        return Select("saved", (name,), self.saved[name])
 
     def save(self, name: str) -> None:
         """Save the present selection under a name; replaces the one of that name."""
-        document, name = self._session.document, " ".join(name.split())[:LONGEST_NAME]
+        document, name = self._session.document, plain_name(name)
         if document is not None and name and self._session.selection:
-            others = {n: ids for n, ids in selections_of(document.project).items() if n != name}
-            keep_selections(document, {**others, name: tuple(self._session.selection)})
-            self.changed.emit()
+            self.keep(with_selection(self.saved, name, self._session.selection))
+            self.select(name)
 
     def remove(self, name: str) -> None:
-        """Forget a selection."""
-        if (document := self._session.document) is not None:
-            keep_selections(document, {n: ids for n, ids in selections_of(document.project).items() if n != name})
-            self.changed.emit()
+        """Forget a selection; steps that name it keep its nodes."""
+        if self._session.document is not None:
+            self.keep({n: ids for n, ids in self.saved.items() if n != name})
 
     def select(self, name: str) -> None:
         """Select the nodes of a saved selection that the graph still has."""
         if (document := self._session.document) is not None:
-            nodes = document.graph.nodes
-            self._session.select(n for n in selections_of(document.project).get(name, ()) if n in nodes)
+            ids = self._present(self.saved.get(name, ()))
+            self._picked = (name, ids) if ids else None
+            if ids == self._session.selection:
+                self._session.selection_changed.emit(ids)  # the same nodes have a name now
+            self._session.select(i for i in ids if i in document.graph.nodes)
 
-    def ask(self, parent: QWidget) -> None:
-        """Ask for a name, and save the present selection under it."""
-        dialog = QInputDialog(parent)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setWindowTitle("Save the selection")
-        dialog.setLabelText("Name of the selection")
-        dialog.textValueSelected.connect(self.save)
-        dialog.open()
-
-    def fill(self, menu: QMenu, parent: QWidget) -> None:
-        """Fill a menu: the saved selections, *Save this selection…*, and those to remove."""
-        menu.clear()
-        for child in menu.children():  # clearing leaves the submenu of the last time
-            if isinstance(child, QMenu):
-                child.deleteLater()
+    def _present(self, ids: Iterable[str]) -> tuple[str, ...]:
         document = self._session.document
-        if document is None:
-            return
-        saved = selections_of(document.project)
-        for name, ids in saved.items():
-            there = sum(i in document.graph.nodes for i in ids)
-            action = menu.addAction(f"{name.replace('&', '&&')} ({there})", lambda n=name: self.select(n))
-            action.setEnabled(there > 0)
-            if there < len(ids):
-                action.setToolTip(f"{len(ids) - there} of its nodes are not in the graph now")
-        menu.setToolTipsVisible(True)
-        menu.addSeparator()
-        menu.addAction("Save this selection…", lambda: self.ask(parent)).setEnabled(bool(self._session.selection))
-        if saved:
-            removing = menu.addMenu("Remove")
-            for name in saved:
-                removing.addAction(name.replace("&", "&&"), lambda n=name: self.remove(n))
+        return tuple(i for i in ids if i in document.graph.nodes) if document else ()
+
+    def offers(self) -> list[tuple[str, int, int]]:
+        """(name, nodes that the graph has, nodes in all) of each, for a menu."""
+        return [(name, len(self._present(ids)), len(ids)) for name, ids in self.saved.items()]
+
+    def keep(self, selections: dict[str, tuple[str, ...]]) -> None:
+        """Replace the saved selections."""
+        if self._session.document is not None:
+            self._session.document.keep(MEMBER, selections_to_bytes(selections))
+            self.changed.emit()

@@ -14,6 +14,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.jobs.router import JobRouter
 from espalier.app.session.editing_session import EditingSession
 from espalier.app.session.measures import Measures
+from espalier.app.session.saved_selections import SavedSelections
 from espalier.app.session.working_folders import WorkingFolders
 from espalier.model.document.document import Change, Document
 from espalier.model.document.project import Project, Saved, keys_of
@@ -64,6 +65,7 @@ class Session(EditingSession):
         self.selection: tuple[str, ...] = ()
         self.view_provider: Callable[[], dict[str, Any]] = dict
         self.placing: Callable[[Version], object] | None = None  # called before a save replaces the file
+        self.saved_selections = SavedSelections(self, self)
         self._folders = WorkingFolders(self)
         self._store: WeightStore | None = None
         self._copies = itertools.count(1)  # numbers files with tensors of replaced files
@@ -111,6 +113,7 @@ class Session(EditingSession):
         self.document, self._store, self.problems = None, None, ()
         self.measures = Measures()
         self.repeats.clear()
+        self.saved_selections.forget()
         self.discard_edits()
         self.select(())
 

@@ -47,7 +47,6 @@ def connect_panels(
             spec.connect(host, docks.panels[spec.id])
     sensitivities, inspector = docks.panels["sensitivity"], docks.panels["inspector"]
     assert isinstance(sensitivities, SensitivityPanel) and isinstance(inspector, InspectorPanel)
-    inspector.scope.saved.changed.connect(host.mark_changed)
     sensitivities.port_wanted.connect(inspector.precision.set_port_if_present)
     _connect_escape(docks, host)
     training = docks.panels["training"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, Qt
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from espalier.app.shell.workbench import Workbench
 
 SCALE = 1.5
+PAGE = "page"  # in the place of a panel's id
 
 
 class ScaledPanel(QGraphicsView):
-    """A panel drawn at SCALE, to be used as it is."""
+    """A panel drawn at SCALE, to be used as it is. `fits`: at less where its parts need more room than that leaves."""
 
-    def __init__(self, panel: QWidget, parent: QWidget) -> None:
+    def __init__(self, panel: QWidget, parent: QWidget, *, fits: bool = False) -> None:
         super().__init__(parent)
         self.setScene(QGraphicsScene(self))
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -42,13 +44,17 @@ class ScaledPanel(QGraphicsView):
         panel.setParent(None)
         panel.move(0, 0)  # the proxy takes the place that it had in its dock
         self._proxy = self.scene().addWidget(panel)
+        self._panel, self._fits = panel, fits
         self._proxy.setPos(0, 0)
-        self._proxy.setScale(SCALE)
         panel.show()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._proxy.resize(self.width() / SCALE, self.height() / SCALE)
+        scale, needed = SCALE, self._panel.minimumSizeHint()
+        if self._fits and not needed.isEmpty():
+            scale = max(min(SCALE, self.width() / needed.width(), self.height() / needed.height()), 1.0)
+        self._proxy.setScale(scale)
+        self._proxy.resize(self.width() / scale, self.height() / scale)
         self.setSceneRect(0, 0, self.width(), self.height())
 
     def release(self) -> None:
@@ -69,6 +75,7 @@ class Presenting(QObject):
         self._restore: Callable[[], object] = lambda: None
         self._state = Qt.WindowState.WindowNoState
         workbench.changed.connect(self.end)
+        workbench.page_changed.connect(self.end)
         host.session.opened.connect(self.end)
 
     @property
@@ -78,7 +85,12 @@ class Presenting(QObject):
 
     @property
     def target(self) -> str:
-        """The id of the panel to present, the one with the focus or the one in front; empty for the graph."""
+        """The id of the panel to present, the one with the focus or the one in front; empty for the graph.
+
+        PAGE for what is shown in place of the workspaces.
+        """
+        if self._workbench.covered:
+            return PAGE
         if not self._host.panels_built:
             return ""
         docks, focus = self._docks(), QApplication.focusWidget()
@@ -94,12 +106,15 @@ class Presenting(QObject):
         """The title of the row, with what it presents."""
         if self.active:
             return "Present"
+        if (page := self._workbench.page) is not None:
+            return f"Present {page.windowTitle()}".strip()
         name = self._docks().docks[self.target].windowTitle() if self.target else "the graph"
         return f"Present {name}"
 
     def available(self) -> bool:
         """Whether there is something to present."""
-        return self.active or (self._host.session.document is not None and not self._workbench.covered)
+        page = self._workbench.page
+        return self.active or (self._host.session.document is not None and (page is None or bool(page.windowTitle())))
 
     def toggle(self) -> None:
         """Begin to present, or end it."""
@@ -109,7 +124,7 @@ class Presenting(QObject):
             self.begin(self.target)
 
     def begin(self, name: str) -> None:
-        """Present a panel by its id, or the graph."""
+        """Present a panel by its id, the page in place of the workspaces, or the graph."""
         self.end()
         self._state = self._window.window().windowState()
         self._workbench.setFixedSize(self._workbench.size())
@@ -118,7 +133,8 @@ class Presenting(QObject):
         cover.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         box = QVBoxLayout(cover)
         box.setContentsMargins(0, 0, 0, 0)
-        box.addWidget(self._take_panel(name, cover) if name else self._take_canvas())
+        take = {"": self._take_canvas, PAGE: partial(self._take_page, cover)}.get(name)
+        box.addWidget(take() if take else self._take_panel(name, cover))
         self._window.installEventFilter(self)
         QApplication.instance().installEventFilter(self)  # type: ignore[union-attr]
         self._window.window().setWindowState(self._state | Qt.WindowState.WindowFullScreen)
@@ -133,6 +149,19 @@ class Presenting(QObject):
             view.release()
             dock.setWidget(panel)
             panel.show()
+
+        self._restore = restore
+        return view
+
+    def _take_page(self, cover: QWidget) -> QWidget:
+        page = self._workbench.page
+        assert page is not None
+        give_back = self._workbench.lend_page(page)
+        view = ScaledPanel(page, cover, fits=True)
+
+        def restore() -> None:
+            view.release()
+            give_back()
 
         self._restore = restore
         return view

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QWidget
 
 from espalier.app.menu import MENUS
-from espalier.app.session.saved_selections import SavedSelections
 from espalier.app.shell.actions import edit, file, help, model, run, tabs, view
 from espalier.app.shell.dialogs import Dialogs
 from espalier.app.shell.evaluation import Evaluation
@@ -24,6 +23,7 @@ from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
 from espalier.app.shell.tour import Tour
 from espalier.app.shell.what_is import WhatIs
+from espalier.app.widgets.selections_menu import fill_selections
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
@@ -151,8 +151,10 @@ class Services:
         keys = KeyBindings(menus, parts.settings, follow)
         recent = menus.submenu("File", "Open recent", "save")
         recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))
-        selections, saved = menus.submenu("Edit", "Saved selections", "find"), SavedSelections(session, self._window)
-        selections.aboutToShow.connect(lambda: saved.fill(selections, self._window))
+        selections, saved = menus.submenu("Edit", "Saved selections", "find"), session.saved_selections
+        selections.aboutToShow.connect(
+            lambda: fill_selections(selections, saved, self._window, can_save=bool(session.selection))
+        )
         saved.changed.connect(host.mark_changed)
         passes = menus.submenu("Model", "Plug-in passes", "plugins")
         passes.aboutToShow.connect(lambda: self.fill_plugins(passes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, Qt, Signal
@@ -77,6 +78,7 @@ class Workbench(QWidget):
     """
 
     changed = Signal()
+    page_changed = Signal()  # a page is shown in place of the workspaces, or no longer
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -168,6 +170,29 @@ class Workbench(QWidget):
             self._pages.addWidget(page)
         self._pages.setCurrentWidget(page or self._page_of(self.current))
         self._arrange()
+        self.page_changed.emit()
+
+    @property
+    def page(self) -> QWidget | None:
+        """The page that is shown in place of the workspaces."""
+        return self._pages.currentWidget() if self.covered else None
+
+    def lend_page(self, page: QWidget) -> Callable[[], None]:
+        """Take the page out, so that it can be shown elsewhere; a blank stands for it. Returns what puts it back."""
+        blank = QWidget()
+        self._pages.insertWidget(self._pages.indexOf(page), blank)
+        self._pages.setCurrentWidget(blank)
+        self._pages.removeWidget(page)
+
+        def give_back() -> None:
+            in_front = self._pages.currentWidget() is blank
+            self._pages.insertWidget(self._pages.indexOf(blank), page)
+            if in_front:
+                self._pages.setCurrentWidget(page)
+            self._pages.removeWidget(blank)
+            blank.deleteLater()
+
+        return give_back
 
     @property
     def covered(self) -> bool:

@@ -40,14 +40,18 @@ class Elided(QLabel):
         self._elide()
 
     def _elide(self) -> None:
-        self.setText(self.fontMetrics().elidedText(self._text, Qt.TextElideMode.ElideMiddle, self.width()))
+        self.setText(
+            self.fontMetrics().elidedText(self._text, Qt.TextElideMode.ElideMiddle, self.contentsRect().width())
+        )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._elide()
 
     def sizeHint(self) -> QSize:
-        return QSize(self.fontMetrics().horizontalAdvance(self._text) + 2, super().sizeHint().height())
+        margins = self.contentsMargins()
+        width = self.fontMetrics().horizontalAdvance(self._text) + 2 + margins.left() + margins.right()
+        return QSize(width, super().sizeHint().height())
 
 
 class DockHeading(QWidget):

@@ -9,9 +9,12 @@ import json
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from espalier.model.borders import parse_json, tried
+
+if TYPE_CHECKING:
+    from espalier.model.document.project import Project
 
 MEMBER = "arrangement.json"  # of the project's file
 Kind = Literal["node", "group", "fold"]
@@ -89,6 +92,11 @@ def to_bytes(arrangement: Arrangement) -> bytes | None:
 def from_bytes(data: bytes | None) -> Arrangement:
     """The arrangement in a member of the project's file; what cannot be read is left out."""
     return from_json(tried(lambda: parse_json((data or b"{}").decode()), None))
+
+
+def arrangement_of(project: Project) -> Arrangement:
+    """The arrangement that a project keeps."""
+    return from_bytes(project.extras.get(MEMBER))
 
 
 def to_json(arrangement: Arrangement) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 import xxhash
 
@@ -13,6 +13,7 @@ from espalier.model.document.recipe import Recipe, Step, naming_step
 from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Cancelled, Context, Report, StepResult, is_instant, is_lasting, only_writes, run_step
+from espalier.passes.saved import gone
 
 
 @dataclass(slots=True)
@@ -132,9 +133,18 @@ def _run(graph: Graph, step: Step, context: Context, index: int) -> StepResult:
     try:
         with naming_step(index, step.pass_name):
             _check_writes_nothing(step)
-            return run_step(graph, step, context)
+            return _noting_gone(run_step(graph, step, context), step, graph)
     except Cancelled as error:
         raise Cancelled("The job was cancelled.") from error
+
+
+def _noting_gone(result: StepResult, step: Step, before: Graph) -> StepResult:
+    """The result with a warning where a saved selection has nodes that the graph lacks."""
+    if not (text := gone(step.options, before)):
+        return result
+    held = str(result.report.summary.get("warning", ""))
+    summary = {**result.report.summary, "warning": " ".join(filter(None, (held, text)))}
+    return replace(result, report=replace(result.report, summary=summary))
 
 
 def instant(recipe: Recipe, memo: Memo) -> bool:

@@ -71,11 +71,11 @@ def _narrowed(value: Any, ids: frozenset[str] | set[str]) -> tuple[Any, bool]:
     """(options that name only nodes of `ids`, whether they select nothing)."""
     select = getattr(value, "select", None)
     changes: dict[str, Any] = {}
-    if select is not None and select.by == "name":
-        names = tuple(v for v in select.values if v in ids)
-        if select.values and not names:
+    if select is not None and select.listed:
+        names = tuple(v for v in select.listed if v in ids)
+        if not names:
             return value, True
-        changes["select"] = replace(select, values=names)
+        changes["select"] = replace(select, **{"nodes" if select.by == "saved" else "values": names})
     for field in ("rules", "budgets"):
         parts = getattr(value, field, ())
         fitted = [part for part, empty in (_narrowed(v, ids) for v in parts) if not empty]

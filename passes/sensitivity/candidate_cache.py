@@ -28,11 +28,18 @@ class CandidateCache:
 
     def get(self, node: str, port: str, candidate: Candidate) -> Measured | None:
         """The measurement of a candidate, or None."""
-        return self._known.get(_name(node, port, candidate))
+        return self.known(_name(node, port, candidate))
 
     def put(self, node: str, port: str, candidate: Candidate, result: Measured) -> None:
-        """Store a measurement, on disk first."""
-        name = _name(node, port, candidate)
+        """Store the measurement of a candidate, on disk first."""
+        self.keep(_name(node, port, candidate), result)
+
+    def known(self, name: str) -> Measured | None:
+        """The measurement of that name, or None."""
+        return self._known.get(name)
+
+    def keep(self, name: str, result: Measured) -> None:
+        """Store a measurement under a name, on disk first."""
         line = json.dumps({"of": name, **{f: getattr(result, f) for f in FIGURES}})
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ def quantize(graph: Graph, options: QuantizeOptions, context: Context) -> tuple[
         select = _renamed(rule.select, parts)
         # A rule's selection depends on no format, only on the attentions that earlier rules decomposed.
         selected = chosen(graph, select, lambda n, rule=rule: bool(_ports(n, rule)), _purpose(rule), names)
-        own_parts = {v: parts[v] for v in rule.select.values if v in parts} if rule.select.by == "name" else {}
+        own_parts = {v: parts[v] for v in rule.select.listed if v in parts}
         attentions = [n.id for n in selected if decomposable(n)]
         if attentions and any(rule.formats.values()):
             graph, new_parts = decomposed(graph, attentions)
@@ -62,10 +62,10 @@ def _ports(node: Node, rule: Rule) -> list[str]:
 
 def _renamed(select: Select, parts: dict[str, tuple[str, ...]]) -> Select:
     """The selection with names of decomposed attentions replaced by those of their matmuls."""
-    if select.by != "name" or not any(v in parts for v in select.values):
+    if not any(v in parts for v in select.listed):
         return select
-    ids = [i for v in select.values for i in parts.get(v, (v,))]
-    return replace(select, values=tuple(ids))
+    ids = tuple(i for v in select.listed for i in parts.get(v, (v,)))
+    return replace(select, nodes=ids) if select.by == "saved" else replace(select, values=ids)
 
 
 def _rewired(node: Node, graph: Graph) -> Node:

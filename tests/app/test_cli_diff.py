@@ -165,3 +165,24 @@ def test_stored_scores_on_other_data_are_not_tested(tmp_path: Path, capsys: pyte
         _, data = told(capsys, str(tmp_path / "a.espalier"), str(tmp_path / f"{other}.espalier"))
         row = data["score"][0]
         assert (row["name"], row["verdict"], row.get("p")) == ("accuracy", verdict, p)
+
+
+def test_data_say_what_each_row_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two rows of the same weight, each alone, and in every form that is written; none without data."""
+    path, sheet = str(tmp_path / "digits.espalier"), tmp_path / "d.csv"
+    es.open("demo:digits-mlp").quantize("linear", weight="int4").prune("linear", sparsity=0.8).save(path)
+    given = ("--data", "demo:digits", "--limit", "40")
+    _, data = told(capsys, f"{path}@opened", path, *given, "-o", str(sheet))
+    rows = data["groups"]
+    assert {r["what"] for r in rows} == {"weight format", "weight sparsity"}
+    assert all(r["kl"] > 0 and r["kl_note"] is None for r in rows)
+    assert data["kl"]["n"] == 40 and data["kl"]["together"] > 0
+    written = {(r["node"], r["what"]): float(r["row_kl"]) for r in csv.DictReader(sheet.read_text().splitlines())}
+    assert written == {(n, r["what"]): r["kl"] for r in rows for n in r["nodes"]}
+    found = es.diff(f"{path}@opened", path)
+    assert "kl" not in found.groups[0] and "KL alone" not in repr(found)
+    _, plain = told(capsys, f"{path}@opened", path, *given, "--no-kl")
+    assert "kl" not in plain and "kl" not in plain["groups"][0] and plain["score"] == data["score"]
+    assert main(["diff", f"{path}@opened", path, *given]) == 0
+    shown = capsys.readouterr().out
+    assert "KL alone" in shown and "KL(A ‖ A with that row of B), nats a sample · n = 40" in shown

@@ -176,9 +176,9 @@ def test_it_works_or_says_why_not(name: str, graph: str) -> None:
 
 # Tested with data in test_peft.py, test_evaluate.py, test_finetune*.py, test_recovery_*.py and analysis/.
 NEED_DATA = (
-    "activations", "allocated", "data", "data_rows", "divergence", "predictions", "evaluate", "finetune",
-    "finetune_estimate", "gptq", "smoothquant", "bias_correction", "load_adapter", "sensitivity", "take_weights",
-    "layer_latency", "compile",
+    "activations", "allocated", "change_divergence", "data", "data_rows", "divergence", "predictions", "evaluate",
+    "finetune", "finetune_estimate", "gptq", "smoothquant", "bias_correction", "load_adapter", "sensitivity",
+    "take_weights", "layer_latency", "compile",
 )  # fmt: skip
 # Tested on models whose layers have fixed-point or MX formats: tests/verilog, app/test_cli_emit.py, test_pack_mx.py.
 NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front", "pack_mx",

@@ -16,6 +16,7 @@ from espalier.app.figures.difference import StateComparison, marked_nodes
 from espalier.app.theme import Palette
 from espalier.app.widgets.forms.fields import Recolouring, tokens
 from espalier.app.widgets.heading import Elided
+from espalier.model.document.arrangement import UNARRANGED, Arrangement
 
 TITLE_HEIGHT, GAP = 31, 1  # pixels
 Mode = Literal["side by side", "one picture"]
@@ -70,8 +71,14 @@ class CanvasPair(QWidget):
             self.canvases[i].set_changed(marks[i])
             self.titles[i].show_text(f"{'AB'[i]} · {names[i]}" if names[i] else "")
             self.facts[i].setText(facts[i])
+        self.show_arrangements(comparison.arrangements if comparison is not None else (UNARRANGED, UNARRANGED))
         self._groups.restart()
         self._arrange()
+
+    def show_arrangements(self, arrangements: tuple[Arrangement, Arrangement]) -> None:
+        """Show pins and frames of both."""
+        for canvas, arrangement in zip(self.canvases, arrangements, strict=True):
+            canvas.set_arrangement(arrangement)
 
     def partners(self, here: int, ids: Iterable[str]) -> tuple[str, ...]:
         """The partners in the other graph of nodes of graph `here` (0: A)."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QGuiApplication, QHideEvent
+from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QInputDialog,
@@ -23,6 +24,7 @@ from PySide6.QtWidgets import (
 from espalier.app.commands.diff_files import to_csv, to_html, to_json, to_text, writer_for
 from espalier.app.features.compare.bars import SelectorBar, SliderBar
 from espalier.app.features.compare.canvases import CanvasPair
+from espalier.app.features.compare.costs import CostControls
 from espalier.app.features.compare.state.comparing import Comparing, Place
 from espalier.app.features.compare.state.pins import pin, unpin
 from espalier.app.features.compare.tables import DifferenceTable, ScoreTable
@@ -51,6 +53,7 @@ class ComparePanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setWindowTitle("Compare")
         self._session = session
         self.comparing = Comparing(session)
         self._shown: StateComparison | None = None
@@ -62,6 +65,7 @@ class ComparePanel(QWidget):
         self.filter.setAccessibleName("Filter of the differences")
         self.filter.setMaximumWidth(180)
         self.measure = link("Measure both", self.comparing.measure)
+        self.costs = CostControls(self.comparing, self.table, lambda: self._shown, self)
         self._pages = QStackedWidget()
         self._upper = QWidget()
         self._split = QSplitter(Qt.Orientation.Vertical)
@@ -70,6 +74,12 @@ class ComparePanel(QWidget):
         self.refresh()
 
     # -- building
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Compute again after it was moved to another place, as for presenting."""
+        super().showEvent(event)
+        if not event.spontaneous():
+            self.comparing.set_visible(True)
 
     def hideEvent(self, event: QHideEvent) -> None:
         """Stop computing while the panel is hidden."""
@@ -103,7 +113,14 @@ class ComparePanel(QWidget):
         box.addWidget(self._pages, 1)
 
     def _differences(self) -> QWidget:
-        return _titled("Differences", self.table, self.headline, self.filter, link("Save…", self.save_wanted.emit))
+        table = QWidget()
+        box = QVBoxLayout(table)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self.table, 1)
+        box.addWidget(self.costs.words)
+        save = link("Save…", self.save_wanted.emit)
+        return _titled("Differences", table, self.headline, self.filter, self.costs.button, save)
 
     def _score(self) -> QWidget:
         return _titled("Score", self.scores, Elided("B against A", "muted"), self.measure)
@@ -112,6 +129,7 @@ class ComparePanel(QWidget):
         bar, slider = self.selectors, self.slider
         self.comparing.changed.connect(self.refresh)
         self.comparing.document_left.connect(self._let_go)
+        self._session.arranged.connect(self._show_arranged)
         bar.file_wanted.connect(self.file_wanted)
         bar.unpin_wanted.connect(self.unpin)
         bar.mode_chosen.connect(self.set_mode)
@@ -168,6 +186,7 @@ class ComparePanel(QWidget):
                 self._say("Comparing …")
         elif comparing.result is not self._shown:
             self._show(comparing.result)
+        self.costs.refresh()
         self.measure.setEnabled(comparing.can_measure)
         self.measure.setVisible(comparing.can_measure)
 
@@ -196,7 +215,12 @@ class ComparePanel(QWidget):
             self._show_graphs(comparison)
 
     def _show_graphs(self, comparison: StateComparison) -> None:
-        self._canvases().show_comparison(comparison, _facts(comparison))
+        self._canvases().show_comparison(self._whole(comparison), _facts(comparison))
+
+    def _show_arranged(self) -> None:
+        """Show pins and frames that have changed."""
+        if self.pair is not None and self._shown is not None:
+            self.pair.show_arrangements(self.comparing.arrangements)
 
     def _show_group(self, group: Group) -> None:
         if self.pair is not None:
@@ -219,13 +243,18 @@ class ComparePanel(QWidget):
     def copy_as(self, form: str) -> None:
         """Copy the differences as Text, CSV, HTML or JSON."""
         if self._shown is not None:
-            QGuiApplication.clipboard().setText(FORMS[form](self._shown))
+            QGuiApplication.clipboard().setText(FORMS[form](self._whole(self._shown)))
 
     def save(self, path: Path) -> None:
         """Write the differences in the format of the suffix; raises OptionsError, FileError."""
         write = writer_for(path)
         if self._shown is not None:
-            write_text(path, write(self._shown))
+            write_text(path, write(self._whole(self._shown)))
+
+    def _whole(self, comparison: StateComparison) -> StateComparison:
+        """With what is measured of its rows, and with pins and frames."""
+        comparing = self.comparing
+        return replace(comparison, costs=comparing.costs.of(comparison), arrangements=comparing.arrangements)
 
     def choose_file(self, side: Place, source: str) -> None:
         """Compare with the model of another source."""

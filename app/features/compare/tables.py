@@ -9,7 +9,7 @@ from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtGui import QColor, QPalette, QResizeEvent
 from PySide6.QtWidgets import QHeaderView, QVBoxLayout, QWidget
 
-from espalier.app.figures.difference import Row, StateComparison, score_rows, table_rows, test_words
+from espalier.app.figures.difference import COST, Row, RowCosts, StateComparison, score_rows, table_rows, test_words
 from espalier.app.number_text import plural
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import Elided
@@ -35,7 +35,9 @@ def shared_widths(natural: Sequence[int], room: int) -> list[int]:
 
 
 class FittedTable(Table):
-    """A table whose columns share its width, so that the longest texts are elided first."""
+    """A table whose columns share its width, so that the longest texts are elided first; `numbers` stay whole."""
+
+    numbers: tuple[str, ...] = ()
 
     def fit(self) -> None:
         """Give each column its width."""
@@ -43,8 +45,14 @@ class FittedTable(Table):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStretchLastSection(False)
         columns = range(len(self.rows.columns))
-        natural = [max(self.sizeHintForColumn(c), header.sectionSizeHint(c)) for c in columns]
-        for column, width in enumerate(shared_widths(natural, self.viewport().width())):
+        natural = {c: max(self.sizeHintForColumn(c), header.sectionSizeHint(c)) for c in columns}
+        room = self.viewport().width()
+        whole = [c for c in columns if self.rows.columns[c] in self.numbers]
+        if sum(natural[c] for c in whole) > room // 2:
+            whole = []
+        others = [c for c in columns if c not in whole]
+        widths = shared_widths([natural[c] for c in others], room - sum(natural[c] for c in whole))
+        for column, width in {**{c: natural[c] for c in whole}, **dict(zip(others, widths, strict=True))}.items():
             header.resizeSection(column, width)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -81,7 +89,8 @@ class DifferenceTable(FittedTable):
     group_chosen = Signal(object)
 
     def __init__(self) -> None:
-        super().__init__(model=RightModel(("size",)))
+        super().__init__(model=RightModel(("size", COST)))
+        self.numbers = ("size", COST)
         self.setAccessibleName("Differences")
         self.setTextElideMode(Qt.TextElideMode.ElideLeft)  # paths of nodes differ at their ends
         self._groups: dict[int, Group] = {}  # by the row's identity, which is independent of sorting
@@ -96,6 +105,20 @@ class DifferenceTable(FittedTable):
         self._groups = {id(row): group for row, group in zip(rows, groups, strict=True)}
         self.show_rows(rows)
         self.fit()
+
+    def show_costs(self, costs: RowCosts | None) -> None:
+        """Show what the rows cost alone, in place while the column is there, so that order and selection stay."""
+        had = COST in self.rows.columns
+        for index, row in enumerate(self._all):
+            if costs is not None:
+                row[COST] = costs.value(index)
+            else:
+                row.pop(COST, None)
+        if had == (costs is not None):
+            self.viewport().update()
+        else:
+            self.show_rows(self._all)
+            self.fit()
 
     def group_at(self, row: int) -> Group | None:
         """The group of a shown row."""

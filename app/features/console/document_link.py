@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject
 from espalier.app.features.console.messages import (
     Choose,
     Edit,
+    KeepSelections,
     Move,
     Reply,
     Request,
@@ -25,6 +26,7 @@ from espalier.app.step_text import title as step_title
 from espalier.model.document.document import Change, Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe
+from espalier.model.document.selections import MEMBER as SELECTIONS
 from espalier.model.errors import EspalierError, JobError, ProjectError
 from espalier.model.graph.graph import Graph
 from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent
@@ -56,6 +58,7 @@ class DocumentLink(QObject):
         self._base = self._graph = NOTHING
         self._recipe, self._source = Recipe(), object()
         self._locations: dict[str, Any] = {}
+        self._selections: bytes | None = None
         self._waits = False
 
     # -- what the process knows
@@ -73,6 +76,7 @@ class DocumentLink(QObject):
 
     def _is_behind(self, document: Document) -> bool:
         same = document.graph is self._graph and document.recipe is self._recipe
+        same = same and document.project.extras.get(SELECTIONS) == self._selections
         return not same or document.project.source is not self._source or bool(self._new_locations(document))
 
     def _new_locations(self, document: Document) -> dict[str, Any]:
@@ -85,8 +89,10 @@ class DocumentLink(QObject):
         self._locations |= new
         before = base if is_new else self._graph
         self._graph, self._recipe, self._source = graph, document.recipe, document.project.source
+        self._selections = document.project.extras.get(SELECTIONS)
         return Update(self._number, document.project.source, document.recipe,
-                      change_of(NOTHING, base) if is_new else None, change_of(before, graph), readable)  # fmt: skip
+                      change_of(NOTHING, base) if is_new else None, change_of(before, graph), readable,
+                      self._selections)  # fmt: skip
 
     # -- what it asks
 
@@ -105,6 +111,9 @@ class DocumentLink(QObject):
                     self._move(count)
                 case Choose(ids=ids):
                     self._session.select(ids)
+                    self._reply()
+                case KeepSelections(selections=selections):
+                    self._session.saved_selections.keep(selections)
                     self._reply()
                 case SaveCopy():
                     self._save(request)

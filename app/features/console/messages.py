@@ -50,7 +50,7 @@ class Update:
     """What changed of the open document since the last update. `document`: its number; 0: none is open.
 
     `base`: the graph as opened, for a document that the receiver does not know; `graph` is a change of the base for
-    such a document, else of the graph before.
+    such a document, else of the graph before. `selections`: the saved selections as the project's file has them.
     """
 
     document: int = 0
@@ -59,6 +59,7 @@ class Update:
     base: GraphChange | None = None
     graph: GraphChange | None = None
     locations: Mapping[TensorKey, Location] | None = None
+    selections: bytes | None = None
 
 
 # -- to the process
@@ -177,6 +178,13 @@ class Choose:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepSelections:
+    """Replace the saved selections."""
+
+    selections: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class SaveCopy:
     """Save a copy of the document."""
 
@@ -188,4 +196,4 @@ class Withdraw:
     """The request that waits for its reply was interrupted."""
 
 
-Request = Edit | Move | Choose | SaveCopy
+Request = Edit | Move | Choose | KeepSelections | SaveCopy

@@ -18,6 +18,7 @@ from espalier.app.features.console.messages import (
     Edit,
     Ended,
     Interrupt,
+    KeepSelections,
     Line,
     Move,
     Output,
@@ -185,7 +186,7 @@ class ConsoleRun(QObject):
             case Completions(text=text, length=length, words=words):
                 self.completed.emit(text, length, words)
                 return
-            case Edit() | Move() | Choose() | SaveCopy():
+            case Edit() | Move() | Choose() | KeepSelections() | SaveCopy():
                 self.document.carry_out(message)
                 return
             case Withdraw():

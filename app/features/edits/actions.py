@@ -32,7 +32,9 @@ def selected(host: Host) -> list[Node]:
 
 def apply(host: Host, edit: Edit, ids: Sequence[str]) -> None:
     """Add an edit of these nodes to the recipe."""
-    recipe = with_graph_edit(host.session.recipe, edit, ids)
+    document = host.session.open_document
+    chosen = host.session.saved_selections.selecting(ids, lambda n: edit.able(n, document.graph))
+    recipe = with_graph_edit(host.session.recipe, edit, chosen)
     where = ids[0] if len(ids) == 1 else plural(len(ids), "node")
     host.session.set_recipe(recipe, f"{edit.title} {where}")
 

@@ -12,14 +12,16 @@ from espalier.passes.select import Select
 from espalier.passes.transform.edit_graph import EditGraphOptions
 
 
-def on_nodes(edit: Edit, ids: Sequence[str]) -> Edit:
-    """The edit applied to these nodes."""
+def on_nodes(edit: Edit, ids: Sequence[str] | Select) -> Edit:
+    """The edit applied to these nodes, or to a saved selection."""
+    if isinstance(ids, Select):
+        return replace(edit, node="", select=ids)
     if len(ids) == 1:
         return replace(edit, node=ids[0], select=None)
     return replace(edit, node="", select=Select("name", tuple(ids)))
 
 
-def with_graph_edit(recipe: Recipe, edit: Edit, ids: Sequence[str]) -> Recipe:
+def with_graph_edit(recipe: Recipe, edit: Edit, ids: Sequence[str] | Select) -> Recipe:
     """The recipe with an added edit of these nodes.
 
     A text is merged into the last step if that only has texts; it replaces one of the same kind on the same nodes.
@@ -57,8 +59,8 @@ def _unmuted(edit: Edit, ids: Collection[str]) -> tuple[Edit, ...]:
     """A mute without these nodes; other edits and selections without ids are unchanged."""
     if not isinstance(edit, Mute):
         return (edit,)
-    names = edit.select.values if edit.select and edit.select.by == "name" else (edit.node,) if edit.node else None
-    if names is None or not set(names) & set(ids):
+    names = edit.select.listed if edit.select else (edit.node,)
+    if not any(names) or not set(names) & set(ids):
         return (edit,)
     remaining = tuple(n for n in names if n not in ids)
     return (on_nodes(edit, remaining),) if remaining else ()

@@ -167,7 +167,13 @@ class AdapterSection(QWidget):
             if values is None:
                 return
             groups[values] = (*groups.get(values, ()), name)
-        self._session.set_recipe(with_lora(self._session.recipe, groups), label, ("lora", label, tuple(layers)))
+        wishes = {values: self._selecting(names) for values, names in groups.items()}
+        self._session.set_recipe(with_lora(self._session.recipe, wishes), label, ("lora", label, tuple(layers)))
+
+    def _selecting(self, names: tuple[str, ...]) -> Select | tuple[str, ...]:
+        """These layers, by the saved selection whose layers they all are."""
+        graph = self._session.open_document.graph
+        return self._session.saved_selections.selecting(names, lambda n: adaptable(n, graph))
 
     def _change(self) -> None:
         """Change the values of existing adapters."""
@@ -199,8 +205,10 @@ class AdapterSection(QWidget):
             return
         nodes = (document.graph.nodes[i] for i in self.ids)
         ids = tuple(n.id for n in nodes if any(trained_by(n, document.graph, "own")))
-        label = "Freeze" if frozen else "Unfreeze"
-        self._session.set_recipe(with_training(self._session.recipe, ids, not frozen), label, ("freeze", ids))
+        label, graph = "Freeze" if frozen else "Unfreeze", document.graph
+        selecting = self._session.saved_selections.selecting
+        chosen = selecting(ids, lambda n: any(trained_by(n, graph, "own")))
+        self._session.set_recipe(with_training(self._session.recipe, chosen, not frozen), label, ("freeze", ids))
 
 
 def _sizes(nodes: Sequence[Node], adapters: dict[str, Adapter], graph: Graph) -> str:

@@ -74,5 +74,6 @@ class ParallelSection(QWidget):
             return
         if self._nodes and parallel != self._shown:
             self._shown, ids = parallel, tuple(n.id for n in self._nodes)
-            recipe = with_parallel(self._session.recipe, ids, parallel)
+            chosen = self._session.saved_selections.selecting(ids)
+            recipe = with_parallel(self._session.recipe, chosen, parallel)
             self._session.set_recipe(recipe, f"Parallelism {parallel.label}", ("parallel", ids))

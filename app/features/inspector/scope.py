@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QMenu, QPushButton, QWidget
 
-from espalier.app.session.saved_selections import SavedSelections
+from espalier.app.widgets.selections_menu import fill_selections
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.twins import alike, twins
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
+SHOWN_NAME = 22  # characters of a saved selection's name on its button
 THIS, TWINS, ALIKE = "This node", "twins", "alike"
 
 
@@ -40,16 +41,16 @@ class ScopeSection(QWidget):
             button.clicked.connect(lambda _=False, n=name: self._session.select(self._scopes[n]))
             group.addButton(button)
             row.addWidget(button, 1)
-        self.saved = SavedSelections(session, self)
         self._menu = QMenu(self)
-        self._menu.aboutToShow.connect(lambda: self.saved.fill(self._menu, self))
+        self._menu.aboutToShow.connect(self._fill_menu)
         self.saved_button = QPushButton("Saved ▾", self)
         self.saved_button.setProperty("segment", True)
-        self.saved_button.setToolTip("Selections that the project keeps under a name")
         self.saved_button.clicked.connect(self._open_menu)
         row.addWidget(self.saved_button)
         self.setAccessibleName("Applies to")
         session.opened.connect(self._forget)
+        session.saved_selections.changed.connect(self._show_saved)
+        self._show_saved()
         self.hide()
 
     def _forget(self) -> None:
@@ -58,6 +59,18 @@ class ScopeSection(QWidget):
 
     def _open_menu(self) -> None:
         self._menu.popup(self.saved_button.mapToGlobal(self.saved_button.rect().bottomLeft()))
+
+    def _fill_menu(self) -> None:
+        saved = self._session.saved_selections
+        fill_selections(self._menu, saved, self, can_save=bool(self._session.selection))
+
+    def _show_saved(self) -> None:
+        """Show the name of the saved selection that edits name in their steps."""
+        name = self._session.saved_selections.picked
+        short = name if len(name) <= SHOWN_NAME else f"{name[: SHOWN_NAME - 1].rstrip()}…"
+        self.saved_button.setText(f"{short.replace('&', '&&') or 'Saved'} ▾")
+        tip = f'Edits apply to the saved selection "{name}", and their steps name it'
+        self.saved_button.setToolTip(tip if name else "Selections that the project keeps under a name")
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
         """Offer the scopes of a single node; keep them while one of them is selected."""
@@ -68,6 +81,7 @@ class ScopeSection(QWidget):
             self._offer(nodes[0], graph)
         chosen = next((name for name, scope in self._scopes.items() if set(scope) == set(ids)), None)
         self.setVisible(bool(ids))
+        self._show_saved()
         for name, button in self.buttons.items():
             button.setVisible(chosen is not None and name in self._scopes)
             button.setChecked(name == chosen)

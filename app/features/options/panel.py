@@ -18,6 +18,7 @@ from espalier.passes.base import PassSpec
 if TYPE_CHECKING:
     from espalier.app.features.options.structured_preview import StructuredPreview
     from espalier.app.session.session import Session
+    from espalier.model.graph.graph import Graph
 
 
 READ_OPTIONS = ("text", "label", "tokenizer", "max_length", "batch_size")  # how data are read
@@ -29,12 +30,20 @@ def make_form(options: Any, session: Session) -> QWidget:
 
     For a pass that reads data, its own options come first; how the data are read is in a folded group.
     """
+    from espalier.app.widgets.forms.form import SelectEditor
+
+    made = _made(options, session.document.graph if session.document else None)
+    for editor in made.findChildren(SelectEditor):
+        editor.offer_saved(tuple(session.saved_selections.saved))
+    return made
+
+
+def _made(options: Any, graph: Graph | None) -> QWidget:
     from espalier.app.widgets.forms.form import Form
     from espalier.app.widgets.forms.grouped_form import Group, GroupedForm
     from espalier.passes.running.splits import EvaluateOptions
     from espalier.passes.training.options import FinetuneOptions
 
-    graph = session.document.graph if session.document else None
     if isinstance(options, EvaluateOptions) and type(options) is not EvaluateOptions:
         names = tuple(f.name for f in fields(options) if f.name not in READ_OPTIONS)
         groups = Group("", names, folded=False), Group("How data are read", READ_OPTIONS)

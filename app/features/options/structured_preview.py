@@ -21,6 +21,7 @@ from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count, plural
 from espalier.app.widgets.heading import heading
 from espalier.model.errors import EspalierError
+from espalier.passes.saved import with_members
 from espalier.passes.structure.preview import Line, outlook
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class StructuredPreview(QWidget):
         """Compute the preview for the current options and graph."""
         document = self._session.document
         try:
-            options = self._form.value()
+            options = with_members(self._form.value(), self._session.saved_selections.saved)
         except EspalierError:
             return
         if document is None:

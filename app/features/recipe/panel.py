@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QAbstractListModel, QMimeData, QModelIndex, QPersistentModelIndex, QPoint, Qt, Signal
@@ -18,6 +19,7 @@ from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import Failed, JobEvent, ReplayJob, Started
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.pasted import parse_recipe
+from espalier.passes.saved import outdated, with_members
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -53,12 +55,14 @@ class RecipeModel(QAbstractListModel):
             return []
         lines = [Line("Trace", origin(document.project.source), "", None)]
         recipe = self._session.recipe  # including pending edits
-        done, active = recipe.common(document.recipe), 0
+        done, active, saved = recipe.common(document.recipe), 0, self._session.saved_selections.saved
         reports = iter(self._session.step_reports(recipe))
         for i, step in enumerate(recipe.steps):
             report = next(reports, None) if step.enabled else None
             active += step.enabled
             outcome = result(report, step) if report or not step.enabled or active <= done else PENDING
+            if names := outdated(step.options, saved):
+                outcome = " · ".join(filter(None, (outcome, f"{' and '.join(names)} changed since")))
             lines.append(Line(title(step), summary(step, document.project.base), outcome, i, step.enabled))
         if self.error:
             lines.append(Line("Not applied", self.error, "", -1, True, self.error))
@@ -148,6 +152,7 @@ class RecipePanel(QWidget):
         session.opened.connect(self._clear_error)
         session.changed.connect(self._clear_error)
         session.pending_changed.connect(self.refresh)
+        session.saved_selections.changed.connect(self.refresh)
         session.job_event.connect(self._on_job_event)
         self.refresh()
 
@@ -215,6 +220,13 @@ class RecipePanel(QWidget):
             step = self._session.recipe.steps[index]
             self._session.set_recipe(self._session.recipe.insert(index + 1, step), f"Duplicate {title(step)}")
 
+    def renew(self) -> None:
+        """Let the chosen step take the nodes that its saved selections have now."""
+        if (index := self.step) is not None:
+            step = self._session.recipe.steps[index]
+            options = with_members(step.options, self._session.saved_selections.saved, strict=False, renew=True)
+            self._session.set_step(index, replace(step, options=options))
+
     def copy(self) -> None:
         """Copy the chosen step, or the whole recipe without a choice, as JSON that `espalier run` reads too."""
         index = self.step
@@ -261,6 +273,8 @@ class RecipePanel(QWidget):
         menu.addAction("Move up\tAlt+Up", lambda: self.shift(-1)).setEnabled(step > 0)
         menu.addAction("Move down\tAlt+Down", lambda: self.shift(1)).setEnabled(step < len(recipe) - 1)
         menu.addSeparator()
+        if outdated(recipe.steps[step].options, self._session.saved_selections.saved):
+            menu.addAction("Use the saved selection as it is now", self.renew)
         menu.addAction("Duplicate\tCtrl+D", self.duplicate)
         menu.addAction("Remove\tDelete", self.remove)
         menu.addSeparator()

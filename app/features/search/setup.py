@@ -31,6 +31,7 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.files import write_text
 from espalier.model.graph.graph import Graph
+from espalier.passes.saved import with_members
 from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
 from espalier.passes.search.goals import wanted
 from espalier.passes.search.space import Space
@@ -87,7 +88,9 @@ class SearchSetup(DeferredWork):
     def __init__(self, session: Session, expand: Expand, figures: Sequence[str]) -> None:
         super().__init__()
         apply_field_style(self)
-        self._session, self._expand = session, expand
+        saved = session.saved_selections
+        self._session = session
+        self._expand: Expand = lambda spec, graph, recipe: expand(with_members(spec, saved.saved), graph, recipe)
         self.each: dict[str, float] = {}  # seconds per trial by kind of training, if known
         self.recipe: Recipe | None = None  # a template's recipe; None for the document's
         self._cards: list[EntryCard] = []

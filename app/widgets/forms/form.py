@@ -39,11 +39,12 @@ from espalier.passes.select import Select, types_in
 
 BY: dict[str, str] = {
     "all": "all nodes", "type": "by type", "name": "by name", "regex": "by pattern", "module": "by module",
-    "where": "by expression",
+    "where": "by expression", "saved": "saved selection",
 }  # fmt: skip
 HINTS: dict[str, str] = {
     "type": "linear, conv2d", "name": "node ids or module paths", "regex": "patterns such as .*query",
     "module": "bert.encoder.layer.0", "where": 'op == "linear" and params > 1e4',
+    "saved": "names of selections that the project keeps",
 }  # fmt: skip
 
 
@@ -80,6 +81,7 @@ class SelectEditor(QWidget):
         self._completions = _names(graph) if graph else {}
         self._paths = _paths(graph) if graph else {}
         self._ids: dict[str, str] = {}
+        self._saved: Select | None = None
         self._words = QStringListModel(self)
         self.values.setCompleter(_WordCompleter(self._words, self.values))
         row = QHBoxLayout(self)
@@ -99,6 +101,11 @@ class SelectEditor(QWidget):
         self.values.setToolTip(self.values.text().replace(", ", "\n"))
         self._words.setStringList(self._completions.get(by, []))
 
+    def offer_saved(self, names: Sequence[str]) -> None:
+        """Complete the names of saved selections."""
+        self._completions = {**self._completions, "saved": list(names)}
+        self._adapt()
+
     def get(self) -> Select:
         """The selection. Raises OptionsError if it is empty or a pattern is invalid."""
         by = self.by.get()
@@ -107,11 +114,14 @@ class SelectEditor(QWidget):
             values = (text,) if (text := self.values.text().strip()) else ()
         if by != "all" and not values:
             raise OptionsError("The selection is empty.", f"Write {HINTS[by]}, or choose all nodes.")
+        if by == "saved" and self._saved is not None and self._saved.values == values:
+            return self._saved  # with the nodes that its step has
         return Select(by, tuple(self._ids.get(str(v), str(v)) for v in values) if by == "name" else values)
 
     def put(self, value: Select) -> None:
         """Show a selection, with node ids as module paths."""
         self.by.put(value.by)
+        self._saved = value if value.by == "saved" else None
         shown = [self._paths.get(v, v) for v in value.values] if value.by == "name" else list(value.values)
         if value.by == "where" and len(shown) > 1:
             shown = [" or ".join(f"({v})" for v in shown)]

@@ -21,21 +21,38 @@ from espalier.app.features.compare.state.pins import MEMBER, pin, pins_of
 from espalier.app.features.compare.state_box import UNPIN
 from espalier.app.features.compare.tables import shared_widths
 from espalier.app.features.log.panel import LogPanel
+from espalier.app.figures.difference import COST
+from espalier.app.shell.presenting import SCALE
 from espalier.app.shell.window import Window
+from espalier.model.document.arrangement import UNARRANGED, Arrangement, Pin
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import parse_format
 from espalier.model.graph.meta import Precision
 from espalier.model.trust import Origin
-from espalier.passes.base import NoOptions
+from espalier.passes.analysis.change_divergence import RowDivergence
+from espalier.passes.base import NoOptions, Report
 from espalier.passes.choices.prune import PruneOptions
-from espalier.passes.jobs.kinds import Done, Failed, JobInfo, OpenJob, OpenResult, ReplayJob, ReplayResult, Started
+from espalier.passes.jobs.kinds import (
+    AnalyseJob,
+    Done,
+    Failed,
+    JobInfo,
+    OpenJob,
+    OpenResult,
+    PartialResult,
+    ReplayJob,
+    ReplayResult,
+    Started,
+    Stopped,
+)
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import static_score
 from espalier.passes.search.record import Record, dump, member_of
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
+from espalier.passes.sensitivity.outputs import WORDS
 from tests.gui.conftest import FakeRunner, open_small, small_project
 
 pytestmark = pytest.mark.gui
@@ -455,3 +472,84 @@ def test_a_computed_state_has_lines_in_the_log_and_resolves_no_error_of_an_edit(
     finish(runner, ReplayJob, ReplayResult(edited.session.open_document.project.base, (None,), {}))
     assert "Compute Pinned: half: started" in log._text.toPlainText()
     assert edited.banner.isVisible(), "the edit still failed"
+
+
+def measurable(window: Window) -> None:
+    """Data for the score, which the fake worker never reads."""
+    window.session.measures.options = EvaluateOptions("demo:digits", limit=8)
+
+
+def test_what_each_row_costs_arrives_row_by_row(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    measurable(edited)
+    panel = shown(edited, qtbot)
+    assert panel.costs.button.isVisible() and COST not in panel.table.rows.columns
+    panel.costs.button.click()
+    info = job_of(runner, AnalyseJob)
+    assert info.job.step.pass_name == "change_divergence" and info.job.base is panel.comparing.result.a
+    assert info.job.graph is panel.comparing.result.b and panel.costs.button.text() == "Stop measuring"
+    groups = panel.comparing.result.groups
+    runner[-1].tell(info, Started())
+    index = next(i for i, g in enumerate(groups) if g.kind == "format")
+    removed = next(i for i, g in enumerate(groups) if g.kind == "removed")
+    panel.table.setCurrentIndex(panel.table.rows.index(1, 0))
+    for row in (RowDivergence(index, 0.0125), RowDivergence(removed, None, "The structure differs.")):
+        runner[-1].tell(info, PartialResult(row))
+    cells = [r[COST] for r in panel.table.rows.shown]
+    assert (cells[index], cells[removed]) == (0.0125, "The structure differs")
+    assert cells.count("…") == len(groups) - 2 and panel.costs.words.isVisible()
+    figures = {"n": 8, "what": WORDS["classes"], "together": 0.5}
+    runner[-1].tell(info, Done(Report("change_divergence", (), figures)))
+    assert "n = 8 · all rows 0.5" in panel.costs.words.toolTip() and not panel.costs.button.isVisible()
+    panel.copy_as("CSV")
+    rows = list(csv.DictReader(io.StringIO(QGuiApplication.clipboard().text())))
+    assert next(r for r in rows if r["what"] == "weight format")["row_kl"] == "0.0125"
+    assert next(r for r in rows if r["what"] == "removed")["row_kl_note"] == "The structure differs."
+    edited.session.set_format(["fc2"], "weight", INT4)
+    qtbot.waitUntil(lambda: len(panel.table.rows.shown) > len(groups))
+    assert COST not in panel.table.rows.columns and panel.costs.button.isVisible(), "other graphs are not measured"
+
+
+def test_measuring_rows_can_be_stopped(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    measurable(edited)
+    panel = shown(edited, qtbot)
+    panel.costs.button.click()
+    info = job_of(runner, AnalyseJob)
+    runner[-1].tell(info, Started())
+    runner[-1].tell(info, PartialResult(RowDivergence(0, 0.25)))
+    panel.costs.button.click()
+    if info in runner[-1].waiting:
+        runner[-1].tell(info, Stopped())
+    assert not panel.comparing.costs.busy and panel.costs.button.text() == "Measure KL"
+    assert panel.table.rows.shown[0][COST] == 0.25, "what was measured stays"
+
+
+def test_pins_and_frames_are_shown(edited: Window, qtbot: QtBot) -> None:
+    session = edited.session
+    session.arrange(Arrangement((Pin("node", "fc1", 400.0, 30.0, "down"),)), "Move fc1")
+    panel = shown(edited, qtbot)
+    pair = laid_out(panel, qtbot)
+    for canvas in pair.canvases:
+        assert canvas.arrangement == session.open_document.arrangement != UNARRANGED
+    session.undo()
+    assert all(c.arrangement == UNARRANGED for c in pair.canvases), "they follow the document"
+    drawn = panel._whole(panel.comparing.result)
+    assert drawn.arrangements == (UNARRANGED, UNARRANGED)
+
+
+def test_the_panel_is_presented(edited: Window, qtbot: QtBot) -> None:
+    panel = shown(edited, qtbot)
+    presenting, table = edited.services.presenting, edited.actions_table
+    table.refresh()
+    assert table.actions["present"].text() == "Present Compare" and table.actions["present"].isEnabled()
+    table.run("present")
+    assert presenting.active and panel.isVisible() and is_shown(edited.host) and panel.window() is not edited
+    assert panel.width() >= edited.width() / SCALE - 1, "as large as its parts allow"
+    view = panel.graphicsProxyWidget()
+    assert view is not None and 1 < view.scale() <= SCALE and abs(panel.width() * view.scale() - edited.width()) <= 2
+    table.run("present")
+    assert not presenting.active and panel.window() is edited and panel.isVisible() and is_shown(edited.host)
+    table.run("present")
+    panel.selectors.leave.click()
+    assert not presenting.active and edited.canvas.isVisible() and not is_shown(edited.host)
+    again = shown(edited, qtbot)
+    assert again is panel and panel.isVisible() and panel.window() is edited

@@ -108,6 +108,22 @@ def test_the_selection_goes_both_ways(window: Window, ran: Callable[[str], str])
     assert "1 is no node. Give ids of nodes" in shown and "Traceback" not in shown.partition("selection = [1]")[2]
 
 
+def test_saved_selections_are_those_of_the_window(window: Window, ran: Callable[[str], str]) -> None:
+    saved = window.session.saved_selections
+    first, *_, last = [n.id for n in window.session.open_document.graph if n.op == "linear"]
+    window.session.select((first,))
+    saved.save("first layer")
+    assert ran("m.selections['first layer']").endswith(repr((first,)))
+    ran(f"m.selections['last'] = [{last!r}]")
+    assert saved.saved == {"first layer": (first,), "last": (last,)}
+    ran("m.quantize('saved:last', weight='int8')")
+    select = window.session.recipe.steps[-1].options.rules[0].select
+    assert (select.values, select.nodes) == (("last",), (last,))
+    assert "There is no saved selection 'lost'" in ran("m.quantize('saved:lost', weight='int8')")
+    ran("del m.selections['last']")
+    assert list(saved.saved) == ["first layer"] and window.session.open_document.dirty
+
+
 def test_errors_have_two_sentences_and_the_documents_state_stays(window: Window, ran: Callable[[str], str]) -> None:
     shown = ran("m.prune('linear', sparsty=0.5)")
     assert shown.endswith("OptionsError: sparsty is not an option. Did you mean 'sparsity'?")

@@ -5,23 +5,28 @@ from __future__ import annotations
 import pytest
 import torch
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
-from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QWidgetAction
 from pytestqt.qtbot import QtBot
 from torch import Tensor, nn
 
 import espalier as es
-from espalier.app.features.edits import offers
+from espalier.app.features.edits import actions, offers
 from espalier.app.features.edits.context_menu import NodeMenu
 from espalier.app.features.edits.recipe_edits import on_nodes
 from espalier.app.features.inspector.panel import InspectorPanel
-from espalier.app.session.saved_selections import SavedSelections, selections_of
+from espalier.app.features.recipe.panel import RecipePanel
 from espalier.app.shell.window import Window
-from espalier.app.step_text import result
+from espalier.app.step_text import result, summary
+from espalier.app.widgets.selections_menu import fill_selections
 from espalier.model.document.codec import encode
+from espalier.model.document.selections import selections_of
+from espalier.model.errors import EspalierError
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.twins import twins
 from espalier.passes.base import Report
+from espalier.passes.edits.annotate import Tag
+from espalier.passes.select import Select
 from tests.gui.conftest import FakeRunner, open_small
 
 pytestmark = pytest.mark.gui
@@ -214,7 +219,7 @@ def test_the_inspector_edits_twins_and_all_of_an_operation(blocks: Window) -> No
 
 def test_selections_are_saved_in_the_project(blocks: Window) -> None:
     """They come back with the file, without nodes that an edit took away; a damaged member is no error."""
-    session, saved = blocks.session, SavedSelections(blocks.session, blocks)
+    session, saved = blocks.session, blocks.session.saved_selections
     session.select(("0_up", "2_up"))
     saved.save("  the   ups ")
     session.select(("1_act",))
@@ -222,14 +227,14 @@ def test_selections_are_saved_in_the_project(blocks: Window) -> None:
     document = session.open_document
     assert selections_of(document.project) == {"the ups": ("0_up", "2_up"), "one & only": ("1_act",)}
     menu = QMenu(blocks)
-    saved.fill(menu, blocks)
+    fill_selections(menu, saved, blocks, can_save=True)
     assert [a.text() for a in menu.actions() if a.menu() is None and a.text()] == [
         "the ups (2)", "one && only (1)", "Save this selection…"]  # fmt: skip
     menu.actions()[0].trigger()
     assert session.selection == ("0_up", "2_up")
     assert list(document.snapshot().extras) == ["selections.json"], "what the file keeps"
     for _ in range(3):
-        saved.fill(menu, blocks)
+        fill_selections(menu, saved, blocks, can_save=True)
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert len(menu.findChildren(QMenu)) == 1, "submenus of earlier openings are gone"
     saved.remove("the ups")
@@ -237,6 +242,74 @@ def test_selections_are_saved_in_the_project(blocks: Window) -> None:
     for damaged in (b"{", b"[]", b'{"selections": [3, {"name": "", "nodes": []}, {"name": "a", "nodes": "b"}]}'):
         document.keep("selections.json", damaged)
         assert selections_of(document.project) == {}
+
+
+def test_edits_of_a_saved_selection_name_it(blocks: Window) -> None:
+    """Where the user chose one, the steps of edits select by its name; any other selection is one of nodes."""
+    session, saved = blocks.session, blocks.session.saved_selections
+    inspector = blocks.docks.panels["inspector"]
+    assert isinstance(inspector, InspectorPanel)
+    session.select(("0_up", "0_act", "2_up"))
+    saved.save("some & others, of which the name is long")
+    saved.save("ups")
+    assert inspector.scope.saved_button.text() == "ups ▾"
+    session.set_format(("0_up", "2_up"), "weight", Integer(4, 2))
+    session.set_format(session.selection, "data_in", Integer(8, 4))
+    (step,) = session.recipe.steps
+    (rule,) = step.options.rules
+    assert rule.select == Select("saved", ("ups",), ("0_up", "0_act", "2_up")), "all that take a format take this"
+    assert summary(step).startswith('saved selection "ups" (3 nodes)')
+    session.set_format(("0_up",), "weight", Integer(8, 4))
+    assert session.recipe.steps[-1].options.rules[-1].select == Select("name", ("0_up",)), "one of them alone"
+    session.set_sparsity(("0_up", "2_up"), 0.5)
+    assert session.recipe.steps[-1].options.select.values == ("ups",)
+    actions.apply(blocks.host, Tag(colour="red"), session.selection)
+    assert session.recipe.steps[-1].options.edits[0].select == rule.select
+    session.select(("0_up", "2_up"))
+    assert inspector.scope.saved_button.text() == "Saved ▾"
+    session.set_format(("0_up", "2_up"), "weight", Integer(2, 1))
+    assert session.recipe.steps[-1].options.rules[-1].select.by == "name"
+    saved.select("some & others, of which the name is long")
+    assert inspector.scope.saved_button.text() == "some && others, of whi… ▾"
+
+
+def test_a_step_follows_its_selection_only_when_asked(blocks: Window) -> None:
+    session, saved = blocks.session, blocks.session.saved_selections
+    panel = blocks.docks.panels["recipe"]
+    assert isinstance(panel, RecipePanel)
+    session.select(("0_up", "1_up"))
+    saved.save("ups")
+    session.set_format(session.selection, "weight", Integer(4, 2))
+    assert "changed since" not in panel.model.lines[1].result
+    session.select(("2_up",))
+    saved.save("ups")
+    assert panel.model.lines[1].result.endswith("ups changed since")
+    graph = session.open_document.graph
+    assert {n.id for n in graph if n.precision} == {"0_up", "1_up"}, "nothing changed by itself"
+    panel.view.setCurrentIndex(panel.model.index(1))
+    panel.renew()
+    assert {n.id for n in session.open_document.graph if n.precision} == {"2_up"}
+    assert "changed since" not in panel.model.lines[1].result
+    saved.remove("ups")
+    assert {n.id for n in session.open_document.graph if n.precision} == {"2_up"}
+    session.undo()
+    assert {n.id for n in session.open_document.graph if n.precision} == {"0_up", "1_up"}
+
+
+def test_a_pasted_recipe_takes_the_members_of_the_project(blocks: Window) -> None:
+    session, problems = blocks.session, list[EspalierError]()
+    session.problem.connect(problems.append)
+    panel = blocks.docks.panels["recipe"]
+    assert isinstance(panel, RecipePanel)
+    text = '{"quantize": {"rules": [{"select": {"by": "saved", "values": ["ups"]}, "formats": {"weight": "int8"}}]}}'
+    QGuiApplication.clipboard().setText(text)
+    panel.paste()
+    assert not session.recipe.steps and 'no saved selection "ups"' in problems[0].message
+    session.select(("0_up", "1_up"))
+    session.saved_selections.save("ups")
+    panel.paste()
+    assert session.recipe.steps[0].options.rules[0].select.nodes == ("0_up", "1_up")
+    assert {n.id for n in session.open_document.graph if n.precision} == {"0_up", "1_up"}
 
 
 def test_twins_are_selected_by_the_menu(blocks: Window) -> None:

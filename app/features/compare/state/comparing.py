@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.app.features.compare.state.change_costs import ChangeCosts
 from espalier.app.features.compare.state.choices import StateChoice, choices_of, default_pair
+from espalier.app.features.compare.state.side_scores import measured_side
 from espalier.app.figures.difference import StateComparison, compared
 from espalier.app.jobs.previews import Previews
-from espalier.app.session.measures import Baseline, Measures, samples_of
+from espalier.model.document.arrangement import UNARRANGED, Arrangement, arrangement_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, JobError
 from espalier.model.graph.graph import Graph
@@ -20,9 +22,8 @@ from espalier.model.leftovers import WINDOW, Scratch
 from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
 from espalier.passes.comparison.scores import Measured
-from espalier.passes.figure import OPENED, accuracy_of
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, OpenJob, OpenResult, Stopped
-from espalier.passes.score import Scorer, static_score
+from espalier.passes.score import Scorer
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -72,6 +73,7 @@ class Comparing(QObject):
         self._others: dict[str, OtherModel] = {}
         self._awaited: dict[int, _Awaited] = {}  # by job number
         self._scorer = Scorer()
+        self.costs = ChangeCosts(session)
         self._previews = Previews(self, MAX_KEPT, session.opened)
         self._previews.ready.connect(self._compared)
         self._previews.failed.connect(self._failed)
@@ -224,6 +226,19 @@ class Comparing(QObject):
             self.result = self._previews.ask("difference", key, work)
         self.changed.emit()
 
+    @property
+    def arrangements(self) -> tuple[Arrangement, Arrangement]:
+        """Pins and frames of both sides: those of the document for its states, or of the file."""
+        first, second = (self._arrangement(self.sides[p]) for p in ("a", "b"))
+        return first, second
+
+    def _arrangement(self, side: StateChoice | None) -> Arrangement:
+        if side is not None and side.kind == "file":
+            other = self._others.get(side.name)
+            return arrangement_of(other.result.project) if other else UNARRANGED
+        document = self._session.document
+        return document.arrangement if document else UNARRANGED
+
     def _store(self, side: StateChoice) -> WeightStore:
         return self._others[side.name].store if side.kind == "file" else self._session.open_document.store
 
@@ -238,32 +253,8 @@ class Comparing(QObject):
     # -- scores
 
     def _measured(self, side: StateChoice, graph: Graph) -> Measured:
-        """Costs and measurements of a state: by the session, by its search, or from its file."""
-        measures, recipe, data = self._session.measures, side.recipe, self._session.measured_on
-        if side.kind == "file":
-            project = self._others[side.name].result.project
-            measures, recipe = Measures(), project.recipe
-            measures.restore(project)
-            data = measures.options
-        recipe = recipe or Recipe()
-        score, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
-        base = self._session.open_document.project.base
-        kl = measures.divergence(recipe, Baseline(OPENED, Recipe(), base)) if side.kind != "file" else None
-        if score is None and side.trial is not None and self._is_on_current_data(side):
-            figures: dict[str, Any] = {**side.trial.figures, **side.trial.noise}
-            if isinstance(figures.get("accuracy"), float) and isinstance(figures.get("loss"), float):
-                score, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
-            kl = figures["kl"] if kl is None and isinstance(figures.get("kl"), float) else kl
-        if side.recipe is not None and not recipe.active:
-            kl = 0.0  # the divergence of the opened model from itself
-        static = self._scorer.score(graph) if side.kind != "file" else static_score(graph)
-        return Measured(static.measured(*score) if score else static, accuracy, kl, data=samples_of(data))
-
-    def _is_on_current_data(self, side: StateChoice) -> bool:
-        """Whether a trial was scored on the data in use."""
-        options = self._session.measured_on
-        return side.study is not None and (options.which, options.split) == (side.study.spec.score.which,
-                                                                       side.study.spec.score.split)  # fmt: skip
+        file = self._others[side.name].result.project if side.kind == "file" else None
+        return measured_side(self._session, side, graph, file, self._scorer)
 
     @property
     def can_measure(self) -> bool:
@@ -283,6 +274,22 @@ class Comparing(QObject):
             self._session.analyse(f"Evaluate {side.title}", Step("evaluate", data),
                                   lambda r, of=recipe: self._session.record_score(of, data, r.summary, True),
                                   graph)  # fmt: skip
+
+    @property
+    def can_measure_rows(self) -> bool:
+        """Whether there are data, and differences of which it is not measured what they cost alone."""
+        result = self.result
+        return bool(self._session.measured_on.data) and result is not None and bool(result.diff) and not (
+            self.costs.is_complete(result)
+        )  # fmt: skip
+
+    def measure_rows(self) -> None:
+        """Measure what each row of the differences costs alone, on the data in use; stop that while it runs."""
+        sides = [self.sides["a"], self.sides["b"]]
+        if self.costs.busy:
+            self.costs.stop()
+        elif self.result is not None:
+            self.costs.ask(self.result, [self._store(s) for s in sides if s is not None])
 
     # -- using
 

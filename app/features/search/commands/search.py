@@ -21,12 +21,14 @@ from espalier.app.features.search.commands.search_workers import add_workers, ch
 from espalier.app.features.search.commands.storages import look_into
 from espalier.app.number_text import THIN, change_text, left, noise_text, plural, time_text, training_text
 from espalier.model.document.recipe import Recipe
+from espalier.model.document.selections import selections_of
 from espalier.model.private import redacted
 from espalier.passes.costs.base import COSTS, timed_beside
 from espalier.passes.figure import OPENED, accuracy_of, change_of
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.set_up import texts_of
 from espalier.passes.running.data_fit import truncation_note
+from espalier.passes.saved import recipe_with_members, with_members
 from espalier.passes.search.goals import Wanted, best, front, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
@@ -132,8 +134,9 @@ def _search(spec: SearchSpec, recipe: Recipe, target: Target, arguments: Argumen
     data = arguments.data or spec.score.data or target.project.source.data
     own = target.project.recipe
     spec = replace(spec, score=over(spec.score, arguments, data=data or ""))
-    steps = (*own.steps, *filled(recipe, spec.score).steps)
-    return Search(spec, Recipe(steps), target.project.base, target.project.source)
+    saved = selections_of(target.project)
+    steps = (*own.steps, *recipe_with_members(filled(recipe, spec.score), saved).steps)
+    return Search(with_members(spec, saved), Recipe(steps), target.project.base, target.project.source)
 
 
 def _baseline(done: _Done, target: Target, arguments: Arguments) -> tuple[str, dict[str, Any]]:

@@ -43,6 +43,7 @@ from espalier.passes.jobs.kinds import (
     SearchJob,
     TrialJob,
 )
+from espalier.passes.saved import recipe_with_members, with_members
 from espalier.passes.search import project_studies
 from espalier.passes.search.expand import expand
 from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
@@ -152,6 +153,8 @@ class Searches(Applied):
         """Start a search, or resume the one of its name; raises OptionsError if it cannot run."""
         document = self._session.open_document
         recipe = document.recipe if recipe is None else recipe
+        spec = with_members(spec, self._session.saved_selections.saved)
+        recipe = recipe_with_members(recipe, self._session.saved_selections.saved)
         space = expand(spec, document.graph, recipe)
         check_spec(spec, want := wanted(spec), recipe)
         check_grid(spec, space)

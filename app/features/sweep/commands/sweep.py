@@ -17,11 +17,13 @@ from espalier.app.commands.scoring import add_data, plain
 from espalier.app.features.sweep.commands.sweep_files import KINDS, Record, keeper, write_result
 from espalier.app.number_text import noise_text
 from espalier.model.document.recipe import Recipe
+from espalier.model.document.selections import selections_of
 from espalier.passes.figure import OPENED, accuracy_of
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.set_up import texts_of
 from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.saved import recipe_with_members
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
 from espalier.passes.sweep.results import (
@@ -95,6 +97,7 @@ def _run(arguments: Arguments, console: Console) -> Answer:
         raise UsageError("There is nothing to vary.", "Add --over prune.sparsity=0.1:0.9:0.1, --variant or --seeds.")
     with opened(arguments.target, arguments, console) as target:
         project_recipe = target.project.recipe
+        recipe = recipe_with_members(recipe, selections_of(target.project))
         sweep = build_sweep(
             Recipe((*project_recipe.steps, *recipe.steps)), wish, _score(arguments, wish, target), len(project_recipe)
         )
