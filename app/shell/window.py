@@ -97,8 +97,8 @@ class Window(QMainWindow):
 
     @cached_property
     def docks(self) -> Docks:
-        """The panels around the canvas, created on first use."""
-        docks = self._lazy_panels.finish()
+        """The docks around the canvas, created on first use."""
+        docks = self._lazy_panels.docks()
         for name, dock in docks.docks.items():
             self._panel_menu.addAction(dock.windowTitle()).triggered.connect(lambda _=False, n=name: docks.bring(n))
         if layout := self.settings.layout():
@@ -106,7 +106,7 @@ class Window(QMainWindow):
         return docks
 
     def build_panels(self) -> None:
-        """Create canvas and docks; they stay hidden until a model is open."""
+        """Create canvas and docks, which stay hidden until a model is open. Panels are created where they are seen."""
         self._lazy_panels.stop()
         if not self.panels_built:
             self.panels_built = True

@@ -8,11 +8,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QApplication, QCheckBox, QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.console.echo import Echo
 from espalier.app.features.console.entry import Entry
 from espalier.app.features.console.history import History
 from espalier.app.features.console.output import OutputView
-from espalier.app.features.console.run import ConsoleRun
+from espalier.app.features.console.state import console_of
 from espalier.app.settings import data_folder
 from espalier.app.widgets.heading import Elided, link
 from espalier.model.errors import EspalierError
@@ -41,8 +40,8 @@ class ConsolePanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._history = history()
-        self.run = ConsoleRun(session, self)
-        self.echo = Echo(session, self.run.echo, self.run.document.is_own, self)
+        console = console_of(session)
+        self.run, self.echo = console.run, console.echo
         self.output, self.entry = OutputView(self), Entry(self._history, self)
         self.prompt, self.status = QLabel(">>>"), Elided(READY, "muted")
         self.prompt.setObjectName("console_prompt")
@@ -60,6 +59,7 @@ class ConsolePanel(QWidget):
         self.setFocusProxy(self.entry)
         self._lay_out()
         self._connect(session)
+        self.output.show_lines(False, console.take())
         self._refresh()
 
     def _lay_out(self) -> None:

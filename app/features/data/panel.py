@@ -15,6 +15,7 @@ from espalier.app.features.data.charts.confusion import ConfusionView
 from espalier.app.features.data.charts.data_charts import ClassChart, LengthChart
 from espalier.app.number_text import count, percent, plural
 from espalier.app.session.analysis_requests import AnalysisRequests
+from espalier.app.session.opened_state import opened_state_of
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
 from espalier.model.data.summary import DataSummary, balance
@@ -50,8 +51,10 @@ class DataPanel(QWidget):
         self._unfold = link("Columns…", self._toggle_columns)
         self._pages = QStackedWidget()
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
+        self._opened_state = opened_state_of(session)
         self._build()
         self._connect()
+        self._on_opened()
 
     # -- building
 
@@ -127,7 +130,6 @@ class DataPanel(QWidget):
         self._session.opened.connect(self._on_opened)
         self._session.data_changed.connect(self._on_measured)
         self._session.changed.connect(self._on_changed)
-        self._show(None)
 
     # -- what to load
 
@@ -138,7 +140,7 @@ class DataPanel(QWidget):
     def _on_opened(self) -> None:
         self.loader.drop()
         self._loaded = None
-        self._put(EvaluateOptions(**self._session.measured_on.which))
+        self._put(EvaluateOptions(**self._opened_state.data.which))
         self._show(None)
         self._wait.start(0)
 

@@ -27,6 +27,11 @@ PASS, FRONT, BALANCE = "hardware", "balance_front", "balance_parallelism"
 TITLES = {"check": "Check the hardware", "simulate": "Simulate the hardware", "emit": "Emit the hardware"}
 
 
+def hardware_of(session: Session) -> Hardware:
+    """The session's Hardware, created once."""
+    return session.findChild(Hardware) or Hardware(session)
+
+
 class Hardware(QObject):
     """Runs one job at a time; emits `changed` at its start, progress and end, and at edits that outdate the result.
 
@@ -53,6 +58,8 @@ class Hardware(QObject):
         session.changed.connect(lambda _: self.changed.emit())
         self.copies.changed.connect(lambda _: self.changed.emit())
         self.copies.stored.connect(self.stored)
+        if session.document is not None:
+            self._read()
 
     # -- results
 
