@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QByteArray, QObject, Qt, QTimer
+from PySide6.QtCore import QByteArray, QObject, QSize, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QWidget
 
 from espalier.app.features.allocate import actions as allocate
@@ -100,6 +100,18 @@ DOCKS: tuple[Spec, ...] = (
 # All sizes are in pixels.
 OUTLINE_WIDTH, INSPECTOR_WIDTH, MIN_WIDTH = 247, 400, 300
 OUTLINE_HEIGHT, RECIPE_HEIGHT = 380, 250
+VACANT = 640, 240  # preferred size of a dock without its panel
+
+
+class _Vacant(QWidget):
+    """Takes the place of a panel that does not exist yet: an empty dock would get no width beside others."""
+
+    def __init__(self, dock: QDockWidget, minimum: int) -> None:
+        super().__init__(dock)
+        self.setMinimumWidth(minimum)
+
+    def sizeHint(self) -> QSize:
+        return QSize(*VACANT)
 
 
 class Panels(dict[str, QWidget]):
@@ -132,6 +144,7 @@ class Docks(QObject):
         dock.setObjectName(spec.id)
         title = DockHeading(spec.title, dock.close)
         dock.setTitleBarWidget(title)
+        dock.setWidget(_Vacant(dock, 0 if spec.workspace == GRAPH else MIN_WIDTH))
         if spec.workspace != GRAPH:  # its tab or its workspace shows the title, unless it floats
             title.unfold(False)
             dock.topLevelChanged.connect(title.unfold)
@@ -155,7 +168,9 @@ class Docks(QObject):
         policy = panel.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
         panel.setSizePolicy(policy)
+        vacant = dock.widget()
         dock.setWidget(panel)
+        vacant.deleteLater()
         if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they compute by themselves only while visible
             follow_visibility(dock, panel.look_on)
         if self._connect is not None:
