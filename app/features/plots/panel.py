@@ -57,10 +57,11 @@ class PlotsPanel(QWidget):
         self._state.ended.connect(self._on_ended)
         self._state.text_changed.connect(self._show_text)
         self._state.cleared.connect(self.clear)
-        self.clear()
         if self.runs:
             self._offer_runs(next(reversed(self.runs)))
-            self.refresh()
+        else:
+            self._offer_others()
+        self.refresh()
 
     def _build(self) -> None:
         self._choice.setMinimumWidth(150)

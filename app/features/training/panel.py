@@ -57,6 +57,7 @@ class TrainingPanel(DeferredWork):
         self._previews = Previews(self, cache_size=0)  # each wish has a key of its own
         self._build()
         self._connect()
+        self._show_interrupted(None)
         self._opened()
         self._show_result()
         if self._trainings.job is not None:
@@ -205,7 +206,7 @@ class TrainingPanel(DeferredWork):
             self.interrupted.setText(f"This training was interrupted at step {count(run.step)} of {count(run.steps)}.")
         for widget in (self.interrupted, self.resume, self.restart):
             widget.setVisible(shown)
-        self.train.setVisible(not shown)
+        self.train.setVisible(not shown and self._trainings.job is None)
 
     def _show_estimate(self, text: str) -> None:
         """Show the estimate in place of its link."""
