@@ -17,6 +17,7 @@ from PySide6.QtCore import (
     QPoint,
     QSettings,
     Qt,
+    QThreadPool,
 )
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -152,6 +153,13 @@ class Story:
         self.session.problem.emit(PassError("fc2 is odd.", "Look.", "fc2"))
 
 
+def settle() -> None:
+    """Until the threads of previews have ended, and their results are shown."""
+    for _ in range(5):
+        QApplication.processEvents()
+        QThreadPool.globalInstance().waitForDone()
+
+
 def told(panel: QWidget) -> list[str]:
     """All that can be read in a panel, from top to bottom, with times left out."""
     found: list[tuple[int, int, str]] = []
@@ -178,7 +186,8 @@ def words(widget: QWidget) -> str:
         case QAbstractItemView() if widget.model() is not None:
             return "\n".join(rows(widget, QModelIndex()))
         case _:
-            return str(getattr(widget, "_text", ""))
+            text = getattr(widget, "_text", "")
+            return text if isinstance(text, str) else ""
 
 
 def rows(view: QAbstractItemView, parent: QModelIndex) -> Iterator[str]:
@@ -231,9 +240,9 @@ def observed(window: Window, runners: list[FakeRunner], folder: Path, early: boo
     shown: dict[str, list[str]] = {}
     for name in PANELS:
         window.show_dock(name)
-        QApplication.processEvents()
+        settle()
         story.quiet()
-        QApplication.processEvents()
+        settle()
         shown[name] = [window.docks.docks[name].windowTitle(), *told(window.docks.panels[name])]
     return shown
 
@@ -251,7 +260,7 @@ def both(
 @pytest.mark.parametrize("name", PANELS)
 def test_a_late_panel_shows_the_same(name: str, both: tuple[dict[str, list[str]], dict[str, list[str]]]) -> None:
     early, late = (shown[name] for shown in both)
-    assert len(early) > 3 or name == "log", "the panel is not empty"
+    assert len(early) > 1, "the panel is not empty"
     assert late == early
 
 

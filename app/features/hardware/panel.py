@@ -166,10 +166,10 @@ class HardwarePanel(FormPanel):
     # -- display
 
     def _opened(self) -> None:
-        """Fill the form for a new document: its data, or the settings of its last run."""
-        document, result = self._session.document, self.hardware.result
+        """Fill the form for a new document: its data, or the settings of the run that it holds."""
+        document, options = self._session.document, self.hardware.opened_options
         defaults = HardwareOptions(data=(document.project.source.data or "") if document else "")
-        self.form.put(replace(result.options, folder="", modules={}) if result else defaults)
+        self.form.put(replace(options, folder="", modules={}) if options else defaults)
         self.refresh()
 
     def refresh(self) -> None:

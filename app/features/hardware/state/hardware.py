@@ -49,6 +49,7 @@ class Hardware(QObject):
         self.copies = EditedModules(session)
         self.result: RunResult | None = None
         self.front: Front | None = None
+        self.opened_options: HardwareOptions | None = None  # of the result that the document was opened with
         self.job: JobInfo | None = None
         self.error: EspalierError | None = None
         self.stopped = False
@@ -182,6 +183,7 @@ class Hardware(QObject):
                 self.error = error
             else:
                 self._restore(result, front, document.graph)
+        self.opened_options = self.result.options if self.result else None
         self.error = self.error or self.copies.error
         self.changed.emit()
         self.result_ready.emit()
