@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QByteArray, QObject, QSize, Qt, QTimer
-from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QWidget
+from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QVBoxLayout, QWidget
 
 from espalier.app.features.allocate import actions as allocate
 from espalier.app.features.allocate.panel import AllocatePanel
@@ -103,15 +103,21 @@ OUTLINE_HEIGHT, RECIPE_HEIGHT = 380, 250
 VACANT = 640, 240  # preferred size of a dock without its panel
 
 
-class _Vacant(QWidget):
-    """Takes the place of a panel that does not exist yet: an empty dock would get no width beside others."""
+class PanelPlace(QWidget):
+    """The place of a panel in its dock. It has a size without the panel, too: an empty dock gets none beside others."""
 
     def __init__(self, dock: QDockWidget, minimum: int) -> None:
         super().__init__(dock)
         self.setMinimumWidth(minimum)
+        self._box = QVBoxLayout(self)
+        self._box.setContentsMargins(0, 0, 0, 0)
+
+    def put(self, panel: QWidget) -> None:
+        """Put the panel in; a hidden one stays hidden."""
+        self._box.addWidget(panel)
 
     def sizeHint(self) -> QSize:
-        return QSize(*VACANT)
+        return super().sizeHint() if self._box.count() else QSize(*VACANT)
 
 
 class Panels(dict[str, QWidget]):
@@ -133,6 +139,7 @@ class Docks(QObject):
         self._workbench, self._host = workbench, host
         self._connect: Callable[[str, QWidget], object] | None = None
         self.panels, self.docks = Panels(self._create), dict[str, QDockWidget]()
+        self._places: dict[str, PanelPlace] = {}
         self._arranging = True
         for spec in DOCKS:
             self._add(spec)
@@ -144,7 +151,9 @@ class Docks(QObject):
         dock.setObjectName(spec.id)
         title = DockHeading(spec.title, dock.close)
         dock.setTitleBarWidget(title)
-        dock.setWidget(_Vacant(dock, 0 if spec.workspace == GRAPH else MIN_WIDTH))
+        # A wide panel must not make the window wider than the screen.
+        place = self._places[spec.id] = PanelPlace(dock, 0 if spec.workspace == GRAPH else MIN_WIDTH)
+        dock.setWidget(place)
         if spec.workspace != GRAPH:  # its tab or its workspace shows the title, unless it floats
             title.unfold(False)
             dock.topLevelChanged.connect(title.unfold)
@@ -157,26 +166,28 @@ class Docks(QObject):
 
     def _create(self, name: str) -> QWidget:
         """Create a panel in its dock."""
-        spec, dock = next(s for s in DOCKS if s.id == name), self.docks[name]
-        # The dock is the parent from the start: a later change of parent would restyle the whole panel.
-        panel = self.panels[name] = spec.make(self._host.session, dock)
+        spec, dock, place = next(s for s in DOCKS if s.id == name), self.docks[name], self._places[name]
+        # In its place from the start: a later change of parent would restyle the whole panel.
+        panel = self.panels[name] = spec.make(self._host.session, place)
         panel.hide()
         panel.setProperty("surface", "panel")
         panel.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         if spec.workspace != GRAPH:
-            panel.setMinimumWidth(MIN_WIDTH)  # a wide panel must not make the window wider than the screen
+            panel.setMinimumWidth(MIN_WIDTH)
         policy = panel.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
         panel.setSizePolicy(policy)
-        vacant = dock.widget()
-        dock.setWidget(panel)
-        vacant.deleteLater()
+        place.put(panel)
         if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they compute by themselves only while visible
             follow_visibility(dock, panel.look_on)
         if self._connect is not None:
             self._connect(name, panel)
         panel.setVisible(is_in_front(dock))
         return panel
+
+    def put_back(self, name: str) -> None:
+        """Put a panel that was taken out of its dock back."""
+        self._places[name].put(self.panels[name])
 
     def connect_panels(self, connect: Callable[[str, QWidget], object]) -> None:
         """Call `connect` with each panel, now or when it is created."""
