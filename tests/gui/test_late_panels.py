@@ -19,6 +19,7 @@ from PySide6.QtCore import (
     Qt,
     QThreadPool,
 )
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
@@ -68,6 +69,7 @@ from tests.gui.training.test_training_panel import ended
 pytestmark = pytest.mark.gui
 PANELS = tuple(spec.id for spec in DOCKS)
 SEEN_FIRST = {"outline", "recipe", "inspector"}  # in the workspace Graph, whose drawer is closed
+LOOKED_UP = 1000  # milliseconds until fields of data have looked up what they name
 TIMES = re.compile(r"\d\d:\d\d:\d\d|[\d.]+\s?(ms|s|min)\b")
 CHOICES = tuple(Candidate(parse_format(f"integer(width={w}, frac_width={w - 1})")) for w in (8, 4))
 ROWS = (
@@ -237,6 +239,8 @@ def observed(window: Window, runners: list[FakeRunner], folder: Path, early: boo
     if not early:
         # The first metric of a training brings the panel Plots.
         assert set(window.docks.panels) == {*SEEN_FIRST, "plots"}
+    assert all(window.docks.panels[name] for name in PANELS)
+    QTest.qWait(LOOKED_UP)
     shown: dict[str, list[str]] = {}
     for name in PANELS:
         window.show_dock(name)
