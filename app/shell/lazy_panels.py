@@ -27,7 +27,9 @@ MODULES = (
     ),
     "espalier.app.shell.docks",
 )
+AHEAD = ("inspector", "search", "hardware")  # panels that take more than 100 ms: created when nothing else happens
 INTERVAL = 20  # milliseconds between two steps
+IDLE = 3000  # milliseconds from the opening of a document to what is created ahead
 
 
 # They follow the session from the start of the window; states that take longer to import follow once docks exist.
@@ -35,7 +37,7 @@ EARLY_STATES = (job_list_of, log_lines_of, problems_of, document_reports_of)
 
 
 class LazyPanels(QObject):
-    """Creates the canvas, imports the slow modules, then creates the docks; calls `done` at the end.
+    """Creates the canvas, imports the slow modules, lets `done` create the docks, then creates the panels of AHEAD.
 
     `build_canvas` creates the canvas and returns False if it exists already.
     """
@@ -47,16 +49,19 @@ class LazyPanels(QObject):
         self._workbench, self._host, self._build_canvas, self._done = workbench, host, build_canvas, done
         for state_of in EARLY_STATES:
             state_of(host.session)
-        self._timer = QTimer(self, interval=INTERVAL, singleShot=True)
+        self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self.build_part)
-        self.start, self.stop = self._timer.start, self._timer.stop
+        self.stop = self._timer.stop
+
+    def start(self, pause: int = INTERVAL) -> None:
+        """Do the next step after so many milliseconds."""
+        self._timer.start(pause)
 
     def build_part(self) -> None:
         """Do one step and schedule the next one."""
-        if not self._build_canvas() and not self.build_next():
-            self._done()
+        if not self._build_canvas() and not self.build_next() and not self._build_docks() and not self._build_ahead():
             return
-        self._timer.start()  # last: a step that raises is not repeated
+        self.start()  # last: a step that raises is not repeated
 
     @property
     def busy(self) -> bool:
@@ -69,6 +74,19 @@ class LazyPanels(QObject):
         if module:
             importlib.import_module(module)
         return module is not None
+
+    def _build_docks(self) -> bool:
+        missing = not self._host.panels_built
+        if missing:
+            self._done()
+        return missing
+
+    def _build_ahead(self) -> bool:
+        name = next((n for n in AHEAD if self._host.existing_panel(n) is None), None)
+        if name and self._workbench.window().isVisible():
+            self._host.panel(name)
+            return True
+        return False
 
     def docks(self) -> Docks:
         """Create the docks now."""

@@ -20,7 +20,7 @@ from espalier.app.shell.find_field import FindField
 from espalier.app.shell.frame import MenuRow, StatusLine, TitleLabel, Tools
 from espalier.app.shell.host import WindowHost
 from espalier.app.shell.job_alert import JobAlert
-from espalier.app.shell.lazy_panels import LazyPanels
+from espalier.app.shell.lazy_panels import IDLE, LazyPanels
 from espalier.app.shell.memory import FreeMemory
 from espalier.app.shell.ownership import Ownership
 from espalier.app.shell.plugins import Plugins
@@ -174,6 +174,7 @@ class Window(QMainWindow):
         self.show_page()
         self.refresh()
         self.graph_view.show_document()
+        self._lazy_panels.start(IDLE)
 
     def _changed(self) -> None:
         self._show_title()

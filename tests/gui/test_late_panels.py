@@ -47,6 +47,7 @@ from espalier.app.session import session as session_module
 from espalier.app.session.session import Session
 from espalier.app.settings import Settings
 from espalier.app.shell.docks import DOCKS
+from espalier.app.shell.lazy_panels import AHEAD
 from espalier.app.shell.window import Window
 from espalier.app.widgets.style import Appearance
 from espalier.model.errors import PassError
@@ -236,6 +237,7 @@ def observed(window: Window, runners: list[FakeRunner], folder: Path, early: boo
         assert not window.docks.panels
     story = Story(window, runners[-1], folder)
     story.tell(runners)
+    window._lazy_panels.stop()  # nothing is created ahead
     if not early:
         # The first metric of a training brings the panel Plots.
         assert set(window.docks.panels) == {*SEEN_FIRST, "plots"}
@@ -311,6 +313,7 @@ def test_a_running_training_is_followed_by_a_late_panel(opened: Window, runner: 
 
 def test_panels_are_created_where_they_are_seen(opened: Window, qtbot: QtBot) -> None:
     panels = opened.docks.panels
+    opened._lazy_panels.stop()  # nothing is created ahead
     assert set(panels) == SEEN_FIRST
     opened.pages.workbench.show_drawer(True)
     QApplication.processEvents()
@@ -330,6 +333,17 @@ def test_panels_are_created_where_they_are_seen(opened: Window, qtbot: QtBot) ->
         if name in opened.actions_table.actions:
             opened.actions_table.refresh()
     assert "search" not in panels and "kernels" not in panels, "asking for actions creates no panel"
+
+
+def test_large_panels_are_created_when_nothing_else_happens(window: Window) -> None:
+    window._lazy_panels.start(0)
+    while window._lazy_panels.busy:
+        window._lazy_panels.build_part()
+    assert set(window.docks.panels) == set(AHEAD)
+    window.hide()
+    window.docks.panels.clear()
+    window._lazy_panels.build_part()
+    assert not window.docks.panels and not window._lazy_panels.busy, "a window that was closed creates nothing"
 
 
 def test_the_state_of_jobs_is_told_without_a_panel(opened: Window, runner: list[FakeRunner]) -> None:

@@ -21,23 +21,16 @@ def console_of(session: Session) -> Console:
 
 
 class Console(QObject):
-    """Follows the actions of the window from the beginning, and keeps the newest lines until the panel shows them."""
+    """Follows the actions of the window from the beginning, and keeps the newest lines of the output."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.run = ConsoleRun(session, self)
         self.echo = Echo(session, self.run.echo, self.run.document.is_own, self)
-        self._lines: deque[Line] = deque(maxlen=LINES)
+        self.lines: deque[Line] = deque(maxlen=LINES)
         self.run.shown.connect(self._keep)
 
     def _keep(self, replaces: bool, lines: list[Line]) -> None:
-        if replaces and self._lines:
-            self._lines.pop()
-        self._lines.extend(lines)
-
-    def take(self) -> list[Line]:
-        """The lines so far; from now on the caller follows the run itself."""
-        self.run.shown.disconnect(self._keep)
-        lines = list(self._lines)
-        self._lines.clear()
-        return lines
+        if replaces and self.lines:
+            self.lines.pop()
+        self.lines.extend(lines)
