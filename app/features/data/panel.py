@@ -38,7 +38,7 @@ class DataPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._session = session
+        self._session, self._opened_state = session, opened_state_of(session)
         self._summary: DataSummary | None = None
         self._loaded: EvaluateOptions | None = None
         self._start, self._looked_at = 0, False
@@ -51,7 +51,6 @@ class DataPanel(QWidget):
         self._unfold = link("Columns…", self._toggle_columns)
         self._pages = QStackedWidget()
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
-        self._opened_state = opened_state_of(session)
         self._build()
         self._connect()
         self._on_opened()

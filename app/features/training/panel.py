@@ -42,8 +42,7 @@ class TrainingPanel(DeferredWork):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._session = session
-        self._trainings, self._opened_state = trainings_of(session), opened_state_of(session)
+        self._session, self._trainings, self._opened_state = session, trainings_of(session), opened_state_of(session)
         self._rate = 0.0  # learning rate suggested last
         self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze",))
         self.trainable = TrainableSelection(session)
