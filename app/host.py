@@ -56,7 +56,7 @@ class Host(Protocol):
 
     @property
     def panels_built(self) -> bool:
-        """Whether canvas and docks exist."""
+        """Whether canvas and docks exist; each panel is created when it is first asked for."""
         ...
 
     def build_panels(self) -> None:
@@ -64,7 +64,11 @@ class Host(Protocol):
         ...
 
     def panel(self, name: str) -> QWidget:
-        """The panel in a dock."""
+        """The panel in a dock, created at the first call."""
+        ...
+
+    def existing_panel(self, name: str) -> QWidget | None:
+        """The panel in a dock, or None if it was not created yet."""
         ...
 
     def dock(self, name: str) -> QDockWidget:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QByteArray, QObject, Qt, QTimer
-from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QWidget
+from PySide6.QtCore import QByteArray, QObject, QSize, Qt, QTimer
+from PySide6.QtWidgets import QApplication, QDockWidget, QTabBar, QVBoxLayout, QWidget
 
 from espalier.app.features.allocate import actions as allocate
 from espalier.app.features.allocate.panel import AllocatePanel
 from espalier.app.features.console import actions as console
 from espalier.app.features.console.panel import ConsolePanel
+from espalier.app.features.console.state import console_of
 from espalier.app.features.data.panel import DataPanel
 from espalier.app.features.hardware import actions as hardware
 from espalier.app.features.hardware.panel import HardwarePanel
@@ -30,6 +31,7 @@ from espalier.app.features.plots import actions as plots
 from espalier.app.features.plots.panel import PlotsPanel
 from espalier.app.features.problems.panel import ProblemsPanel
 from espalier.app.features.recipe.panel import RecipePanel
+from espalier.app.features.recipe.state import failed_edit_of
 from espalier.app.features.search import actions as search
 from espalier.app.features.search.panel import SearchPanel
 from espalier.app.features.sensitivity import actions as sensitivity
@@ -40,9 +42,12 @@ from espalier.app.features.sweep import actions as sweep
 from espalier.app.features.sweep.panel import SweepsPanel
 from espalier.app.features.tables.panel import TablesPanel
 from espalier.app.features.training.panel import TrainingPanel
+from espalier.app.features.training.state.trainings import trainings_of
+from espalier.app.session.opened_state import opened_state_of
 from espalier.app.shell.workbench import DRAWER, Workbench
 from espalier.app.shell.workspaces import GRAPH
 from espalier.app.widgets.collector import without_garbage_collection
+from espalier.app.widgets.docked import follow_visibility, is_in_front
 from espalier.app.widgets.heading import DockHeading
 
 if TYPE_CHECKING:
@@ -60,83 +65,135 @@ class Spec:
     id: str
     title: str
     workspace: str
-    make: Callable[[Session, QWidget], QWidget]
+    make: Callable[[Session, QWidget], QWidget]  # called when the panel is first shown or asked for
     connect: Callable[[Host, Any], object] | None = None  # connects the panel's signals to the window
+    follow: Callable[[Host], object] | None = None  # connects what needs no panel, before a document opens
     area: Area = TOP
+
+
+def _state(of: Callable[[Session], object]) -> Callable[[Host], object]:
+    """Creates the state that a panel shows, which follows the session from then on."""
+    return lambda host: of(host.session)
 
 
 DOCKS: tuple[Spec, ...] = (
     Spec("outline", "Outline", GRAPH, OutlinePanel, area=LEFT),
-    Spec("recipe", "Recipe", GRAPH, RecipePanel, area=LEFT),
+    Spec("recipe", "Recipe", GRAPH, RecipePanel, follow=_state(failed_edit_of), area=LEFT),
     Spec("inspector", "Inspector", GRAPH, InspectorPanel, area=RIGHT),
     Spec("nodes", "Nodes", DRAWER, NodesPanel, nodes.connect),
     Spec("tables", "Reports", DRAWER, TablesPanel),
     Spec("jobs", "Jobs", DRAWER, JobsPanel),
     Spec("problems", "Problems", DRAWER, ProblemsPanel),
     Spec("log", "Log", DRAWER, LogPanel),
-    Spec("console", "Console", DRAWER, ConsolePanel, console.connect),
-    Spec("sensitivity", "Sensitivity", "compress", SensitivityPanel, sensitivity.connect),
+    Spec("console", "Console", DRAWER, ConsolePanel, console.connect, _state(console_of)),
+    Spec("sensitivity", "Sensitivity", "compress", SensitivityPanel, sensitivity.connect, sensitivity.follow),
     Spec("sqnr", "SQNR", "compress", SqnrPanel, sqnr.connect),
     Spec("allocate", "Allocate", "compress", AllocatePanel, allocate.connect),
-    Spec("search", "Search", "experiments", SearchPanel, search.connect),
-    Spec("sweeps", "Sweeps", "experiments", SweepsPanel, sweep.connect),
-    Spec("training", "Training", "experiments", TrainingPanel),
-    Spec("plots", "Plots", "experiments", PlotsPanel, plots.connect),
-    Spec("hardware", "Hardware", "hardware", HardwarePanel, hardware.connect),
-    Spec("kernels", "Kernels", "kernels", KernelsPanel, kernels.connect),
-    Spec("data", "Data", "data", DataPanel),
+    Spec("search", "Search", "experiments", SearchPanel, search.connect, search.follow),
+    Spec("sweeps", "Sweeps", "experiments", SweepsPanel, sweep.connect, sweep.follow),
+    Spec("training", "Training", "experiments", TrainingPanel, follow=_state(trainings_of)),
+    Spec("plots", "Plots", "experiments", PlotsPanel, plots.connect, plots.follow),
+    Spec("hardware", "Hardware", "hardware", HardwarePanel, hardware.connect, hardware.follow),
+    Spec("kernels", "Kernels", "kernels", KernelsPanel, kernels.connect, kernels.follow),
+    Spec("data", "Data", "data", DataPanel, follow=_state(opened_state_of)),
 )
 # All sizes are in pixels.
 OUTLINE_WIDTH, INSPECTOR_WIDTH, MIN_WIDTH = 247, 400, 300
 OUTLINE_HEIGHT, RECIPE_HEIGHT = 380, 250
+VACANT = 640, 240  # preferred size of a dock without its panel
+
+
+class PanelPlace(QWidget):
+    """The place of a panel in its dock. It has a size without the panel, too: an empty dock gets none beside others."""
+
+    def __init__(self, dock: QDockWidget, minimum: int) -> None:
+        super().__init__(dock)
+        self.setMinimumWidth(minimum)
+        self._box = QVBoxLayout(self)
+        self._box.setContentsMargins(0, 0, 0, 0)
+
+    def put(self, panel: QWidget) -> None:
+        """Put the panel in; a hidden one stays hidden."""
+        self._box.addWidget(panel)
+
+    def sizeHint(self) -> QSize:
+        return super().sizeHint() if self._box.count() else QSize(*VACANT)
+
+
+class Panels(dict[str, QWidget]):
+    """The panels that exist, by id. `panels[id]` creates a panel that does not exist yet."""
+
+    def __init__(self, create: Callable[[str], QWidget]) -> None:
+        super().__init__()
+        self._create = create
+
+    def __missing__(self, name: str) -> QWidget:
+        return self._create(name)
 
 
 class Docks(QObject):
-    """The docks and their panels, by id."""
+    """The docks by id, and their panels: each is created when its dock is first seen, or when it is asked for."""
 
     def __init__(self, workbench: Workbench, host: Host) -> None:
         super().__init__(workbench)
         self._workbench, self._host = workbench, host
-        self.panels: dict[str, QWidget] = {}
-        self.docks: dict[str, QDockWidget] = {}
+        self._connect: Callable[[str, QWidget], object] | None = None
+        self.panels, self.docks = Panels(self._create), dict[str, QDockWidget]()
+        self._places: dict[str, PanelPlace] = {}
         self._arranging = True
+        for spec in DOCKS:
+            self._add(spec)
+        self.reset()
         workbench.changed.connect(self._show_front_panels)
 
-    def build_next(self) -> bool:
-        """Create the next panel; returns False after the last one, when all are arranged."""
-        if more := len(self.docks) < len(DOCKS):
-            self._add(DOCKS[len(self.docks)])
-        elif self._arranging:
-            self.reset()
-        return more
-
     def _add(self, spec: Spec) -> None:
-        dock = QDockWidget(spec.title, self._workbench.areas[spec.workspace])
+        dock = self.docks[spec.id] = QDockWidget(spec.title, self._workbench.areas[spec.workspace])
         dock.setObjectName(spec.id)
-        # The dock is the parent from the start: a later change of parent would restyle the whole panel.
-        panel = spec.make(self._host.session, dock)
-        dock.setWidget(panel)
         title = DockHeading(spec.title, dock.close)
         dock.setTitleBarWidget(title)
+        # A wide panel must not make the window wider than the screen.
+        place = self._places[spec.id] = PanelPlace(dock, 0 if spec.workspace == GRAPH else MIN_WIDTH)
+        dock.setWidget(place)
         if spec.workspace != GRAPH:  # its tab or its workspace shows the title, unless it floats
             title.unfold(False)
             dock.topLevelChanged.connect(title.unfold)
-            panel.setMinimumWidth(MIN_WIDTH)  # a wide panel must not make the window wider than the screen
-        policy = panel.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)
-        panel.setSizePolicy(policy)
-        panel.hide()
         dock.visibilityChanged.connect(lambda visible: self._arranging or self._set_panel_visible(spec.id, visible))
         dock.topLevelChanged.connect(lambda floating: floating and self._set_panel_visible(spec.id, True))
         if spec.workspace == DRAWER:  # a group of tabs that was made by hand has a bar of its own
             dock.dockLocationChanged.connect(
                 lambda _: self._arranging or QTimer.singleShot(0, self, self._follow_drawer_tabs)
             )
-        if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they compute by themselves only while visible
-            dock.visibilityChanged.connect(panel.look_on)
+
+    def _create(self, name: str) -> QWidget:
+        """Create a panel in its dock."""
+        spec, dock, place = next(s for s in DOCKS if s.id == name), self.docks[name], self._places[name]
+        # In its place from the start: a later change of parent would restyle the whole panel.
+        panel = self.panels[name] = spec.make(self._host.session, place)
+        panel.hide()
         panel.setProperty("surface", "panel")
         panel.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.panels[spec.id], self.docks[spec.id] = panel, dock
+        if spec.workspace != GRAPH:
+            panel.setMinimumWidth(MIN_WIDTH)
+        policy = panel.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        panel.setSizePolicy(policy)
+        place.put(panel)
+        if isinstance(panel, DataPanel | TrainingPanel | SweepsPanel):  # they compute by themselves only while visible
+            follow_visibility(dock, panel.look_on)
+        if self._connect is not None:
+            self._connect(name, panel)
+        panel.setVisible(is_in_front(dock))
+        return panel
+
+    def put_back(self, name: str) -> None:
+        """Put a panel that was taken out of its dock back."""
+        self._places[name].put(self.panels[name])
+
+    def connect_panels(self, connect: Callable[[str, QWidget], object]) -> None:
+        """Call `connect` with each panel, now or when it is created."""
+        self._connect = connect
+        for name, panel in self.panels.items():
+            connect(name, panel)
 
     # -- the arrangement
 
@@ -204,7 +261,9 @@ class Docks(QObject):
             self._show_front_panels()
 
     def _set_panel_visible(self, name: str, visible: bool) -> None:
-        """Hide a panel behind another tab: Qt only moves it out of sight, so that it would go on painting."""
+        """Show a panel, or hide it behind another tab: Qt only moves it out of sight, so it would go on painting."""
+        if not visible and name not in self.panels:
+            return
         panel, focus = self.panels[name], QApplication.focusWidget()
         if not visible and focus is not None and panel.isAncestorOf(focus) and self.docks[name].isVisible():
             self._host.canvas.setFocus()
@@ -212,14 +271,12 @@ class Docks(QObject):
 
     def _show_front_panels(self) -> None:
         """Show the panels in front and hide the others, after the docks were arranged."""
-        if len(self.docks) < len(DOCKS):
-            return
         self._arranging = False
         for area in self._workbench.areas.values():
             if area.isVisible() and (layout := area.layout()):
                 layout.activate()  # a dock behind another one is known by its place
         for name, dock in self.docks.items():
-            self._set_panel_visible(name, dock.isVisible() and not dock.visibleRegion().isEmpty())
+            self._set_panel_visible(name, is_in_front(dock))
 
     def hide_stale_tabs(self) -> None:
         """Hide the tab bars that Qt leaves behind when a layout is restored twice; it paints old and new ones."""

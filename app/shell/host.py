@@ -100,8 +100,12 @@ class WindowHost(QObject):
         self._parts.build_panels()
 
     def panel(self, name: str) -> QWidget:
-        """The panel in a dock."""
+        """The panel in a dock, created at the first call."""
         return self._parts.docks.panels[name]
+
+    def existing_panel(self, name: str) -> QWidget | None:
+        """The panel in a dock, or None if it was not created yet."""
+        return self._parts.docks.panels.get(name) if self._parts.panels_built else None
 
     def dock(self, name: str) -> QDockWidget:
         """A dock."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.features.options.panel import OptionsWindow, make_form
+from espalier.app.features.tables.state import document_reports_of
 from espalier.app.shell.pass_defaults import default_options
 from espalier.app.shell.sections import TABULATED, section_of
 from espalier.model.document.recipe import Step
@@ -75,7 +76,7 @@ class PassForms:
 
     def train(self, options: Any) -> None:
         """Append a training step; its report is shown when it is done."""
-        self._tables().expect("finetune")
+        document_reports_of(self._session).expect("finetune")
         self._session.run_pass("finetune", options)
 
     def ask(self, name: str) -> None:
@@ -87,7 +88,7 @@ class PassForms:
 
         def append(options: Any) -> None:
             if section_of(name) in TABULATED:
-                self._tables().expect(name)
+                document_reports_of(self._session).expect(name)
             self._session.run_pass(name, options)
 
         if spec.options is NoOptions:

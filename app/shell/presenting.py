@@ -142,12 +142,13 @@ class Presenting(QObject):
         cover.show()
 
     def _take_panel(self, name: str, cover: QWidget) -> QWidget:
-        panel, dock = self._docks().panels[name], self._docks().docks[name]
+        docks = self._docks()
+        panel = docks.panels[name]
         view = ScaledPanel(panel, cover)
 
         def restore() -> None:
             view.release()
-            dock.setWidget(panel)
+            docks.put_back(name)
             panel.show()
 
         self._restore = restore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from espalier.app.features.tables.state import document_reports_of
 from espalier.app.shell.pass_defaults import default_options
 from espalier.app.shell.pass_forms import tables_of
 from espalier.app.shell.sections import section_of
@@ -21,13 +22,14 @@ class Reports:
 
     def __init__(self, host: Host, forms: PassForms) -> None:
         self._host, self._session, self._forms = host, host.session, forms
+        self._state = document_reports_of(host.session)
 
     def _tables(self) -> TablesPanel:
         return tables_of(self._host)
 
     def run(self, name: str) -> None:
         """Run a report with its last options; ask first if it reads data and none is chosen."""
-        last = self._tables().used.get(name)
+        last = self._state.used.get(name)
         options = default_options(self._session, PASSES.get(name)) if last is None else last
         if last is None and getattr(options, "data", None) == "":
             self.ask(name)
@@ -37,7 +39,7 @@ class Reports:
     def run_with(self, name: str, options: Any) -> None:
         """Run a report with these options and show the panel Tables."""
         self._host.show_dock("tables")
-        self._tables().used[name] = options
+        self._state.used[name] = options
         self._tables().wait_for(name)
         self._session.run_pass(name, options)
 
@@ -49,5 +51,5 @@ class Reports:
     def ask(self, name: str) -> None:
         """Ask for the options of a report, then run it."""
         spec: PassSpec = PASSES.get(name)
-        options = self._tables().used.get(name) or default_options(self._session, spec)
+        options = self._state.used.get(name) or default_options(self._session, spec)
         self._forms.show(spec, options, lambda o: self.run_with(name, o), "Run")

@@ -21,7 +21,7 @@ from espalier.app.shell.find_field import FindField
 from espalier.app.shell.frame import MenuRow, StatusLine, TitleLabel, Tools
 from espalier.app.shell.host import WindowHost
 from espalier.app.shell.job_alert import JobAlert
-from espalier.app.shell.lazy_panels import LazyPanels
+from espalier.app.shell.lazy_panels import IDLE, LazyPanels
 from espalier.app.shell.memory import FreeMemory
 from espalier.app.shell.ownership import Ownership
 from espalier.app.shell.plugins import Plugins
@@ -105,8 +105,8 @@ class Window(QMainWindow):
 
     @cached_property
     def docks(self) -> Docks:
-        """The panels around the canvas, created on first use."""
-        docks = self._lazy_panels.finish()
+        """The docks around the canvas, created on first use."""
+        docks = self._lazy_panels.docks()
         for name, dock in docks.docks.items():
             self._panel_menu.addAction(dock.windowTitle()).triggered.connect(lambda _=False, n=name: docks.bring(n))
         if layout := self.settings.layout():
@@ -114,7 +114,7 @@ class Window(QMainWindow):
         return docks
 
     def build_panels(self) -> None:
-        """Create canvas and docks; they stay hidden until a model is open."""
+        """Create canvas and docks, which stay hidden until a model is open. Panels are created where they are seen."""
         self._lazy_panels.stop()
         if not self.panels_built:
             self.panels_built = True
@@ -189,6 +189,7 @@ class Window(QMainWindow):
         self.show_page()
         self.refresh()
         self.graph_view.show_document()
+        self._lazy_panels.start(IDLE)
 
     def _changed(self) -> None:
         self._show_title()

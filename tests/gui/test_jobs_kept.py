@@ -15,7 +15,8 @@ from PySide6.QtCore import QCoreApplication, QEvent, QThreadPool
 from PySide6.QtWidgets import QLabel, QLayout, QLayoutItem, QProgressBar, QPushButton
 from pytestqt.qtbot import QtBot
 
-from espalier.app.features.jobs.panel import MAX_ROWS, JobRow, JobsPanel, series
+from espalier.app.features.jobs.panel import JobRow, JobsPanel
+from espalier.app.features.jobs.state import MAX_ROWS, series
 from espalier.app.session.session import Session
 from espalier.app.shell.application import IDLE, make_application
 from espalier.app.shell.window import Window

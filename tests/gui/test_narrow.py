@@ -10,6 +10,7 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
+from espalier.app.features.jobs.state import job_list_of
 from espalier.app.features.score.panel import ENTRIES, ScorePanel
 from espalier.app.shell.application import show_within
 from espalier.app.shell.window import Window
@@ -62,7 +63,7 @@ def test_no_figure_of_the_score_is_lost_silently(opened: Window) -> None:
 
 def test_what_runs_stands_whole_beside_the_figures(opened: Window) -> None:
     line = opened.status
-    opened.docks.panels["jobs"]._clock.stop()  # type: ignore[attr-defined]  # else it tells that nothing runs
+    job_list_of(opened.session)._clock.stop()  # else it tells that nothing runs
     for width in (1600, 1100, 1000):
         opened.resize(width, 700)
         line.show_job("Simulate the hardware: building the simulation, 23 % (2 waiting)")
@@ -81,7 +82,7 @@ def test_what_runs_stands_whole_beside_the_figures(opened: Window) -> None:
 
 def test_what_runs_takes_the_room_that_the_figures_leave(opened: Window) -> None:
     line, words = opened.status, "Search · 12 of 30 trials · 47 s left, about 3 min of processor time"
-    opened.docks.panels["jobs"]._clock.stop()  # type: ignore[attr-defined]  # else it tells that nothing runs
+    job_list_of(opened.session)._clock.stop()  # else it tells that nothing runs
     for width in (1280, 1600, 2400):
         opened.resize(width, 800)
         QApplication.processEvents()

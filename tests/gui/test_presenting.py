@@ -22,8 +22,8 @@ def presenting(window: Window) -> Presenting:
 def arrangement(window: Window) -> dict[str, object]:
     """Sizes and visibility of docks and panels, the workspace, the view of the graph, the state of the window."""
     docks = window.docks
-    places = {n: (d.geometry().getRect(), d.isVisible(), docks.panels[n].isVisible()) for n, d in docks.docks.items()}
-    parents = {n: docks.panels[n].parent() is d for n, d in docks.docks.items()}
+    places = {n: (d.geometry().getRect(), d.isVisible()) for n, d in docks.docks.items()}
+    parents = {n: (docks.docks[n].isAncestorOf(p), p.isVisible()) for n, p in docks.panels.items()}
     return {**places, **{f"{n} in its dock": inside for n, inside in parents.items()},
             "workspace": window.pages.workbench.current, "look": window.canvas.look(), "size": window.size(),
             "state": window.windowState(), "canvas": window.canvas.geometry().getRect()}  # fmt: skip

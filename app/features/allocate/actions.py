@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 
 from espalier.app.features.allocate.panel import AllocatePanel
+from espalier.app.widgets.docked import follow_visibility
 from espalier.model.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ def connect(host: Host, panel: AllocatePanel) -> None:
     preview = CanvasPreview(host.canvas, panel)
     panel.preview_wanted.connect(preview.show)
     panel.node_wanted.connect(host.go_to)
-    dock = host.dock("allocate")
-    dock.visibilityChanged.connect(preview.set_active)
+    follow_visibility(host.dock("allocate"), preview.set_active)
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the front", "front.png"))
     allocations = panel.allocations
     back = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)

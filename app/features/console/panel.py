@@ -8,11 +8,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QApplication, QCheckBox, QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from espalier.app.features.console.echo import Echo
 from espalier.app.features.console.entry import Entry
 from espalier.app.features.console.history import History
 from espalier.app.features.console.output import OutputView
-from espalier.app.features.console.run import ConsoleRun
+from espalier.app.features.console.state import console_of
 from espalier.app.settings import data_folder
 from espalier.app.widgets.heading import Elided, link
 from espalier.model.errors import EspalierError
@@ -41,8 +40,8 @@ class ConsolePanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._history = history()
-        self.run = ConsoleRun(session, self)
-        self.echo = Echo(session, self.run.echo, self.run.document.is_own, self)
+        console = self._console = console_of(session)
+        self.run, self.echo = console.run, console.echo
         self.output, self.entry = OutputView(self), Entry(self._history, self)
         self.prompt, self.status = QLabel(">>>"), Elided(READY, "muted")
         self.prompt.setObjectName("console_prompt")
@@ -52,7 +51,7 @@ class ConsolePanel(QWidget):
         self.echo_box.setChecked(True)
         self.script_link = link("Save as script…", self.script_wanted.emit)
         self.script_link.setToolTip("Save the recipe of the open model as a Python program")
-        self.clear_link = link("Clear", self.output.clear)
+        self.clear_link = link("Clear", self.clear)
         self.restart_link = link("Restart", self.run.restart)
         self.restart_link.setToolTip("End the console's process and begin with a new one; its names are lost")
         self.stop_link = link("Stop", self.run.stop)
@@ -60,6 +59,7 @@ class ConsolePanel(QWidget):
         self.setFocusProxy(self.entry)
         self._lay_out()
         self._connect(session)
+        self.output.show_lines(False, list(console.lines))
         self._refresh()
 
     def _lay_out(self) -> None:
@@ -90,7 +90,7 @@ class ConsolePanel(QWidget):
         entry.entered.connect(self._entered)
         entry.completion_wanted.connect(run.complete)
         entry.ended.connect(lambda: run.enter(None))
-        entry.clear_wanted.connect(self.output.clear)
+        entry.clear_wanted.connect(self.clear)
         entry.left.connect(self.left)
         entry.focused.connect(run.start)
         for part in (entry, self.output):
@@ -98,6 +98,11 @@ class ConsolePanel(QWidget):
         self.output.typed.connect(self._type)
         self.echo_box.toggled.connect(self._set_echo)
         session.opened.connect(self._refresh)
+
+    def clear(self) -> None:
+        """Drop the lines of the output."""
+        self._console.lines.clear()
+        self.output.clear()
 
     def _set_echo(self, enabled: bool) -> None:
         self.echo.enabled = enabled

@@ -15,6 +15,7 @@ from espalier.app.features.data.charts.confusion import ConfusionView
 from espalier.app.features.data.charts.data_charts import ClassChart, LengthChart
 from espalier.app.number_text import count, percent, plural
 from espalier.app.session.analysis_requests import AnalysisRequests
+from espalier.app.session.opened_state import opened_state_of
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
 from espalier.model.data.summary import DataSummary, balance
@@ -37,7 +38,7 @@ class DataPanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._session = session
+        self._session, self._opened_state = session, opened_state_of(session)
         self._summary: DataSummary | None = None
         self._loaded: EvaluateOptions | None = None
         self._start, self._looked_at = 0, False
@@ -52,6 +53,7 @@ class DataPanel(QWidget):
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._build()
         self._connect()
+        self._on_opened()
 
     # -- building
 
@@ -127,7 +129,6 @@ class DataPanel(QWidget):
         self._session.opened.connect(self._on_opened)
         self._session.data_changed.connect(self._on_measured)
         self._session.changed.connect(self._on_changed)
-        self._show(None)
 
     # -- what to load
 
@@ -138,7 +139,7 @@ class DataPanel(QWidget):
     def _on_opened(self) -> None:
         self.loader.drop()
         self._loaded = None
-        self._put(EvaluateOptions(**self._session.measured_on.which))
+        self._put(EvaluateOptions(**self._opened_state.data.which))
         self._show(None)
         self._wait.start(0)
 

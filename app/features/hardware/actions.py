@@ -8,32 +8,39 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
-from espalier.app.features.hardware.panel import HardwarePanel
-from espalier.app.features.hardware.views import MODULES
+from espalier.app.features.hardware.state.hardware import hardware_of
+from espalier.app.features.hardware.state.overlays import MODULES, overlay
 from espalier.app.number_text import plural
 
 if TYPE_CHECKING:
+    from espalier.app.features.hardware.panel import HardwarePanel
+    from espalier.app.features.hardware.state.hardware import Hardware
     from espalier.app.host import Host
     from espalier.app.widgets.table import Table
 
 
-def connect(host: Host, panel: HardwarePanel) -> None:
-    """Connect the panel's signals to the window."""
+def follow(host: Host) -> None:
+    """Connect the runs to the window: colours of the graph, the project, and what was written."""
+    hardware, findings = hardware_of(host.session), host.findings
 
     def colours() -> None:
-        host.findings.show_all({mode: panel.overlay(mode) for mode in MODULES})
+        findings.show_all({mode: overlay(hardware, mode) for mode in MODULES})
 
+    hardware.result_ready.connect(colours)
+    hardware.stored.connect(colours)
+    hardware.stored.connect(host.mark_changed)
+    host.session.changed.connect(lambda _: colours())
+    hardware.result_ready.connect(lambda: _emitted(host, hardware))
+
+
+def connect(host: Host, panel: HardwarePanel) -> None:
+    """Connect the panel's signals to the window."""
     panel.begun.connect(lambda: host.show_dock("hardware"))
     panel.folder_wanted.connect(lambda: emit(host, panel))
     panel.pass_wanted.connect(host.ask_pass)
     panel.node_wanted.connect(host.go_to)
     panel.mode_wanted.connect(host.canvas.set_mode)
-    panel.overlay_changed.connect(colours)
     panel.save_wanted.connect(lambda table: save(host, panel, table))
-    panel.hardware.stored.connect(colours)
-    panel.hardware.stored.connect(host.mark_changed)
-    host.session.changed.connect(lambda _: colours())
-    panel.hardware.result_ready.connect(lambda: _emitted(host, panel))
 
 
 def emit(host: Host, panel: HardwarePanel) -> None:
@@ -53,9 +60,9 @@ def save(host: Host, panel: HardwarePanel, table: Table | None) -> None:
         host.save_table(table)
 
 
-def _emitted(host: Host, panel: HardwarePanel) -> None:
+def _emitted(host: Host, hardware: Hardware) -> None:
     """Show what was written, with a link to the folder."""
-    result = panel.hardware.result
+    result = hardware.result
     if result is None or result.verb != "emit":
         return
     folder = result.summary["folder"]
@@ -65,6 +72,8 @@ def _emitted(host: Host, panel: HardwarePanel) -> None:
 
 def panel_of(host: Host) -> HardwarePanel:
     """Bring the panel to the front and return it."""
+    from espalier.app.features.hardware.panel import HardwarePanel
+
     panel = host.panel("hardware")
     assert isinstance(panel, HardwarePanel)
     host.show_dock("hardware")

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from espalier.app.canvas.colouring import Overlay
 from espalier.app.features.hardware.run_text import ABOUT, FIRST, NO_FORMATS, NO_MODEL, summary_html
-from espalier.app.features.hardware.state.hardware import Hardware
-from espalier.app.features.hardware.views import MODULES, SOURCE, SUMMED, Views
+from espalier.app.features.hardware.state.hardware import hardware_of
+from espalier.app.features.hardware.views import SOURCE, Views
 from espalier.app.jobs.status import activity
 from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Recolouring, tokens
@@ -35,20 +34,19 @@ _INSTANCE = re.compile(r"\) u_(\w+) \(")
 
 
 class HardwarePanel(FormPanel):
-    """Emits `*_wanted` for actions of the window, and `overlay_changed` when the node colours change."""
+    """Emits `*_wanted` for actions of the window, and `begun` when a run has been started here."""
 
     begun = Signal()
     folder_wanted = Signal()
     pass_wanted = Signal(str)
     node_wanted = Signal(str)
-    overlay_changed = Signal()
     mode_wanted = Signal(str)
     save_wanted = Signal(object)
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self.hardware = Hardware(session)
+        self.hardware = hardware_of(session)
         self.form = Form(HardwareOptions, only=FIELDS, brief=True)
         self.form.editors["data"].narrow()
         self.views = Views(session, self.hardware)
@@ -68,6 +66,8 @@ class HardwarePanel(FormPanel):
         self._build()
         self._connect()
         self._opened()
+        self.views.front.refresh()
+        self._on_result()
         Recolouring(self, lambda _: self.refresh())
 
     # -- building
@@ -166,10 +166,10 @@ class HardwarePanel(FormPanel):
     # -- display
 
     def _opened(self) -> None:
-        """Fill the form for a new document: its data, or the settings of its last run."""
-        document, result = self._session.document, self.hardware.result
+        """Fill the form for a new document: its data, or the settings of the run that it holds."""
+        document, options = self._session.document, self.hardware.opened_options
         defaults = HardwareOptions(data=(document.project.source.data or "") if document else "")
-        self.form.put(replace(result.options, folder="", modules={}) if result else defaults)
+        self.form.put(replace(options, folder="", modules={}) if options else defaults)
         self.refresh()
 
     def refresh(self) -> None:
@@ -194,29 +194,7 @@ class HardwarePanel(FormPanel):
 
     def _on_result(self) -> None:
         self.views.show_design(self.hardware.result)
-        self.overlay_changed.emit()
         self._selected(self._session.selection)
-
-    def overlay(self, column: str) -> Overlay:
-        """Node values for colouring the graph: maximum or sum over a node's instances."""
-        title, unit = MODULES[column]
-        values: dict[str, float] = {}
-        unknown: set[str] = set()
-        for row in self.hardware.result.rows if self.hardware.result else ():
-            value = row.get(column)
-            if value is None and column in SUMMED:
-                unknown.add(row["node"])
-            if isinstance(value, int | float) and (value or column in SUMMED):
-                before = values.get(row["node"], 0.0)
-                values[row["node"]] = before + value if column in SUMMED else max(before, float(value))
-        note = (
-            ""
-            if values and not self.hardware.stale
-            else "of an earlier state"
-            if values
-            else "check the hardware first"
-        )
-        return Overlay(title, {n: v for n, v in values.items() if n not in unknown}, unit, note)
 
     # -- node ↔ instance ↔ text
 

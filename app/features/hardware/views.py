@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSplitter, QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
-from espalier.app.canvas.colouring import MEASURED
 from espalier.app.features.hardware.elided_table import ElidedTable
 from espalier.app.features.hardware.front import FrontView
 from espalier.app.features.hardware.run_text import host_rows, lint_rows, mismatch_rows
 from espalier.app.features.hardware.source import SourceView, module_of
+from espalier.app.features.hardware.state.overlays import MODULES
 from espalier.app.features.hardware.state.project_tables import RunResult
 from espalier.app.features.hardware.tree import ModuleTree
 from espalier.app.features.hardware.waves import WavesView
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 TABS = ("Source", "Table", "Mismatches", "Lint", "Host", "Handshakes", "Area")
 SOURCE, TABLE, MISMATCHES, LINT, HOST, WAVES, FRONT = range(7)
-# Columns for colouring the graph: maximum over a node's instances, or sum for SUMMED.
-MODULES = {name: MEASURED[name] for name in ("cycles", "busy", "lut", "dsp", "bram")}
-SUMMED = ("lut", "dsp", "bram")
 COLOUR = "Colour by …"
 NOT_MADE = "Nothing has been written yet."
 NOT_RUN = "Not simulated yet."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import (
     QFrame,
@@ -19,62 +19,20 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from espalier.app.features.jobs.state import job_list_of
 from espalier.app.jobs.status import can_keep, status_text
-from espalier.app.session.recovery import is_copy
 from espalier.app.session.repeats import difference
 from espalier.app.widgets.heading import Elided, empty_state, link, muted, warning
 from espalier.app.widgets.lines import Lines
 from espalier.app.widgets.progress import Bar
 from espalier.model.errors import EspalierError
-from espalier.passes.jobs.kinds import (
-    AnalyseJob,
-    Done,
-    Failed,
-    JobEvent,
-    JobInfo,
-    LogLine,
-    Metric,
-    PartialResult,
-    Progress,
-    ReplayJob,
-    SearchJob,
-    Stopped,
-    SweepJob,
-)
+from espalier.passes.jobs.kinds import JobInfo, SearchJob, SweepJob
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-MAX_ROWS = 40
+LOG_LINES = 5000  # shown of a log
 EMPTY = "No jobs yet. Opening, evaluating and measuring appear here while they run."
-
-
-def series(job: JobInfo) -> object:
-    """Key shared by successive jobs that repeat one request, such as the same pruning or measurement."""
-    match job.job:
-        case ReplayJob(recipe=recipe) if recipe.active:
-            last = recipe.active[-1]
-            return "replay", last.pass_name, len(recipe), getattr(last.options, "select", None)
-        case AnalyseJob(step=step):
-            return "analyse", step.pass_name, job.title
-        case SweepJob():
-            return "sweep", job.title
-        case SearchJob():
-            return "search", job.title
-        case _:
-            return job.id
-
-
-def superseded(old: JobInfo, new: JobInfo) -> bool:
-    """Whether a newer job replaces an entry: a repeated replay that is done, or a job that was stopped."""
-    if series(old) != series(new):
-        return False
-    return old.state == "stopped" or (old.state == "done" and isinstance(old.job, ReplayJob))
-
-
-def is_quiet(job: JobInfo) -> bool:
-    """Whether a job is too small to be listed, such as a recovery copy or a page of samples."""
-    return is_copy(job) or (isinstance(job.job, AnalyseJob) and job.job.step.pass_name == "data_rows")
 
 
 class JobRow(QFrame):
@@ -95,8 +53,7 @@ class JobRow(QFrame):
         self._keep = link("Stop and keep", self._stop_and_keep)
         self._keep.setAccessibleName(f"Stop {job.title} and keep the best weights")
         self._keep.setToolTip("Stop now and keep the best weights so far")
-        self._session = session
-        self.has_reported = False  # whether any event of the job has arrived
+        self._session, self.failed = session, False
         self._bar = Bar()
         self._only_running: list[QWidget] = [self._stop, self._keep, self._bar]
         self._box = QVBoxLayout(self)
@@ -178,6 +135,7 @@ class JobRow(QFrame):
 
     def fail(self, message: str) -> None:
         """Show the error below the line."""
+        self.failed = True
         note = warning()
         note.setText(message)
         self._box.addWidget(note)
@@ -191,25 +149,31 @@ class JobRow(QFrame):
 class JobsPanel(QWidget):
     """The list of jobs, newest first, and the log of the chosen job."""
 
-    busy = Signal(str)
-
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._session = session
+        self._session, self._jobs = session, job_list_of(session)
         self._rows: dict[int, JobRow] = {}
-        self._chosen: int | None = None
         self._empty = empty_state(EMPTY)
         self._list = QVBoxLayout()
         self._list.setContentsMargins(0, 6, 0, 6)
         self._list.setSpacing(2)
         self._list.addWidget(self._empty)
         self._list.addStretch(1)
-        self._log = Lines(5000, "The log of the chosen job.")
+        self._log = Lines(LOG_LINES, "The log of the chosen job.")
         self._build()
-        self._clock = QTimer(self, interval=250)
-        self._clock.timeout.connect(self._tick)
-        session.job_event.connect(self.on_job_event)
-        session.queued.connect(self._list_queued)
+        self._connect()
+        for number in self._jobs.entries:
+            self._add(number)
+        self._show_log()
+
+    def _connect(self) -> None:
+        jobs, session = self._jobs, self._session
+        jobs.added.connect(self._add)
+        jobs.removed.connect(self._remove)
+        jobs.updated.connect(self._update)
+        jobs.chosen.connect(self._show_log)
+        jobs.logged.connect(self._log.add)
+        jobs.ticked.connect(self._tick)
         session.changed.connect(lambda _: self._offer_again())
         session.opened.connect(self._offer_again)
 
@@ -217,12 +181,6 @@ class JobsPanel(QWidget):
         """Update what ended jobs offer, because the state has changed."""
         for row in self._rows.values():
             row.offer_again()
-
-    def _list_queued(self) -> None:
-        """Add rows for waiting jobs, which have sent no event yet."""
-        for job in self._session.jobs:
-            if job.id not in self._rows and job.finished is None and not is_quiet(job):
-                self._add(job)
 
     def _build(self) -> None:
         inner = QWidget()
@@ -239,70 +197,35 @@ class JobsPanel(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(split)
 
-    def on_job_event(self, job_event: JobEvent) -> None:
-        """Update the list for an event of a job."""
-        job, event = job_event.job, job_event.event
-        if is_quiet(job):
-            return
-        row = self._rows.get(job.id) or self._add(job)
-        if not row.has_reported:
-            row.has_reported = True
-            self._choose(job.id)
-        if isinstance(event, Metric) or (isinstance(event, Progress | PartialResult) and self._clock.isActive()):
-            return  # too frequent to show each one; the timer refreshes the row
-        match event:
-            case LogLine(text) if job.id == self._chosen:
-                self._log.add(text)
-            case Failed(message=message, details=details):
-                row.fail(message)
-                if details:
-                    job.log.extend(details.rstrip().splitlines())
-                self._choose(job.id)
-            case Done() | Stopped():
-                pass
-            case _:
-                self._clock.start()
-        row.refresh(time.monotonic())
-        self._emit_busy()
-
-    def _add(self, job: JobInfo) -> JobRow:
-        self._remove_superseded(job)
-        row = JobRow(self._session, job)
-        row.chosen.connect(self._choose)
-        self._rows[job.id] = row
+    def _add(self, number: int) -> None:
+        entry = self._jobs.entries[number]
+        row = self._rows[number] = JobRow(self._session, entry.job)
+        if entry.failure:
+            row.fail(entry.failure)
+        row.chosen.connect(self._jobs.choose)
         self._list.insertWidget(0, row)
         self._empty.hide()
-        for number in list(self._rows)[:-MAX_ROWS]:
-            self._rows.pop(number).deleteLater()
-        return row
 
-    def _remove_superseded(self, job: JobInfo) -> None:
-        """Remove the rows that a newer job replaces, such as those of a dragged slider."""
-        for number in [n for n, row in self._rows.items() if superseded(row.job, job)]:
-            row = self._rows.pop(number)
-            row.hide()
-            row.deleteLater()
+    def _remove(self, number: int) -> None:
+        row = self._rows.pop(number)
+        row.hide()
+        row.deleteLater()
 
-    def _choose(self, number: int) -> None:
-        self._chosen = number
-        self._log.setPlainText("\n".join(self._rows[number].job.log[-5000:]))
+    def _update(self, number: int) -> None:
+        row, failure = self._rows[number], self._jobs.entries[number].failure
+        if failure and not row.failed:
+            row.fail(failure)
+        row.refresh(time.monotonic())
+
+    def _show_log(self) -> None:
+        """Show the log of the chosen job."""
+        job = self._jobs.choice
+        self._log.setPlainText("\n".join(job.log[-LOG_LINES:]) if job else "")
         bar = self._log.verticalScrollBar()
         bar.setValue(bar.maximum())
 
     def _tick(self) -> None:
         now = time.monotonic()
-        running = [r for r in self._rows.values() if r.job.finished is None]
-        for row in running:
-            row.refresh(now)
-        if not running:
-            self._clock.stop()
-        self._emit_busy()
-
-    def _emit_busy(self) -> None:
-        running = [r.job for r in self._rows.values() if r.job.state == "running"]
-        if not running:
-            self.busy.emit("")
-            return
-        others = sum(not is_quiet(j) for j in self._session.jobs) - 1
-        more = f" · {others} more" if others > 0 else ""
-        self.busy.emit(f"{running[0].title}: {status_text(running[0], time.monotonic())}{more}")
+        for row in self._rows.values():
+            if row.job.finished is None:
+                row.refresh(now)

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from espalier.app.features.kernels.hosted import made_panel, panel_of
 from espalier.app.features.kernels.measurement_actions import connect as connect_measurements
+from espalier.app.features.kernels.measurement_actions import follow as follow_measurements
 from espalier.app.features.kernels.panel import KernelsPanel
 from espalier.app.features.kernels.state.runs import KernelBench, Run, kernel_runs_of
 from espalier.app.widgets.table import Table
@@ -24,6 +25,12 @@ RESULTS = "Results of kernels (*.json)"
 STARTS: dict[str, str] = {RUN: "run_chosen", EXPLANATIONS: "measure"}
 
 
+def follow(host: Host) -> None:
+    """Connect the measurements to the window."""
+    kernel_runs_of(host.session).stored.connect(host.mark_changed)
+    follow_measurements(host)
+
+
 def connect(host: Host, panel: KernelsPanel) -> None:
     """Connect the panel's signals to the window."""
     panel.begun.connect(lambda: host.show_dock("kernels"))
@@ -34,8 +41,6 @@ def connect(host: Host, panel: KernelsPanel) -> None:
     panel.save_wanted.connect(lambda what, title, name: save(host, what, title, name))
     panel.load_wanted.connect(lambda: load(host))
     connect_measurements(host, panel)
-    bench = kernel_runs_of(host.session)
-    bench.stored.connect(host.mark_changed)
     for signal in (panel.bar.currentChanged, panel.begun, host.dock("kernels").visibilityChanged):
         signal.connect(lambda *_: host.refresh_actions())
 

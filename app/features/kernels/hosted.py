@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def made_panel(host: Host) -> KernelsPanel | None:
-    """The panel if it is built; actions ask for it while the window is being built."""
-    panel = host.panel("kernels") if host.panels_built else None
+    """The panel if it exists; asking for actions does not create it."""
+    panel = host.existing_panel("kernels")
     return panel if isinstance(panel, KernelsPanel) else None
 
 
 def panel_of(host: Host) -> KernelsPanel:
-    """The panel, brought to the front. Pending lazy panels are built first, since building hides all panels."""
+    """The panel, brought to the front."""
     host.build_panels()
     panel = host.panel("kernels")
     assert isinstance(panel, KernelsPanel)

@@ -22,10 +22,14 @@ ABOUT = {
 }
 
 
+def follow(host: Host) -> None:
+    """Give the graph its colours by time and memory."""
+    host.canvas.mode_chosen.connect(lambda mode: _colour(host, mode) if mode in COLOURS else None)
+
+
 def connect(host: Host, panel: KernelsPanel) -> None:
     """Connect these tabs to the window, once they are built."""
     panel.built.connect(lambda title: _follow(host, panel.pages[title]))
-    host.canvas.mode_chosen.connect(lambda mode: _colour(panel, mode))
 
 
 def _follow(host: Host, page: Any) -> None:
@@ -35,11 +39,10 @@ def _follow(host: Host, page: Any) -> None:
         page.trace_wanted.connect(lambda: save_trace(host, page))
 
 
-def _colour(panel: KernelsPanel, mode: str) -> None:
+def _colour(host: Host, mode: str) -> None:
     """Provide the profile for a colour mode of the graph, from the project or by measuring."""
-    if mode in COLOURS:
-        page: Any = panel.prepared(TABS["profile"])
-        page.colour_chosen(mode)
+    panel: Any = host.panel("kernels")
+    panel.prepared(TABS["profile"]).colour_chosen(mode)
 
 
 def measure(host: Host, name: str) -> None:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from espalier.app.features.plots.state import plotted_runs_of
+
 if TYPE_CHECKING:
     from espalier.app.features.plots.panel import PlotsPanel
     from espalier.app.host import Host
 
 
+def follow(host: Host) -> None:
+    """Show the panel when a training sends its first metric; one that was started in its panel stays in view."""
+
+    def show(_: int) -> None:
+        training = host.existing_panel("training")  # it has Pause and Stop
+        if training is None or not training.isVisible():
+            host.show_dock("plots")
+        host.refresh_actions()
+
+    plotted_runs_of(host.session).started.connect(show)
+
+
 def connect(host: Host, panel: PlotsPanel) -> None:
     """Connect the panel's signals to the window."""
-    # A training that was started in its panel stays in view, with its Pause and Stop.
-    panel.run_started.connect(lambda: host.panel("training").isVisible() or host.show_dock("plots"))
-    panel.run_started.connect(host.refresh_actions)
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the plots", "training.png"))

@@ -9,32 +9,31 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.features.plots.smoothing import Smoothing
-from espalier.app.jobs.status import can_keep, figures, trains
+from espalier.app.features.plots.state import plotted_runs_of
+from espalier.app.jobs.status import can_keep, figures
 from espalier.app.widgets.charts.metrics import DASHES, MAX_OTHERS, MetricChart, export, last_step, quantities, quantity
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
-from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo, Metric
+from espalier.passes.jobs.kinds import JobInfo
 from espalier.passes.training.curve import SAMPLES, samples_of
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-MAX_RUNS = 20
 INTERVAL = 50  # milliseconds between two drawings
-EMPTY = "No plot yet. A training (Model → Fine-tune…) draws its loss and accuracy here while it runs."
 
 
 class PlotsPanel(QWidget):
     """Shows one run, the newest unless another is chosen, and optionally others behind it."""
 
     save_wanted = Signal()
-    run_started = Signal()
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self.runs: dict[int, JobInfo] = {}
+        self._state = plotted_runs_of(session)
+        self.runs, self._name = self._state.runs, self._state.name
         self.charts: dict[str, MetricChart] = {}
         self._choice, self._figures, self._dashes = Choice(), QLabel(), QLabel()
         self._choice.setAccessibleName("Run")
@@ -46,15 +45,23 @@ class PlotsPanel(QWidget):
         self._keep = link("Stop and keep", self._stop_and_keep)
         self._save = link("Save as PNG, SVG or CSV…", self.save_wanted.emit)
         self._row = QHBoxLayout()
-        self._pages, self._empty = QStackedWidget(), empty_state(EMPTY)
+        self._pages, self._empty = QStackedWidget(), empty_state(self._state.text)
         self._build()
         self._redraw = QTimer(self, singleShot=True, interval=INTERVAL)
         self._redraw.timeout.connect(self.refresh)
         self._choice.edited.connect(self._offer_others)
         self._choice.edited.connect(self.refresh)
         self.smoothing.changed.connect(self.refresh)
-        session.job_event.connect(self.on_job_event)
-        session.opened.connect(self.clear)
+        self._state.started.connect(self._offer_runs)
+        self._state.measured.connect(lambda: self._redraw.isActive() or self._redraw.start())
+        self._state.ended.connect(self._on_ended)
+        self._state.text_changed.connect(self._show_text)
+        self._state.cleared.connect(self.clear)
+        if self.runs:
+            self._offer_runs(next(reversed(self.runs)))
+        else:
+            self._offer_others()
+        self.refresh()
 
     def _build(self) -> None:
         self._choice.setMinimumWidth(150)
@@ -74,7 +81,6 @@ class PlotsPanel(QWidget):
         box.setSpacing(0)
         box.addLayout(bar)
         box.addWidget(self._pages, 1)
-        self.clear()
 
     @property
     def run(self) -> JobInfo | None:
@@ -82,45 +88,25 @@ class PlotsPanel(QWidget):
         return self.runs.get(self._choice.get()) if self.runs else None
 
     def clear(self) -> None:
-        """Discard all runs: they belong to another document."""
-        self.runs.clear()
+        """Show that there is no run."""
         self._choice.offer((), ())
         self._offer_others()
-        self._empty.setText(EMPTY)
+        self._show_text()
         self.refresh()
 
-    def on_job_event(self, job_event: JobEvent) -> None:
-        """Record a metric; metrics within one interval are drawn together."""
-        is_shown = job_event.job.id in self.runs
-        if isinstance(job_event.event, Metric) and not is_shown:
-            self._add(job_event.job)
-        elif not self.runs:
-            self._show_progress(job_event.job)
-        if isinstance(job_event.event, Metric) and not self._redraw.isActive():
-            self._redraw.start()
-        elif isinstance(job_event.event, TERMINAL) and is_shown:
-            self._redraw.stop()
-            self.refresh()
+    def _show_text(self) -> None:
+        self._empty.setText(self._state.text)
 
-    def _show_progress(self, job: JobInfo) -> None:
-        """Show what a training does before its first metric."""
-        if trains(job.job):
-            running = job.state == "running"
-            doing = f": {job.progress.text}" if job.progress and job.progress.text else ""
-            text = f"{job.title} is running{doing}. Its curves are drawn here live."
-            self._empty.setText(text if running else EMPTY)
+    def _on_ended(self) -> None:
+        """Draw the last metrics at once; those within one interval are drawn together."""
+        self._redraw.stop()
+        self.refresh()
 
-    def _add(self, job: JobInfo) -> None:
-        self.runs[job.id] = job
-        for number in list(self.runs)[:-MAX_RUNS]:
-            self.runs.pop(number)
+    def _offer_runs(self, number: int) -> None:
+        """List the runs, and choose one."""
         self._choice.offer(tuple(self.runs), tuple(map(self._name, self.runs)))
-        self._choice.put(job.id)
+        self._choice.put(number)
         self._offer_others()
-        self.run_started.emit()
-
-    def _name(self, number: int) -> str:
-        return f"{self.runs[number].title} {list(self.runs).index(number) + 1}"
 
     def _offer_others(self) -> None:
         """List the other runs; those that are compared and still available stay chosen."""

@@ -11,12 +11,12 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QListView, QMenu, QVBoxLayout, QWidget
 
 from espalier.app.features.recipe.paint import LINE, Line, RecipePainter
+from espalier.app.features.recipe.state import failed_edit_of
 from espalier.app.number_text import plural
 from espalier.app.step_text import origin, result, summary, title
 from espalier.app.widgets.heading import empty_state
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
-from espalier.passes.jobs.kinds import Failed, JobEvent, ReplayJob, Started
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.pasted import parse_recipe
 from espalier.passes.saved import outdated, with_members
@@ -40,7 +40,12 @@ class RecipeModel(QAbstractListModel):
         super().__init__()
         self._session = session
         self.lines: list[Line] = []
-        self.error = ""
+        self._failed = failed_edit_of(session)
+
+    @property
+    def error(self) -> str:
+        """Why the last change was not applied."""
+        return self._failed.message
 
     def refresh(self) -> None:
         """Read the recipe again."""
@@ -149,11 +154,11 @@ class RecipePanel(QWidget):
         self.model.switched.connect(session.enable_step)
         self.view.customContextMenuRequested.connect(self._menu)
         self.view.doubleClicked.connect(lambda _: self.edit())
-        session.opened.connect(self._clear_error)
-        session.changed.connect(self._clear_error)
+        session.opened.connect(self.refresh)
+        session.changed.connect(lambda _: self.refresh())
         session.pending_changed.connect(self.refresh)
         session.saved_selections.changed.connect(self.refresh)
-        session.job_event.connect(self._on_job_event)
+        failed_edit_of(session).changed.connect(self.refresh)
         self.refresh()
 
     @property
@@ -170,23 +175,6 @@ class RecipePanel(QWidget):
         self.view.setCurrentIndex(self.model.index(min(row, len(self.model.lines) - 1)))
         self._empty.setVisible(not self.model.lines)
         self.view.setVisible(bool(self.model.lines))
-
-    def _clear_error(self) -> None:
-        self.model.error = ""
-        self.refresh()
-
-    def _on_job_event(self, job_event: JobEvent) -> None:
-        if not isinstance(job_event.job.job, ReplayJob) or job_event.job.job.beside:
-            return
-        if isinstance(job_event.event, Failed):
-            self.fail(EspalierError(job_event.event.message))
-        elif isinstance(job_event.event, Started) and self.model.error:  # tried again
-            self._clear_error()
-
-    def fail(self, error: EspalierError) -> None:
-        """Show why the last change of the recipe was not applied."""
-        self.model.error = error.message
-        self.refresh()
 
     def edit(self) -> None:
         """Request the options form of the chosen step."""

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
+from espalier.app.widgets.docked import follow_visibility
 from espalier.app.widgets.style import RESOURCES
 
 if TYPE_CHECKING:
     from espalier.app.features.search.panel import SearchPanel
+    from espalier.app.features.search.state.study import Study
     from espalier.app.host import Host
     from espalier.passes.search.trial import Trial
 
@@ -31,6 +33,16 @@ def panel_of(host: Host) -> SearchPanel:
     return panel
 
 
+def follow(host: Host) -> None:
+    """Connect the searches to the window."""
+    from espalier.app.features.search.state.searches import searches_of  # imports passes
+
+    searches = searches_of(host.session)
+    searches.stored.connect(host.mark_changed)
+    searches.listed.connect(host.refresh_actions)
+    searches.state_changed.connect(host.refresh_actions)
+
+
 def connect(host: Host, panel: SearchPanel) -> None:
     """Connect the panel to its host."""
     from espalier.app.features.search.state.trial_preview import (
@@ -38,12 +50,8 @@ def connect(host: Host, panel: SearchPanel) -> None:
     )
 
     preview = panel.results.preview = TrialPreview(host.canvas)
-    dock = host.dock("search")
-    dock.visibilityChanged.connect(preview.set_visible)
+    follow_visibility(host.dock("search"), preview.set_visible)
     panel.begun.connect(lambda: host.show_dock("search"))
-    panel.searches.stored.connect(host.mark_changed)
-    panel.searches.listed.connect(host.refresh_actions)
-    panel.searches.state_changed.connect(host.refresh_actions)
     panel.trials.noted.connect(lambda trial, text: write_note(panel, trial.number, text))
     panel.board.save_wanted.connect(lambda tile: host.save_plots(tile, "Save the chart", tile.file_name))
     panel.model_wanted.connect(lambda trial: save_model(host, trial))
@@ -82,27 +90,38 @@ def template_names() -> tuple[str, ...]:
     return tuple(p.stem for p in sorted(FOLDER.glob("*.toml")))
 
 
+def _shown_study(host: Host) -> Study | None:
+    """The study that the panel shows; before the panel exists, the one that it will show first."""
+    if not host.panels_built:
+        return None
+    if host.existing_panel("search") is not None:
+        return panel_of(host).study
+    from espalier.app.features.search.state.searches import searches_of  # imports passes
+
+    return next(iter(searches_of(host.session).studies.values()), None)
+
+
 def running(host: Host) -> bool:
     """Whether the shown study is running."""
-    study = panel_of(host).study if host.panels_built else None
+    study = _shown_study(host)
     return study is not None and study.running
 
 
 def stopped(host: Host) -> bool:
     """Whether the shown study can be continued."""
-    study = panel_of(host).study if host.panels_built else None
+    study = _shown_study(host)
     return study is not None and not study.running
 
 
 def has_best(host: Host) -> bool:
     """Whether there is a best trial to apply."""
-    study = panel_of(host).study if host.panels_built else None
+    study = _shown_study(host)
     return study is not None and bool(study.best)
 
 
 def has_study(host: Host) -> bool:
     """Whether a study is shown."""
-    return host.panels_built and panel_of(host).study is not None
+    return _shown_study(host) is not None
 
 
 def pause(host: Host) -> None:

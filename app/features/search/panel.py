@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QInputDialog, QWidget
 from espalier.app.features.search.head import MORE
 from espalier.app.features.search.results import SearchResults
 from espalier.app.features.search.setup import SearchSetup
-from espalier.app.features.search.state.searches import Searches, Study, seconds_each
+from espalier.app.features.search.state.searches import Study, searches_of, seconds_each
 from espalier.app.features.search.state.templates import beginning
 from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.heading import link, muted
@@ -48,7 +48,7 @@ class SearchPanel(FormPanel):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self.searches = Searches(session)
+        self.searches = searches_of(session)
         self.setup = SearchSetup(session, expand, tuple(figures()))
         self.results = SearchResults()
         self.head, self.trials, self.board = self.results.head, self.results.trials, self.results.board

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from espalier.app.measured.sensitivities import sensitivities_of
+
 if TYPE_CHECKING:
     from espalier.app.features.sensitivity.panel import SensitivityPanel
     from espalier.app.host import Host
 
 MODE = "sensitivity"  # of the graph's colours
+
+
+def follow(host: Host) -> None:
+    """Connect the results to the project; the panel gives the graph its colours by sensitivity."""
+    sensitivities_of(host.session).stored.connect(host.mark_changed)
+    host.canvas.mode_chosen.connect(lambda mode: _colour(host) if mode == MODE else None)
+
+
+def _colour(host: Host) -> None:
+    from espalier.app.features.sensitivity.panel import SensitivityPanel
+
+    panel = host.panel("sensitivity")
+    assert isinstance(panel, SensitivityPanel)
+    panel.colour_chosen(MODE)
 
 
 def connect(host: Host, panel: SensitivityPanel) -> None:
@@ -18,8 +34,7 @@ def connect(host: Host, panel: SensitivityPanel) -> None:
     panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the sensitivities", "sensitivity.png"))
     panel.overlay_changed.connect(lambda: findings.show(MODE, panel.overlay()))
     panel.overlay_wanted.connect(lambda: host.canvas.set_mode(MODE))
-    host.canvas.mode_chosen.connect(panel.colour_chosen)
-    panel.known.stored.connect(host.mark_changed)
+    findings.show(MODE, panel.overlay())
 
 
 def ask(host: Host, panel: SensitivityPanel) -> None:

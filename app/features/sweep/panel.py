@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 from espalier.app.features.sweep.chart import CurveChart
 from espalier.app.features.sweep.points import SweepPoints
 from espalier.app.features.sweep.setup import SweepSetup
-from espalier.app.features.sweep.state import Run, Sweeps
+from espalier.app.features.sweep.state import Run, sweeps_of
 from espalier.app.figures.curves import draw, figure_title
 from espalier.app.number_text import plural
 from espalier.app.widgets.form_panel import FormPanel, empty_page
@@ -46,7 +46,7 @@ class SweepsPanel(FormPanel):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session, self._looked_at = session, True
-        self.sweeps = Sweeps(session)
+        self.sweeps = sweeps_of(session)
         self.setup = SweepSetup(session, self.sweeps.timed)
         self.chart, self.points = CurveChart(), SweepPoints()
         self._runs, self._figure = Choice(), Choice()

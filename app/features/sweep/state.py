@@ -69,6 +69,11 @@ class Run:
         return len(points(self.sweep)) - sum(not o.error for o in self.outcomes.values())
 
 
+def sweeps_of(session: Session) -> Sweeps:
+    """The session's Sweeps, created once."""
+    return session.findChild(Sweeps) or Sweeps(session)
+
+
 class Sweeps(DocumentRuns):
     """All sweeps of the open document. `changed`: a point or the end of a run; `listed`: the list of runs changed."""
 
@@ -78,6 +83,8 @@ class Sweeps(DocumentRuns):
         super().__init__(session, PAUSE)
         self.runs: dict[str, Run] = {}
         self.timed: dict[str, float] = {}
+        if session.document is not None:
+            self._read()
 
     # -- runs
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
+from espalier.app.features.tables.state import document_reports_of
 from espalier.app.number_text import column_title, plural, shown
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import Elided, empty_state, link
@@ -42,24 +43,17 @@ def is_number(value: object) -> bool:
 
 
 class TablesPanel(QWidget):
-    """Shows one report at a time and keeps all reports until the document closes.
-
-    After `expect` it shows the report of a step once the step has run; `step_shown` then carries the pass.
-    """
+    """Shows one report at a time, the newest unless another is chosen."""
 
     wanted = Signal(str)
     options_wanted = Signal(str)
-    step_shown = Signal(str)
     save_wanted = Signal()
     overlay_wanted = Signal(str, dict)
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self._reports: dict[str, Report] = {}
-        self.used: dict[str, Any] = {}  # options of the last run of each report
-        self._stale: set[str] = set()
-        self._expected = ""
+        self._state = document_reports_of(session)
         self.table = Table()
         self._choice, self._filter = Choice(), QLineEdit()
         self._filter.setPlaceholderText("Filter rows")
@@ -78,12 +72,14 @@ class TablesPanel(QWidget):
         self._choice.edited.connect(self._on_report_chosen)
         self.table.node_chosen.connect(lambda node: session.select((node,)))
         self.table.selectionModel().currentRowChanged.connect(lambda: self._show_node.setEnabled(bool(self.table.node)))
-        session.report_ready.connect(self.show_report)
-        session.changed.connect(self._on_changed)
+        self._state.taken.connect(self.show_report)
+        self._state.outdated.connect(self._count)
+        self._state.cleared.connect(self.clear)
         session.job_event.connect(self._on_job_event)
         session.problem.connect(self._on_problem)
-        session.opened.connect(self.clear)
         self.clear()
+        if self._state.last is not None:
+            self.show_report(self._state.last)
 
     @property
     def current(self) -> str:
@@ -126,11 +122,7 @@ class TablesPanel(QWidget):
         box.addLayout(foot)
 
     def clear(self) -> None:
-        """Discard all reports."""
-        self._reports.clear()
-        self.used.clear()
-        self._stale.clear()
-        self._expected = ""
+        """Show that there is no report."""
         self.offer()
         self._choice.put(None)
         self._choice.setPlaceholderText("Choose a report")
@@ -140,7 +132,7 @@ class TablesPanel(QWidget):
 
     def offer(self) -> None:
         """List the available reports, including those of plug-ins and steps; the choice is kept."""
-        steps = [s for n in self._reports if (s := PASSES.get(n)).kind == "transform"]
+        steps = [s for n in self._state.reports if (s := PASSES.get(n)).kind == "transform"]
         specs, chosen = [*reports(), *steps], self.current
         self._choice.offer(
             tuple(s.name for s in specs), tuple(f"Step: {s.title}" if s in steps else s.title for s in specs)
@@ -150,7 +142,7 @@ class TablesPanel(QWidget):
     def wait_for(self, name: str) -> None:
         """Show that a report is being computed; an earlier one stays visible."""
         self._choice.put(name)
-        if name not in self._reports:
+        if name not in self._state.reports:
             self._show_waiting(name)
             self._show(None)
 
@@ -166,7 +158,7 @@ class TablesPanel(QWidget):
 
     def _on_job_event(self, job_event: JobEvent) -> None:
         job, event = job_event.job.job, job_event.event
-        if not isinstance(job, AnalyseJob) or job.step.pass_name != self.current or self.current in self._reports:
+        if not isinstance(job, AnalyseJob) or job.step.pass_name != self.current or self.current in self._state.reports:
             return
         if isinstance(event, Started):
             self._show_waiting(self.current)
@@ -177,24 +169,18 @@ class TablesPanel(QWidget):
 
     def _on_problem(self) -> None:
         """An error occurred: stop waiting for a report that has no job."""
-        if self.current and self.current not in self._reports and not self._jobs(self.current):
+        if self.current and self.current not in self._state.reports and not self._jobs(self.current):
             self._message.setText("There is no table yet. Choose the report again.")
 
-    def expect(self, name: str) -> None:
-        """Show the report of the next run of this pass as a step."""
-        self._expected = name
-
     def show_report(self, report: Report) -> None:
-        """Take over and show a report."""
-        self._reports[report.pass_name] = report
-        self._stale.discard(report.pass_name)
+        """Show a report."""
         self.offer()
         self._choice.put(report.pass_name)
         self._show(report)
 
     def _on_report_chosen(self) -> None:
-        report = self._reports.get(self.current)
-        if report and (self.current not in self._stale or self._is_step(self.current)):
+        report = self._state.reports.get(self.current)
+        if report and (self.current not in self._state.stale or self._is_step(self.current)):
             self._show(report)
         elif self.current:
             self.wanted.emit(self.current)
@@ -228,7 +214,7 @@ class TablesPanel(QWidget):
 
     def _count(self) -> None:
         shown, text = len(self.table.rows.shown), self._filter.text()
-        note = " · of an earlier state" if self.current in self._stale else ""
+        note = " · of an earlier state" if self.current in self._state.stale else ""
         counted = f"No row contains “{text}”" if text and not shown else plural(shown, "row")
         self._counts.setText(counted + note if self._pages.currentIndex() else "")
 
@@ -240,12 +226,3 @@ class TablesPanel(QWidget):
         name = columns[at] if 0 <= at < len(columns) and columns[at] in numbers else numbers[0]
         values = {str(r["node"]): float(r[name]) for r in rows if is_number(r.get(name))}
         self.overlay_wanted.emit(column_title(name), values)
-
-    def _on_changed(self) -> None:
-        self._stale |= set(self._reports)
-        self._count()
-        report = next(reversed(self._session.step_reports()), None)
-        if report and report.pass_name == self._expected and report.rows:
-            self._expected = ""
-            self.show_report(report)
-            self.step_shown.emit(report.pass_name)

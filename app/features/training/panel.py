@@ -12,25 +12,25 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollA
 from espalier.app.features.training.run import TrainingRun
 from espalier.app.features.training.state.estimate import TrainingEstimate
 from espalier.app.features.training.state.last_options import recall, remember
-from espalier.app.features.training.state.run_text import graph_text, result_text, suggested_rate
+from espalier.app.features.training.state.run_text import graph_text, suggested_rate
+from espalier.app.features.training.state.trainings import trainings_of
 from espalier.app.features.training.trainable_selection import TrainableSelection
 from espalier.app.jobs.previews import Previews
-from espalier.app.jobs.status import trains
 from espalier.app.number_text import count
+from espalier.app.session.opened_state import opened_state_of
 from espalier.app.widgets.forms.data_fields import DataField
 from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.grouped_form import GroupedForm
 from espalier.app.widgets.forms.training_groups import GROUPS
 from espalier.app.widgets.heading import link, muted, warning
 from espalier.model.errors import EspalierError, OptionsError
-from espalier.passes.jobs.kinds import JobEvent, ReplayJob
+from espalier.passes.jobs.kinds import JobInfo
 from espalier.passes.training.checkpoint_folders import InterruptedRun, discard, interrupted_run
 from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-PASS = "finetune"
 NO_DATA = "Name the data to train on: a demo, a data set of the hub, a file or a folder."
 
 
@@ -42,8 +42,7 @@ class TrainingPanel(DeferredWork):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._session = session
-        self._job: ReplayJob | None = None
+        self._session, self._trainings, self._opened_state = session, trainings_of(session), opened_state_of(session)
         self._rate = 0.0  # learning rate suggested last
         self.form = GroupedForm(FinetuneOptions, GROUPS, without=("freeze",))
         self.trainable = TrainableSelection(session)
@@ -51,13 +50,20 @@ class TrainingPanel(DeferredWork):
         self.hint, self.words, self.error, self.result = muted(""), QLabel(wordWrap=True), warning(), muted("")
         self.interrupted = muted("")
         self.train = QPushButton("Train")
-        self.estimate = TrainingEstimate(session, self.options, lambda: self._job is not None)
+        self.estimate = TrainingEstimate(session, self.options, lambda: self._trainings.job is not None)
         self.time = link("Estimate the time", lambda: self.estimate.ask(automatic=False))
         self.resume, self.restart = QPushButton("Continue"), QPushButton("Restart")
         self._previews = Previews(self, cache_size=0)  # each wish has a key of its own
         self._build()
         self._connect()
+        self._show_interrupted(None)
         self._opened()
+        self._show_result()
+        if self._trainings.job is not None:
+            self._begin_run(self._trainings.job)
+            self._set_busy(True)
+        if self._trainings.error is not None:
+            self._show_error(self._trainings.error)
 
     # -- building
 
@@ -95,12 +101,15 @@ class TrainingPanel(DeferredWork):
         self.estimate.text_changed.connect(self._show_estimate)
         self.estimate.failed.connect(self._show_error)
         self._previews.ready.connect(lambda slot, key, run: self._show_interrupted(run))
-        session = self._session
+        session, trainings = self._session, self._trainings
         session.opened.connect(self._opened)
         session.data_changed.connect(self._on_data)
         session.changed.connect(self._on_changed)
-        session.job_event.connect(self._on_event)
-        session.problem.connect(self._on_problem)
+        trainings.began.connect(self._begin_run)
+        trainings.busy_changed.connect(self._set_busy)
+        trainings.ended.connect(self._end_run)
+        trainings.result_changed.connect(self._show_result)
+        trainings.failed.connect(self._on_problem)
 
     # -- options
 
@@ -123,14 +132,13 @@ class TrainingPanel(DeferredWork):
         """Show the model's default options, or those of its interrupted training."""
         self.estimate.drop()
         self.trainable.forget_graph()
-        self.result.hide()
-        document = self._session.document
+        document, opened = self._session.document, self._opened_state
         options = FinetuneOptions()
-        if document:
-            self._rate, _ = suggested_rate(document.graph)
-            options = replace(options, **self._session.measured_on.which, learning_rate=self._rate)
+        if document and opened.graph is not None:
+            self._rate, _ = suggested_rate(opened.graph)
+            options = replace(options, **opened.data.which, learning_rate=self._rate)
             last = recall(document.project.source.spec)
-            if last and interrupted_run(document.graph, last, 0, document.project.base):
+            if last and interrupted_run(opened.graph, last, 0, document.project.base):
                 options = last
         self.offer(options)
         self._suggest()
@@ -165,7 +173,7 @@ class TrainingPanel(DeferredWork):
         document = self._session.document
         self.train.setEnabled(document is not None)
         self.time.setEnabled(document is not None)
-        self.time.setVisible(self._job is None)
+        self.time.setVisible(self._trainings.job is None)
         self.words.setText(graph_text(document.graph) if document else "Open a model to train it.")
         try:
             self._find_interrupted(self.options())
@@ -192,17 +200,17 @@ class TrainingPanel(DeferredWork):
 
     def _show_interrupted(self, run: InterruptedRun | tuple[()] | None) -> None:
         """Offer to resume an interrupted training."""
-        shown = isinstance(run, InterruptedRun) and self._job is None
+        shown = isinstance(run, InterruptedRun) and self._trainings.job is None
         if isinstance(run, InterruptedRun):
             self.interrupted.setText(f"This training was interrupted at step {count(run.step)} of {count(run.steps)}.")
         for widget in (self.interrupted, self.resume, self.restart):
             widget.setVisible(shown)
-        self.train.setVisible(not shown)
+        self.train.setVisible(not shown and self._trainings.job is None)
 
     def _show_estimate(self, text: str) -> None:
         """Show the estimate in place of its link."""
         self.words.setText(text)
-        self.time.setVisible(not text and self._job is None)
+        self.time.setVisible(not text and self._trainings.job is None)
 
     def _show_error(self, error: Any) -> None:
         """Show an error, unless the data field shows it already."""
@@ -219,7 +227,7 @@ class TrainingPanel(DeferredWork):
     def begin(self) -> None:
         """Start or resume the training."""
         document = self._session.document
-        if document is None or self._job is not None:
+        if document is None or self._trainings.job is not None:
             return
         try:
             options = self.options()
@@ -243,47 +251,39 @@ class TrainingPanel(DeferredWork):
             discard(document.graph, options, 0, document.project.base)
         self.begin()
 
-    def _on_event(self, job_event: JobEvent) -> None:
-        work = job_event.job.job
-        if not isinstance(work, ReplayJob) or work.beside or not trains(work):
-            return
-        if (
-            job_event.job in self._session.jobs
-            and self.run.job is not job_event.job
-            and job_event.job.state != "waiting"
-        ):
-            self._job = work
-            self.run.follow(job_event.job)
-            self._show_interrupted(None)
-            self.result.hide()
-        busy = job_event.job in self._session.jobs
+    def _begin_run(self, job: JobInfo) -> None:
+        self.run.follow(job)
+        self._show_interrupted(None)
+
+    def _set_busy(self, busy: bool) -> None:
+        """Hide what begins another training while one is queued or running."""
         for widget in (self.train, self.time, self.words):
             widget.setVisible(not busy)
-        if not busy and self._job is work:
-            self._job = None
-            self._edited()
+
+    def _end_run(self) -> None:
+        self._edited()
+        if self._trainings.error is not None:
+            self._show_error(self._trainings.error)
+
+    def _show_result(self) -> None:
+        """Show the result of the last training until the state changes."""
+        self.result.setText(self._trainings.result)
+        self.result.setVisible(bool(self._trainings.result))
 
     def _on_changed(self) -> None:
-        """Show the result of a training that has just ended."""
-        reports = [r for r in self._session.step_reports() if r is not None and r.pass_name == PASS]
-        if self._job is not None and reports:
-            self.result.setText(f"{result_text(reports[-1])} Undo (Ctrl+Z) reverts it.")
-            self.result.show()
-        elif self._job is None:
-            self.result.hide()
+        if self._trainings.job is None:
             self.when_visible(self._follow)
 
     def _follow(self) -> None:
         """Update suggestion and state for the present graph while no training runs."""
-        if self._job is None:
+        if self._trainings.job is None:
             self._suggest()
             self._edited()
 
     def _on_problem(self, error: EspalierError) -> None:
-        if self._job is not None:
-            self._show_error(error)
-            if not self.visibleRegion().isEmpty():
-                self.refused.emit()
+        self._show_error(error)
+        if not self.visibleRegion().isEmpty():
+            self.refused.emit()
 
 
 def _trainable_row(panel: TrainingPanel) -> QWidget:

@@ -14,6 +14,7 @@ from PySide6.QtTest import QTest
 from espalier.app.features.hardware.actions import panel_of
 from espalier.app.features.hardware.panel import HardwarePanel
 from espalier.app.features.hardware.run_text import verdicts
+from espalier.app.features.hardware.state.overlays import overlay
 from espalier.app.features.hardware.views import LINT, MISMATCHES, SOURCE
 from espalier.app.features.inspector.panel import InspectorPanel
 from espalier.app.shell.window import Window
@@ -266,10 +267,13 @@ def test_a_mismatch_leads_to_its_node(panel: HardwarePanel, runner: list[FakeRun
 def test_the_graph_takes_its_colours(
     panel: HardwarePanel, runner: list[FakeRunner], window: Window, tmp_path: Path
 ) -> None:
-    assert panel.overlay("busy").note == "check the hardware first"
+    assert overlay(panel.hardware, "busy").note == "check the hardware first"
     check(panel, runner, tmp_path)
-    assert panel.overlay("busy").values == {"fc1": 1.0, "fc2": 0.5} and panel.overlay("busy").unit == "share"
-    assert panel.overlay("cycles").values == {"fc1": 64.0, "fc2": 32.0}
+    assert (
+        overlay(panel.hardware, "busy").values == {"fc1": 1.0, "fc2": 0.5}
+        and overlay(panel.hardware, "busy").unit == "share"
+    )
+    assert overlay(panel.hardware, "cycles").values == {"fc1": 64.0, "fc2": 32.0}
     panel.views.colour.emit("cycles")
     assert window.canvas.mode == "cycles" and window.canvas._measured["cycles"].values["fc1"] == 64.0
     window.session.set_format(("fc1",), "weight", Integer(4, 2))
@@ -348,4 +352,4 @@ def test_the_pass_gives_what_the_panel_shows(panel: HardwarePanel, runner: list[
     runner[-1].finish(made)
     assert "matches in every beat" in panel._summary.text() and "does not" not in panel._summary.text()
     assert panel.views.source.file == "top.sv" and "module top" in panel.views.source.text.toPlainText()
-    assert panel.overlay("cycles").values["fc1"] == 64 * 64
+    assert overlay(panel.hardware, "cycles").values["fc1"] == 64 * 64

@@ -18,6 +18,7 @@ from espalier.app.features.hardware.chart import AreaFront, within
 from espalier.app.features.hardware.front import areas_of
 from espalier.app.features.hardware.panel import HardwarePanel
 from espalier.app.features.hardware.run_text import figures
+from espalier.app.features.hardware.state.overlays import overlay
 from espalier.app.features.hardware.views import FRONT, HOST, LINT, TABLE, WAVES
 from espalier.app.features.hardware.wave_canvas import HEAD, ROW
 from espalier.app.features.hardware.wave_view import WaveView
@@ -82,7 +83,9 @@ def test_tables_survive_save_and_reopen(
     open_small(window, runner, again)
     assert panel.hardware.result and not panel.hardware.stale and "1 beat differs" in panel._summary.text()
     assert len(panel.views.table.rows.shown) == 3 and panel.views.mismatches.rows.shown[0]["node"] == "fc2"
-    assert panel.overlay("busy").values == {"fc1": 1.0, "fc2": 0.5} and not panel.overlay("busy").note
+    assert (
+        overlay(panel.hardware, "busy").values == {"fc1": 1.0, "fc2": 0.5} and not overlay(panel.hardware, "busy").note
+    )
     panel.views.tabs.setCurrentIndex(WAVES)
     assert panel.views.waves.words == GONE
     window.session.set_format(("fc1",), "weight", Integer(4, 2))
@@ -133,7 +136,10 @@ def test_areas_colour_the_graph_by_their_sum(panel: HardwarePanel, runner: list[
     made = panel.hardware.result
     assert made is not None
     panel.hardware.result = replace(made, rows=tuple({**r, "lut": 100 + k, "dsp": k} for k, r in enumerate(made.rows)))
-    assert panel.overlay("lut").values == {"fc1": 201.0, "fc2": 102.0} and panel.overlay("dsp").values["fc2"] == 2
+    assert (
+        overlay(panel.hardware, "lut").values == {"fc1": 201.0, "fc2": 102.0}
+        and overlay(panel.hardware, "dsp").values["fc2"] == 2
+    )
     panel.views.colours.put("lut")
     panel.views.colours.edited.emit()
     assert window.canvas.mode == "lut"
@@ -246,10 +252,10 @@ def test_a_node_with_an_unknown_area_has_no_colour(
     assert made is not None
     node = made.rows[0]["node"]
     panel.hardware.result = made = replace(made, rows=tuple({**r, "lut": 3} for r in made.rows))
-    assert panel.overlay("lut").values[node] >= 3
+    assert overlay(panel.hardware, "lut").values[node] >= 3
     rows = (*made.rows, {"node": node, "instance": "more", "module": "mine", "lut": None})
     panel.hardware.result = replace(made, rows=rows)
-    assert node not in panel.overlay("lut").values
+    assert node not in overlay(panel.hardware, "lut").values
     panel.hardware.result = replace(made, summary={**made.summary, "area": {"lut": None, "unknown": ["mine"],
                                                                      "rest": {"lut": 7, "ff": 8}}})  # fmt: skip
     assert "area unknown (no estimate for mine); the rest takes 7 LUT, 8 FF" in figures(panel.hardware.result)

@@ -110,7 +110,7 @@ def test_a_column_colours_the_graph_and_rows_are_saved(panel: NodesPanel, window
 def test_nothing_is_counted_while_nobody_looks(window: Window, runner: list[FakeRunner]) -> None:
     open_small(window, runner, stack().project)
     window.show_dock("jobs")
-    panel = window.docks.panels.get("nodes")
+    panel = window.docks.panels["nodes"]
     assert isinstance(panel, NodesPanel) and not panel.isVisible() and not panel._rows
 
 

@@ -31,6 +31,7 @@ class EditedModules(QObject):
         self._wait.timeout.connect(self.write)
         session.opened.connect(self.read)
         session.saving.connect(self.write)
+        self.read()
 
     @property
     def texts(self) -> dict[str, str]:

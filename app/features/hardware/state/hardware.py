@@ -27,6 +27,11 @@ PASS, FRONT, BALANCE = "hardware", "balance_front", "balance_parallelism"
 TITLES = {"check": "Check the hardware", "simulate": "Simulate the hardware", "emit": "Emit the hardware"}
 
 
+def hardware_of(session: Session) -> Hardware:
+    """The session's Hardware, created once."""
+    return session.findChild(Hardware) or Hardware(session)
+
+
 class Hardware(QObject):
     """Runs one job at a time; emits `changed` at its start, progress and end, and at edits that outdate the result.
 
@@ -44,6 +49,7 @@ class Hardware(QObject):
         self.copies = EditedModules(session)
         self.result: RunResult | None = None
         self.front: Front | None = None
+        self.opened_options: HardwareOptions | None = None  # of the result that the document was opened with
         self.job: JobInfo | None = None
         self.error: EspalierError | None = None
         self.stopped = False
@@ -53,6 +59,8 @@ class Hardware(QObject):
         session.changed.connect(lambda _: self.changed.emit())
         self.copies.changed.connect(lambda _: self.changed.emit())
         self.copies.stored.connect(self.stored)
+        if session.document is not None:
+            self._read()
 
     # -- results
 
@@ -175,6 +183,7 @@ class Hardware(QObject):
                 self.error = error
             else:
                 self._restore(result, front, document.graph)
+        self.opened_options = self.result.options if self.result else None
         self.error = self.error or self.copies.error
         self.changed.emit()
         self.result_ready.emit()

@@ -105,6 +105,11 @@ class Applied(DocumentRuns):
         self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
 
 
+def searches_of(session: Session) -> Searches:
+    """The session's Searches, created once."""
+    return session.findChild(Searches) or Searches(session)
+
+
 class Searches(Applied):
     """All studies of the open document. `changed`: a study and its new trials; `listed`: other studies."""
 
@@ -120,6 +125,8 @@ class Searches(Applied):
         self._frame.timeout.connect(self._emit_changes)
         session.queued.connect(self._give_way_to_queued)
         follow_saves(session)
+        if session.document is not None:
+            self._read()
 
     # -- studies
 
