@@ -13,7 +13,8 @@ from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
 
 from espalier.app.theme import PLOT_WIDTH, SECONDARY, Palette
-from espalier.app.widgets.charts.chart_export import Table, light_theme, write_chart
+from espalier.app.widgets.charts.chart_export import Table, light_theme, table_text, write_chart
+from espalier.app.widgets.drag_handle import offer_picture
 from espalier.app.widgets.forms.fields import tokens
 
 EDGE = 6.0  # pixels left of the name of the vertical axis, which pyqtgraph would put on the border
@@ -54,6 +55,7 @@ class Chart(pg.PlotWidget):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setViewportUpdateMode(self.ViewportUpdateMode.FullViewportUpdate)
         self.set_theme(self.look)
+        self.handle = offer_picture(self, lambda path: self.export(path), lambda mark: table_text(self.table(), mark))
 
     def set_theme(self, palette: Palette) -> None:
         """Set the colours and draw again."""

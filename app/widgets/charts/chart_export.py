@@ -1,13 +1,16 @@
-"""Writes a chart as PNG at twice its size on screen, as SVG, or its values as CSV."""
+"""Writes a chart as PNG at twice its size on screen, as SVG, or its values as CSV or text."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtGui import QPaintDevice
+from PySide6.QtCore import QPoint
+from PySide6.QtGui import QPaintDevice, QPainter, QRegion
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.theme import LIGHT, Palette
@@ -37,3 +40,21 @@ def write_chart(widget: QWidget, path: Path, table: Callable[[], Table], paint: 
         write_rows(path, [names, *rows])
     else:
         write_picture(path, widget.size(), paint)
+
+
+def table_text(table: Table, delimiter: str) -> str:
+    """A table of values as delimited text, with a header line."""
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows([table[0], *table[1]])
+    return out.getvalue()
+
+
+def write_widget(widget: QWidget, path: Path) -> None:
+    """Write a picture that a widget paints, without its children, by the suffix of the path. Raises FileError."""
+
+    def paint(device: QPaintDevice) -> None:
+        painter = QPainter(device)
+        widget.render(painter, QPoint(), QRegion(), QWidget.RenderFlag.DrawWindowBackground)
+        painter.end()
+
+    write_picture(path, widget.size(), paint)
