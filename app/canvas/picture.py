@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from espalier.model.files import write_text
 
 if TYPE_CHECKING:
-    from espalier.app.canvas.view import GraphCanvas
+    from espalier.app.canvas.arranged_view import ArrangedView
 
 PIXELS = (3200, 2400)
 
 
-def write_graph(canvas: GraphCanvas, path: Path) -> None:
+def write_graph(canvas: ArrangedView, path: Path) -> None:
     """Write the whole graph with its expanded groups as .svg, or as pixels by the suffix. Raises FileError."""
     from espalier.app.canvas.svg import to_svg
 

@@ -32,6 +32,7 @@ class ProblemsPanel(QWidget):
         self._errors: list[Row] = []
         self._causes: list[str] = []  # of each error; it is resolved when the same action succeeds
         self.table = Table()
+        self.table.setAccessibleName("Problems")
         self._counts = QLabel()
         self._counts.setProperty("role", "muted")
         self._pages = QStackedWidget()
