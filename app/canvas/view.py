@@ -49,7 +49,7 @@ class GraphCanvas(ArrangedView):
     def __init__(self, parent: QWidget | None = None, palette: Palette = LIGHT) -> None:
         self._selected: tuple[str, ...] = ()
         super().__init__(parent, palette)
-        self.handle = offer_picture(self, lambda path: write_graph(self, path), keys=False, menu=False)
+        self.handle = offer_picture(self, write_graph, keys=False, menu=False)
 
     # ---- selection
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QDrag, QGuiApplication, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QMenu, QToolButton, QWidget
 
-from espalier.app.widgets.figure_files import (
-    FigureData,
-    Offer,
-    Write,
-    copy_figure,
-    files_of,
-    picture_offer,
-    table_offer,
-)
+from espalier.app.widgets.figure_files import FigureData, Offer, copy_figure, files_of, picture_offer, table_offer
 from espalier.app.widgets.forms.fields import tokens
 
+WriteFigure = Callable[[Any, Path], object]  # raises FileError
+TextOf = Callable[[Any, str], str]  # of a figure, with a delimiter
 SIZE = QSize(16, 20)
 MARGIN = 3  # pixels between the handle and the corner of the figure
 DOT, PITCH = 1.4, 4.5  # pixels, radius and distance of the dots
@@ -30,40 +26,67 @@ PLACING = (QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.LayoutRequest)
 
 
 class DragHandle(QToolButton):
-    """Six dots in a corner of a figure, visible while the pointer or the focus is on the figure."""
+    """Six dots in a corner of a figure, visible while the pointer or the focus is on the figure.
 
-    def __init__(self, figure: QWidget, offer: Callable[[bool], Offer], rows: dict[str, Callable[[], object]]) -> None:
+    Neither it nor its functions hold the figure, which would then outlive its panel until garbage is collected.
+    """
+
+    def __init__(self, figure: QWidget, *, keys: bool) -> None:
         super().__init__(figure)
-        self.figure, self._offer, self._rows = figure, offer, rows
         self._pressed: QPoint | None = None
         self.setProperty("quiet", True)
         self.setFixedSize(SIZE)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.OpenHandCursor)
-        self.clicked.connect(lambda: self.open_menu(self.mapToGlobal(self.rect().bottomLeft())))
+        self.clicked.connect(self._open_below)
         self.hide()
         figure.installEventFilter(self)
         if isinstance(figure, QAbstractScrollArea):
             figure.viewport().installEventFilter(self)
+        if keys:
+            copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), figure)
+            copy.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            copy.activated.connect(self.copy)
+
+    @property
+    def figure(self) -> QWidget:
+        """The figure that is dragged."""
+        figure = self.parentWidget()
+        assert figure is not None
+        return figure
 
     # -- what is offered
 
+    def offer(self, vector: bool = False) -> Offer:
+        """What other programs get; `vector`: its file is the SVG."""
+        raise NotImplementedError
+
+    def rows(self) -> dict[str, Callable[[], object]]:
+        """The titles of the menu and what they do."""
+        raise NotImplementedError
+
     def data(self, vector: bool = False) -> FigureData:
         """The data of a drag; `vector`: its file is the SVG."""
-        return FigureData(self._offer(vector), files_of(self.figure))
+        return FigureData(self.offer(vector), files_of(self.figure))
 
     def copy(self) -> None:
         """Put the figure on the clipboard."""
-        copy_figure(self._offer(False), files_of(self.figure))
+        copy_figure(self.offer(), files_of(self.figure))
 
     def open_menu(self, spot: QPoint) -> QMenu:
         """Show the menu of the figure at a point of the screen."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for title, act in self._rows.items():
+        for title, act in self.rows().items():
             menu.addAction(title, act)
         menu.popup(spot)
         return menu
+
+    def _open_below(self) -> None:
+        self.open_menu(self.mapToGlobal(self.rect().bottomLeft()))
+
+    def _open_at(self, spot: QPoint) -> None:
+        self.open_menu(self.figure.mapToGlobal(spot))
 
     def drag(self, vector: bool = False) -> Qt.DropAction:
         """Drag the figure until it is dropped."""
@@ -147,75 +170,82 @@ class DragHandle(QToolButton):
 
 
 class PictureHandle(DragHandle):
-    """The handle of a chart or another picture."""
+    """The handle of a chart or another picture: `write` writes a figure, `values` returns its values as text."""
+
+    def __init__(self, figure: QWidget, write: WriteFigure, values: TextOf | None, *, keys: bool, menu: bool) -> None:
+        super().__init__(figure, keys=keys)
+        self._write, self._values = write, values
+        self.setToolTip(PICTURE_TIP)
+        self.setAccessibleName("Drag or copy the picture")
+        if keys and figure.focusPolicy() == Qt.FocusPolicy.NoFocus:
+            figure.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        if menu:
+            figure.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+            figure.customContextMenuRequested.connect(self._open_at)
+
+    def offer(self, vector: bool = False) -> Offer:
+        """SVG and PNG."""
+        figure, write = self.figure, self._write
+        return picture_offer(figure.accessibleName() or "chart", lambda path: write(figure, path), vector=vector)
+
+    def rows(self) -> dict[str, Callable[[], object]]:
+        """Copy the picture, or its values."""
+        return {"Copy picture": self.copy, **({"Copy values": self.copy_values} if self._values else {})}
+
+    def copy_values(self) -> None:
+        """Put the values on the clipboard as TSV."""
+        if self._values:
+            QGuiApplication.clipboard().setText(self._values(self.figure, "\t"))
 
     def _place(self) -> None:
-        inner = self.figure.viewport() if isinstance(self.figure, QAbstractScrollArea) else self.figure
-        corner = inner.mapTo(self.figure, QPoint(inner.width(), 0)) if inner is not self.figure else QPoint(
-            self.figure.width(), 0)  # fmt: skip
+        figure = self.figure
+        inner = figure.viewport() if isinstance(figure, QAbstractScrollArea) else figure
+        corner = inner.mapTo(figure, QPoint(inner.width(), 0)) if inner is not figure else QPoint(inner.width(), 0)
         self.move(corner.x() - self.width() - MARGIN, corner.y() + MARGIN)
 
 
 class TableHandle(DragHandle):
-    """The handle of a table."""
+    """The handle of a table: `text` returns its rows with a delimiter."""
+
+    def __init__(self, view: QAbstractScrollArea, text: TextOf, *, keys: bool) -> None:
+        super().__init__(view, keys=keys)
+        self._text = text
+        self.setToolTip(TABLE_TIP)
+        self.setAccessibleName("Drag or copy the rows")
+
+    def offer(self, vector: bool = False) -> Offer:
+        """TSV and CSV."""
+        view, text = self.figure, self._text
+        return table_offer(view.accessibleName() or "table", lambda mark: text(view, mark))
+
+    def rows(self) -> dict[str, Callable[[], object]]:
+        """Copy the rows."""
+        return {"Copy rows": self.copy}
+
+    def copy(self) -> None:
+        """Put the rows on the clipboard as TSV."""
+        QGuiApplication.clipboard().setText(self._text(self.figure, "\t"))
 
     def _place(self) -> None:
-        assert isinstance(self.figure, QAbstractScrollArea)
-        inner = self.figure.viewport()
-        corner = inner.mapTo(self.figure, QPoint(inner.width(), inner.height()))
+        view = self.figure
+        assert isinstance(view, QAbstractScrollArea)
+        inner = view.viewport()
+        corner = inner.mapTo(view, QPoint(inner.width(), inner.height()))
         self.move(corner.x() - self.width() - MARGIN, corner.y() - self.height() - MARGIN)
 
 
 def offer_picture(
-    figure: QWidget, write: Write, values: Callable[[str], str] | None = None, *, keys: bool = True, menu: bool = True
+    figure: QWidget, write: WriteFigure, values: TextOf | None = None, *, keys: bool = True, menu: bool = True
 ) -> DragHandle:
-    """Let a figure be dragged and copied as a picture that `write` writes; its files take its accessible name.
+    """Let a figure be dragged and copied as a picture; its files take its accessible name.
 
-    `values`: returns its values with a delimiter. `keys`: Ctrl+C copies it while it has the focus. `menu`: it has no
-    context menu of its own, so that it gets that of the handle.
+    `write`: writes the figure by the suffix of a path. `values`: returns its values with a delimiter. Both get the
+    figure, and hold none. `keys`: Ctrl+C copies it while it has the focus. `menu`: it has no context menu of its own,
+    so that it gets that of the handle.
     """
-
-    def offer(vector: bool) -> Offer:
-        return picture_offer(figure.accessibleName() or "chart", write, vector=vector)
-
-    rows: dict[str, Callable[[], object]] = {"Copy picture": lambda: handle.copy()}
-    if values is not None:
-        rows["Copy values"] = lambda: _copy_text(values("\t"))
-    handle = PictureHandle(figure, offer, rows)
-    handle.setToolTip(PICTURE_TIP)
-    handle.setAccessibleName("Drag or copy the picture")
-    if figure.focusPolicy() == Qt.FocusPolicy.NoFocus and keys:
-        figure.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    if keys:
-        _shortcut(figure, handle.copy)
-    if menu:
-        figure.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        figure.customContextMenuRequested.connect(lambda at: handle.open_menu(figure.mapToGlobal(at)))
-    return handle
+    return PictureHandle(figure, write, values, keys=keys, menu=menu)
 
 
-def offer_table(view: QAbstractScrollArea, text: Callable[[str], str], *, keys: bool = True) -> DragHandle:
-    """Let a table be dragged and copied; `text` returns its rows with a delimiter. `keys`: Ctrl+C copies them."""
-
-    def offer(_: bool) -> Offer:
-        return table_offer(view.accessibleName() or "table", text)
-
-    def copy() -> None:
-        _copy_text(text("\t"))
-
-    handle = TableHandle(view, offer, {"Copy rows": copy})
-    handle.setToolTip(TABLE_TIP)
-    handle.setAccessibleName("Drag or copy the rows")
-    if keys:
-        _shortcut(view, copy)
-    return handle
-
-
-def _copy_text(text: str) -> None:
-    QGuiApplication.clipboard().setText(text)
-
-
-def _shortcut(figure: QWidget, act: Callable[[], object]) -> None:
-    copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), figure)
-    copy.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-    copy.activated.connect(act)
+def offer_table(view: QAbstractScrollArea, text: TextOf, *, keys: bool = True) -> DragHandle:
+    """Let a table be dragged and copied; `text` gets the view and a delimiter. `keys`: Ctrl+C copies the rows."""
+    return TableHandle(view, text, keys=keys)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QMetaType, QMimeData, QObject, Qt, QUrl, Signal
-from PySide6.QtGui import QGuiApplication, QImage
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QWidget
 
+from espalier.app.widgets.clipboard import copy_forms
 from espalier.model.errors import EspalierError, FileError
 from espalier.model.leftovers import Scratch
 
@@ -168,16 +169,12 @@ class FigureData(QMimeData):
 
 def copy_figure(offer: Offer, files: FigureFiles) -> bool:
     """Put all forms of a figure on the clipboard, as it is now; returns whether they could be rendered."""
-    data = QMimeData()
     try:
-        for mimetype, form in offer.forms.items():
-            data.setData(mimetype, form())
+        forms = {mimetype: form() for mimetype, form in offer.forms.items()}
     except EspalierError as error:
         files.failed.emit(error)
         return False
-    if PNG in offer.forms:
-        data.setImageData(QImage.fromData(data.data(PNG)))
-    QGuiApplication.clipboard().setMimeData(data)
+    copy_forms(forms, QImage.fromData(forms[PNG]) if PNG in forms else None)
     return True
 
 

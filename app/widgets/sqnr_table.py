@@ -214,7 +214,7 @@ class SqnrTable(QTableView):
         rows.setMinimumSectionSize(ROW)
         rows.setFixedWidth(NAMES)
         rows.setTextElideMode(Qt.TextElideMode.ElideLeft)
-        self.handle = offer_table(self, self.as_text, keys=False)
+        self.handle = offer_table(self, SqnrTable.as_text, keys=False)
         self.clicked.connect(lambda index: self.chosen.emit(index.row(), index.column()))
         self.selectionModel().currentChanged.connect(lambda current, _: self.moved.emit(current))
 

@@ -174,7 +174,7 @@ class RowsView(QTableView):
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, ASCENDING)
         self.setSortingEnabled(True)
-        self.handle = offer_table(self, lambda mark: self.as_text(mark))
+        self.handle = offer_table(self, lambda view, mark: view.as_text(mark))
 
     def as_text(self, delimiter: str) -> str:
         """The selected rows as delimited text; all rows if fewer than two are selected."""

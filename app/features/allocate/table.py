@@ -123,7 +123,7 @@ class AllocateTable(QTableView):
         head.setMinimumSectionSize(40)
         head.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self.setAccessibleName("Choices by layer")
-        self.handle = offer_table(self, self.as_text)
+        self.handle = offer_table(self, AllocateTable.as_text)
         self.activated.connect(lambda index: self.node_wanted.emit(self.rows.nodes[index.row()]))
 
     def as_text(self, delimiter: str) -> str:

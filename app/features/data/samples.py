@@ -131,7 +131,7 @@ class SampleTable(QTableView):
         self.horizontalHeader().setHighlightSections(False)
         self.selectionModel().currentRowChanged.connect(self._expand_row)
         self.samples.modelReset.connect(self._fit_columns)
-        self.handle = offer_table(self, self.as_text)
+        self.handle = offer_table(self, SampleTable.as_text)
 
     @property
     def _height(self) -> int:

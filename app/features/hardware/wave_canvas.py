@@ -40,7 +40,7 @@ class WaveCanvas(QAbstractScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setMouseTracking(True)
         self.setAccessibleName("Handshakes of the streams")
-        self.handle = offer_picture(self, lambda path: write_widget(self.viewport(), path))
+        self.handle = offer_picture(self, lambda canvas, path: write_widget(canvas.viewport(), path))
         self.rows: Rows | None = None
         self.span, self.at, self.row = Span(0, 1), -1, -1
         self.marked: frozenset[str] = frozenset()

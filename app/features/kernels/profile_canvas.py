@@ -26,9 +26,8 @@ from espalier.app.features.kernels.charts.run_lanes import COLOURS, Floats, Lane
 from espalier.app.figures.curves import ticks
 from espalier.app.number_text import mebibytes, time_text
 from espalier.app.theme import CATEGORIES, Palette, rgb
-from espalier.app.widgets.charts.chart_export import Table, light_theme, table_text, write_chart
+from espalier.app.widgets.charts.chart_export import Table, light_theme, offer_chart, write_chart
 from espalier.app.widgets.charts.wave_rows import Span as Stretch
-from espalier.app.widgets.drag_handle import offer_picture
 from espalier.app.widgets.forms.fields import tokens
 
 HEAD, GAP, MEMORY, NAMES = 24, 2, 44, 74  # pixels: axis, lane gap, memory curve, lane names
@@ -47,7 +46,7 @@ class TimelineCanvas(QAbstractScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setMouseTracking(True)
         self.setAccessibleName("Timeline of the run")
-        self.handle = offer_picture(self, lambda path: self.export(path), lambda mark: table_text(self.table(), mark))
+        self.handle = offer_chart(self)
         self.run: Run | None = None
         self.seen = Stretch(0.0, 1.0)
         self.marked: frozenset[str] = frozenset()

@@ -91,7 +91,7 @@ class SensitivityPanel(QWidget):
         views.save.connect(self.save_wanted)
         views.colour.connect(self.overlay_wanted)
         views.format_chosen.connect(self.overlay_changed)
-        offer_picture(heat, lambda path: export_heat(path, views.heat, self.font()), menu=False)
+        offer_picture(heat, lambda of, path: export_heat(path, of.cells.heat, of.font()), menu=False)
         heat.picked.connect(self._picked)
         heat.wanted.connect(lambda index: self.apply_cells(self._cells([index])))
         heat.column_pressed.connect(self._ask_column)

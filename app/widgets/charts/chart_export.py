@@ -14,6 +14,7 @@ from PySide6.QtGui import QPaintDevice, QPainter, QRegion
 from PySide6.QtWidgets import QWidget
 
 from espalier.app.theme import LIGHT, Palette
+from espalier.app.widgets.drag_handle import DragHandle, offer_picture
 from espalier.app.widgets.file_export import write_picture, write_rows
 
 Table = tuple[tuple[str, ...], Sequence[Sequence[object]]]
@@ -47,6 +48,11 @@ def table_text(table: Table, delimiter: str) -> str:
     out = io.StringIO()
     csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows([table[0], *table[1]])
     return out.getvalue()
+
+
+def offer_chart(chart: Any) -> DragHandle:
+    """Let a chart with `export` and `table` be dragged out and copied."""
+    return offer_picture(chart, lambda c, path: c.export(path), lambda c, mark: table_text(c.table(), mark))
 
 
 def write_widget(widget: QWidget, path: Path) -> None:

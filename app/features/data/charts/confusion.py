@@ -34,7 +34,7 @@ class ConfusionView(QWidget):
         self.setMinimumSize(130, 110)
         self.setMouseTracking(True)
         self.setAccessibleName("Confusion matrix")
-        self.handle = offer_picture(self, lambda path: write_widget(self, path), self.as_text)
+        self.handle = offer_picture(self, write_widget, ConfusionView.as_text)
 
     def sizeHint(self) -> QSize:
         return QSize(220, 160)

@@ -36,7 +36,7 @@ class MaskMap(QWidget):
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Map of the weight's sparsity")
-        self.handle = offer_picture(self, lambda path: write_widget(self, path))
+        self.handle = offer_picture(self, write_widget)
 
     def sizeHint(self) -> QSize:
         return QSize(260, 150)
