@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtWidgets import QStyle, QStyleOptionComboBox
 from pytestqt.qtbot import QtBot
 
 from espalier.app.widgets.forms.format_editor import FormatEditor
@@ -22,6 +23,20 @@ def editor(qtbot: QtBot) -> FormatEditor:
 def shown(editor: FormatEditor) -> list[str]:
     assert len(editor._parameters.captions) <= len(editor.widgets)
     return [name for name, widget in editor.widgets.items() if widget.isVisible()]
+
+
+def test_no_item_of_a_choice_is_cut_in_the_compact_row(qtbot: QtBot) -> None:
+    editor = FormatEditor(compact=True)
+    qtbot.addWidget(editor)
+    editor.put(parse_format("scaled_integer(width=8, granularity=channel)"))
+    editor.show()
+    field = editor.widgets["granularity"]
+    style, option = field.style(), QStyleOptionComboBox()
+    field.initStyleOption(option)
+    part = QStyle.SubControl.SC_ComboBoxEditField
+    room = style.subControlRect(QStyle.ComplexControl.CC_ComboBox, option, part, field)
+    widest = max(field.fontMetrics().horizontalAdvance(field.itemText(i)) for i in range(field.count()))
+    assert room.width() >= widest
 
 
 def test_the_size_of_groups_stands_beside_groups_alone(editor: FormatEditor) -> None:
