@@ -212,7 +212,7 @@ class Figure(QWidget):
         """The largest width required so far."""
         return max(self._max_width, self.wide())
 
-    def lay_out(self, *, brief: bool, traced: bool, minimum: int) -> None:
+    def lay_out(self, *, brief: bool, minimum: int, traced: bool = True) -> None:
         """Show the figure with its change, or with the change only in the tooltip; with its trace, or without."""
         self._brief, self._traced = brief, traced
         if self.trace:
