@@ -26,6 +26,7 @@ from espalier.app.settings import Settings
 from espalier.app.shell.application import make_application, make_window
 from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
+from session_pictures import session
 
 TARGET = Path("resources/guide/pictures")
 LAYER = "bert_encoder_layer_0_attention_self_key"
@@ -151,6 +152,8 @@ def pictures(names: set[str]) -> None:
             if not names or name in names:
                 make(app, window)
                 keep(window, name)
+        if not names or "session" in names:
+            session(app, window, opened, rest, keep)
         window.close_now()
 
 
