@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "roots"))
 from PIL import Image
 from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication, QTabBar, QTabWidget
+from session_pictures import session
 
 from espalier.app.cli import main
 from espalier.app.features.hardware.actions import panel_of as hardware_of
@@ -26,7 +27,6 @@ from espalier.app.settings import Settings
 from espalier.app.shell.application import make_application, make_window
 from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
-from session_pictures import session
 
 TARGET = Path("resources/guide/pictures")
 LAYER = "bert_encoder_layer_0_attention_self_key"

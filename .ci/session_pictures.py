@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from PySide6.QtWidgets import QApplication
@@ -28,7 +29,7 @@ def session(
         rest(app, window)
         keep(window, f"session-{name}")
         texts = [f.full_text for f in window.status.score.figures.values() if not f.isHidden()]
-        print(f"session-{name}:", "; ".join(texts))
+        sys.stdout.write(f"session-{name}: {'; '.join(texts)}\n")
 
     before = window.size()
     window.resize(*SIZE)

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextDocument
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QAbstractScrollArea,
     QCheckBox,
     QHeaderView,
     QLabel,
@@ -29,37 +30,41 @@ SLACK = 1  # pixels: widths are rounded
 def cut_texts(root: QWidget) -> list[str]:
     """The visible texts below a widget that do not fit, each with the kind of its widget.
 
-    Texts that have a tool tip with the whole of them are left out where their widget elides by design.
+    `Elided` labels are left out: they shorten long names by design and have the whole text as a tool tip.
     """
     found = []
     for widget in (root, *root.findChildren(QWidget)):
-        if widget.isVisible() and not widget.visibleRegion().isEmpty():
+        shown = widget.viewport() if isinstance(widget, QAbstractScrollArea) else widget  # which covers its view
+        if widget.isVisible() and not shown.visibleRegion().isEmpty():
             found += [f"{type(widget).__name__}: {text}" for text in _cut(widget)]
     return found
 
 
 def _cut(widget: QWidget) -> Iterator[str]:
     match widget:
-        case Elided():
-            return  # its tool tip has the whole text
-        case QLabel() if widget.text():
-            if not _label_fits(widget):
-                yield widget.text()
         case QTabBar():
-            for at in range(widget.count()):
-                needed = widget.fontMetrics().horizontalAdvance(widget.tabText(at).replace("&", ""))
-                if needed > widget.tabRect(at).width() + SLACK:
-                    yield widget.tabText(at)
+            yield from _cut_tabs(widget)
         case QHeaderView() if widget.orientation() == Qt.Orientation.Horizontal:
             yield from _cut_titles(widget)
-        case Choice() if widget.currentIndex() >= 0:
-            room = widget.width() - (0 if widget.width() < NARROW else BESIDE)
-            if widget.fontMetrics().horizontalAdvance(widget.currentText()) > room + SLACK and not widget.toolTip():
-                yield widget.currentText()
+        case QLabel() if not isinstance(widget, Elided) and widget.text() and not _label_fits(widget):
+            yield widget.text()
+        case Choice() if not _choice_fits(widget):
+            yield widget.currentText()
         case QAbstractButton() if widget.text() and not _button_fits(widget):
             yield widget.text()
         case _:
             return
+
+
+def _cut_tabs(tabs: QTabBar) -> Iterator[str]:
+    for at in range(tabs.count()):
+        if tabs.fontMetrics().horizontalAdvance(tabs.tabText(at).replace("&", "")) > tabs.tabRect(at).width() + SLACK:
+            yield tabs.tabText(at)
+
+
+def _choice_fits(choice: Choice) -> bool:
+    room = choice.width() - (0 if choice.width() < NARROW else BESIDE)
+    return choice.fontMetrics().horizontalAdvance(choice.currentText()) <= room + SLACK
 
 
 def _label_fits(label: QLabel) -> bool:
