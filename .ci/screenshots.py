@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "roots"))
 from PIL import Image
 from PySide6.QtCore import QSettings
 from PySide6.QtWidgets import QApplication, QTabBar, QTabWidget
+from session_pictures import session
 
 from espalier.app.cli import main
 from espalier.app.features.hardware.actions import panel_of as hardware_of
@@ -151,6 +152,8 @@ def pictures(names: set[str]) -> None:
             if not names or name in names:
                 make(app, window)
                 keep(window, name)
+        if not names or "session" in names:
+            session(app, window, opened, rest, keep)
         window.close_now()
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from espalier.app.glossary import COLUMNS, columns, first_term, terms
+from espalier.app.glossary import SECTIONS, common_words, first_term, terms
 from espalier.model.formats.base import Format
 from espalier.model.registry import FORMATS, PASSES
 from espalier.passes.base import PassSpec
@@ -23,7 +23,7 @@ MOST = 3  # explanations of a word
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`kind`: term, column, format, pass or cost. `page` and `section`: where the guide says more; empty: nowhere."""
+    """`kind`: a key of the window's KINDS. `page` and `section`: where the guide says more; empty: nowhere."""
 
     title: str
     kind: str
@@ -81,11 +81,12 @@ def _spellings(word: str) -> list[str]:
 def _entries(key: str) -> Iterator[Explanation]:
     if not key:
         return
-    for table, kind in ((terms(), "term"), (columns(), "column")):
+    headings = {kind: heading.removeprefix("## ").casefold().replace(" ", "-") for heading, kind in SECTIONS.items()}
+    for kind, table in {"term": terms(), **common_words()}.items():
         for spelling, line in table.items():
             if key == spelling.casefold():
                 title, _, meaning = line.partition(": ")
-                section = "" if kind == "term" else COLUMNS.removeprefix("## ").casefold().replace(" ", "-")
+                section = headings.get(kind, "")
                 yield Explanation(title, kind, _sentence(meaning), page=GLOSSARY, section=section)
     yield from (_format(f) for _, f in FORMATS.items() if key in _names_of(f))
     yield from (_pass(s) for _, s in PASSES.items() if key in _both(s.name, s.title))

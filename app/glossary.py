@@ -1,6 +1,6 @@
 """The glossary of the guide, for tooltips: each term with its meaning in one line. Free of Qt.
 
-Its second table explains columns. They are common words (node, output), which no tooltip on a label explains.
+Its other tables explain columns, operations and workspaces: common words, which no tooltip on a label explains.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[1] / "resources" / "guide" / "glossary.md"
-COLUMNS = "## Columns of tables"
+COLUMNS, OPERATIONS, WORKSPACES = "## Columns of tables", "## Operations", "## Workspaces"
+SECTIONS = {COLUMNS: "column", OPERATIONS: "operation", WORKSPACES: "workspace"}
 ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|$", re.M)
 ABBREVIATED = re.compile(r"(.+) \((\w+)\)")  # block floating point (BFP)
 
@@ -18,18 +19,26 @@ ABBREVIATED = re.compile(r"(.+) \((\w+)\)")  # block floating point (BFP)
 @cache
 def terms() -> dict[str, str]:
     """Each spelling of a term → its line, `TERM: MEANING`; empty without the guide."""
-    return _lines(_tables()[0])
+    return _lines(_table(""))
 
 
 @cache
 def columns() -> dict[str, str]:
     """Each column → its line, as `terms`."""
-    return _lines(_tables()[1])
+    return _lines(_table(COLUMNS))
 
 
-def _tables() -> tuple[str, str]:
-    first, _, second = (PAGE.read_text(encoding="utf-8") if PAGE.is_file() else "").partition(COLUMNS)
-    return first, second
+@cache
+def common_words() -> dict[str, dict[str, str]]:
+    """By kind (column, operation, workspace): each word → its line, as `terms`."""
+    return {kind: _lines(_table(section)) for section, kind in SECTIONS.items()}
+
+
+def _table(section: str) -> str:
+    """The part of the page below a heading; of the beginning for an empty one."""
+    text = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else ""
+    part = text.partition(f"{section}\n")[2] if section else text
+    return part.partition("\n## ")[0]
 
 
 def _lines(text: str) -> dict[str, str]:

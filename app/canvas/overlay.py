@@ -116,18 +116,25 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
     near = camera.scale >= DETAIL_FROM
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, near)
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    if marks.routes:
+    moving = marks.moving
+    if moving is not None:
+        paint_moving(painter, scene, kit, moving, camera.scale)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, near)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+    routes = marks.routes if moving is None else [r for r in marks.routes if r not in moving.edges]
+    if len(routes):
         painter.setPen(pen(palette.accent, 1.6))
-        kit.draw_edges(painter, scene, np.array(marks.routes, np.int64), camera.scale)
+        kit.draw_edges(painter, scene, np.array(routes, np.int64), camera.scale)
     area = camera.area(view.width(), view.height())
     painter.setPen(pen(SPARSITY, SELECTION_WIDTH))  # the orange of what differs, as in pictures of a difference
     _outlines(painter, _grown(scene.layout.node_rects[marks.changed_nodes]), area, near)
     _outlines(painter, marks.changed_bars, area, near, 3)
     _outlines(painter, _grown(scene.hiding_rects[marks.changed_groups]), area, near)
     painter.setPen(pen(palette.accent, SELECTION_WIDTH))
-    _outlines(painter, scene.layout.node_rects[marks.nodes], area, near)
-    _outlines(painter, scene.hiding_rects[marks.groups], area, near)
-    _outlines(painter, marks.bars, area, near, 3)
+    nodes, groups, bars = selected_rects(scene, marks)
+    _outlines(painter, nodes, area, near)
+    _outlines(painter, groups, area, near)
+    _outlines(painter, bars, area, near, 3)
     _outlines(painter, scene.layout.stub_rects[marks.stubs], area, near, STUB_HEIGHT / 2)
     painter.setPen(pen(palette.accent, 1.4))
     _outlines(painter, scene.layout.stub_rects[marks.hover_stubs], area, near, STUB_HEIGHT / 2)
@@ -140,8 +147,6 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
     if marks.frame is not None:
         painter.setPen(pen(palette.accent, SELECTION_WIDTH))
         painter.drawRoundedRect(QRectF(*marks.frame), GROUP_RADIUS, GROUP_RADIUS)
-    if marks.moving is not None:
-        paint_moving(painter, scene, kit, marks.moving, camera.scale)
     if marks.wire is not None:
         paint_wire(painter, scene, marks.wire, palette)
     elif marks.handle is not None:
@@ -156,6 +161,24 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
         painter.setPen(pen(palette.accent))
         painter.setBrush(ground)
         painter.drawRect(marks.band)
+
+
+def selected_rects(scene: Scene, marks: Marks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rectangles around selected nodes, the boxes that hide some, and their bars, where they are dragged to."""
+    rects = scene.layout.node_rects[marks.nodes], scene.hiding_rects[marks.groups], marks.bars
+    moving = marks.moving
+    if moving is None:
+        return rects
+    folds = moving.boxes["fold"] + len(scene.layout.groups)
+    hiding = np.concatenate([moving.boxes["group"], folds])
+    cards, bars = scene.hiding_rects[folds], marks.bars
+    inside = np.zeros(len(bars), bool)
+    for x, y, w, h in cards.tolist():
+        inside |= (bars[:, 0] >= x) & (bars[:, 0] < x + w) & (bars[:, 1] >= y) & (bars[:, 1] < y + h)
+    moved = np.isin(marks.nodes, moving.boxes["node"]), np.isin(marks.groups, hiding), inside
+    step = np.array([*moving.shift, 0.0, 0.0])
+    nodes, groups, bars = (r + m[:, None] * step for r, m in zip(rects, moved, strict=True))
+    return nodes, groups, bars
 
 
 def _grown(rects: np.ndarray) -> np.ndarray:

@@ -14,8 +14,10 @@ from espalier.app.canvas.arranged_view import ArrangedView
 from espalier.app.canvas.colouring import MODES
 from espalier.app.canvas.node_search import find
 from espalier.app.canvas.overlay import numbers_of
+from espalier.app.canvas.picture import write_graph
 from espalier.app.canvas.wires import Edge, edge_of
 from espalier.app.theme import LIGHT, Palette
+from espalier.app.widgets.drag_handle import offer_picture
 
 _CONTROL = Qt.KeyboardModifier.ControlModifier
 EDIT_KEYS: dict[QKeyCombination, str] = {
@@ -47,6 +49,7 @@ class GraphCanvas(ArrangedView):
     def __init__(self, parent: QWidget | None = None, palette: Palette = LIGHT) -> None:
         self._selected: tuple[str, ...] = ()
         super().__init__(parent, palette)
+        self.handle = offer_picture(self, write_graph, keys=False, menu=False)
 
     # ---- selection
 
@@ -91,6 +94,8 @@ class GraphCanvas(ArrangedView):
             if hit is None or (hit.kind == "group" and not self.on_header(hit, spot)):
                 if (edge := self.edge_under(spot)) is not None:
                     self.edge_menu_requested.emit(edge, event.globalPos())
+                elif hit is None and self.graph is not None:
+                    self.handle.open_menu(event.globalPos())
                 return
             if self.scene is not None and hit is not None and hit.kind == "group":
                 number = int(self.scene.layout.groups[hit.place])

@@ -41,6 +41,7 @@ class Viewport(QWidget):
         self.tiles = Tiles(self.kit)
         self._zooming = self._first_look = False
         self._middle: tuple[float, float] | None = None  # the restored centre, until the view is moved
+        self._window_size = self.window().size()
         self._rest_timer = QTimer(self, singleShot=True, interval=REST)
         self._rest_timer.timeout.connect(self._rested)
         self._repaint_timer = QTimer(self, singleShot=True, interval=0)
@@ -208,11 +209,16 @@ class Viewport(QWidget):
             painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Keep the first or the restored view until the user moves it."""
+        """Keep the first or the restored view until the user moves it, then the middle where the window is resized."""
+        window = self.window().size()
         if self._first_look:
             self.start_look()
         elif self._middle is not None:
             self.hold(*self._middle)
+        elif window != self._window_size and event.oldSize().isValid():  # a panel beside it leaves the corner in place
+            grown = event.size() - event.oldSize()
+            self.camera.pan(grown.width() / 2, grown.height() / 2)
+        self._window_size = window
         super().resizeEvent(event)
 
     def render(self, path: Path, size: tuple[int, int]) -> None:

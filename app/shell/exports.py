@@ -10,7 +10,6 @@ from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
 from espalier.app.number_text import mebibytes
-from espalier.model.files import write_text
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
@@ -30,6 +29,14 @@ EXPORTS = {
     "script": ("Export a Python script", "compress.py", False),
     "graphml": ("Export the graph as GraphML", "graph.graphml", False),
 }
+
+
+def model_name(session: Session) -> str:
+    """The name of the open model, for files: of its project or its source, `reviews` of `demo:reviews`."""
+    document = session.document
+    if document is None:
+        return ""
+    return document.path.stem if document.path else Path(str(session.opened_spec).rpartition(":")[2]).stem
 
 
 class Exports:
@@ -77,24 +84,19 @@ class Exports:
     def export_picture(self) -> None:
         """Write the graph with its expanded groups as PNG or SVG."""
 
+        from espalier.app.canvas.picture import write_graph
+
         def write(path: Path) -> None:
             kind = path.suffix.lower()
             if kind not in PICTURES:
                 message = f"{path.name} could not be written: {kind or 'a name without an extension'} is not supported."
                 self._banner.show_message(message, "Choose a name that ends in .svg or .png.", kind="error")
             else:
-                self._dialogs.report_errors(lambda: self._draw(path))
+                self._dialogs.report_errors(lambda: write_graph(self._canvas(), path))
 
         names = "Pictures (*.svg *.png)"
         self._dialogs.ask_path("Export a picture", write, save=True, names=names, suggestion="graph.svg")
 
-    def _draw(self, path: Path) -> None:
-        """Draw the graph into a file. Raises FileError."""
-        from espalier.app.canvas.svg import to_svg
-
-        canvas, graph = self._canvas(), self._session.open_document.graph
-        if path.suffix.lower() == ".svg":
-            write_text(path, to_svg(graph, canvas.open_groups, horizontal=canvas.horizontal, folding=canvas.folding,
-                                    show_shapes=canvas.show_shapes, arrangement=canvas.arrangement))  # fmt: skip
-        else:
-            canvas.render(path, (3200, 2400))
+    def copy_picture(self) -> None:
+        """Put the picture of the graph on the clipboard."""
+        self._canvas().handle.copy()

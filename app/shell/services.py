@@ -12,7 +12,7 @@ from espalier.app.menu import MENUS
 from espalier.app.shell.actions import edit, file, help, model, run, tabs, view
 from espalier.app.shell.dialogs import Dialogs
 from espalier.app.shell.evaluation import Evaluation
-from espalier.app.shell.exports import Exports
+from espalier.app.shell.exports import Exports, model_name
 from espalier.app.shell.keys import KeyBindings
 from espalier.app.shell.menus import Menus
 from espalier.app.shell.opening import Opening
@@ -23,6 +23,7 @@ from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
 from espalier.app.shell.tour import Tour
 from espalier.app.shell.what_is import WhatIs
+from espalier.app.widgets.figure_files import FigureFiles
 from espalier.app.widgets.selections_menu import fill_selections
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ class Services:
         session, banner = host.session, host.banner
         self._window, self._host, self._parts, self._session = window, host, parts, session
         self.dialogs = Dialogs(window, parts.settings, banner)
+        files = FigureFiles(window, lambda: model_name(session))
+        files.failed.connect(banner.show_error)
+        session.ending.connect(files.end)
         self.saving = Saving(window, session, parts.ownership, self.dialogs)
         self.opening = Opening(
             session, parts.settings, banner, self.dialogs, self.saving, parts.begin_opening, self._open_in_tab

@@ -12,6 +12,7 @@ from espalier.app.session.recovery import UnsavedProject, discard, is_of, title_
 from espalier.app.shell.loading import LoadingPage
 from espalier.app.shell.welcome import WelcomePage
 from espalier.app.shell.workbench import Workbench
+from espalier.app.widgets.figure_files import is_own
 from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, OpenJob, Progress
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def dropped_paths(data: QMimeData) -> list[Path]:
-    """The local files and folders of a drop."""
+    """The local files and folders of a drop; none of a figure that was dragged out of this program."""
+    if is_own(data):
+        return []
     return [Path(u.toLocalFile()) for u in data.urls() if u.isLocalFile()]
 
 

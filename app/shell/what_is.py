@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from espalier.app.features.guide.window import GuideWindow
 
 WIDTH, EDGE = 420, 6  # pixels
-KINDS = {"term": "term", "column": "column", "format": "number format", "pass": "pass", "cost": "cost"}
+KINDS = {"term": "term", "column": "column", "format": "number format", "pass": "pass", "cost": "cost",
+         "operation": "operation", "workspace": "workspace"}  # fmt: skip
 
 
 def words_at(widget: QWidget | None, screen: QPoint) -> list[str]:
@@ -55,6 +56,8 @@ def _words(widget: QWidget, point: QPoint) -> list[str]:
             return [widget.tabText(widget.tabAt(point))]
         case QComboBox():
             return [widget.currentText(), str(widget.currentData() or "")]
+        case QAbstractButton() if widget.property("workspace"):
+            return [f"workspace {widget.text()}"]  # its word alone may be that of a pass
         case QLabel() | QAbstractButton():
             return [widget.text().replace("&", ""), widget.accessibleName()]
         case GraphCanvas():

@@ -24,6 +24,7 @@ from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyledItemDelegate, QS
 from espalier.app.number_text import count
 from espalier.app.theme import ROW, rgb
 from espalier.app.widgets.asking import header_text, offer_meaning
+from espalier.app.widgets.drag_handle import offer_table
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.table import to_text
 from espalier.model.formats.base import Format
@@ -213,6 +214,7 @@ class SqnrTable(QTableView):
         rows.setMinimumSectionSize(ROW)
         rows.setFixedWidth(NAMES)
         rows.setTextElideMode(Qt.TextElideMode.ElideLeft)
+        self.handle = offer_table(self, SqnrTable.as_text, keys=False)
         self.clicked.connect(lambda index: self.chosen.emit(index.row(), index.column()))
         self.selectionModel().currentChanged.connect(lambda current, _: self.moved.emit(current))
 
@@ -243,6 +245,10 @@ class SqnrTable(QTableView):
         if not self.currentIndex().isValid() and self.heat.rowCount():
             self.setCurrentIndex(self.heat.index(0, 0))
 
+    def as_text(self, delimiter: str) -> str:
+        """The whole table as delimited text."""
+        return to_text(*self.heat.table(), delimiter)
+
     def copy(self) -> None:
         """Copy the table to the clipboard as TSV."""
-        QGuiApplication.clipboard().setText(to_text(*self.heat.table(), "\t"))
+        QGuiApplication.clipboard().setText(self.as_text("\t"))

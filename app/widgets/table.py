@@ -19,12 +19,13 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent
+from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from espalier.app.number_text import cell, column_title, row_value, shown
 from espalier.app.theme import ROW
 from espalier.app.widgets.asking import header_text, offer_meaning
+from espalier.app.widgets.drag_handle import offer_table
 from espalier.model.files import write_text
 
 Row = dict[str, Any]
@@ -152,7 +153,7 @@ class TableModel(QAbstractTableModel):
 
 
 class RowsView(QTableView):
-    """A table view of selectable rows of 23 px, sorted by clicks on the header; Ctrl+C copies."""
+    """A table view of selectable rows of 23 px, sorted by clicks on the header, copied by Ctrl+C, dragged out."""
 
     def __init__(self, model: QAbstractTableModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -173,13 +174,15 @@ class RowsView(QTableView):
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, ASCENDING)
         self.setSortingEnabled(True)
-        copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), self)
-        copy.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        copy.activated.connect(self.copy)
+        self.handle = offer_table(self, lambda view, mark: view.as_text(mark))
+
+    def as_text(self, delimiter: str) -> str:
+        """The selected rows as delimited text; all rows if fewer than two are selected."""
+        raise NotImplementedError
 
     def copy(self) -> None:
-        """Copy the selected rows to the clipboard; all rows if fewer than two are selected."""
-        raise NotImplementedError
+        """Copy the selected rows to the clipboard as TSV; all rows if fewer than two are selected."""
+        QGuiApplication.clipboard().setText(self.as_text("\t"))
 
     def chosen(self) -> list[int]:
         """The indices of the selected rows; empty if fewer than two are selected."""
@@ -260,9 +263,9 @@ class Table(RowsView):
         """The selected rows, or all rows if fewer than two are selected."""
         return [self.rows.shown[i] for i in self.chosen()] or self.rows.shown
 
-    def copy(self) -> None:
-        """Copy the selected rows to the clipboard as TSV; all rows if fewer than two are selected."""
-        QGuiApplication.clipboard().setText(to_text(self.picked(), self.rows.columns, "\t"))
+    def as_text(self, delimiter: str) -> str:
+        """The selected rows as delimited text; all rows if fewer than two are selected."""
+        return to_text(self.picked(), self.rows.columns, delimiter)
 
     def save(self, path: Path) -> None:
         """Write all rows as CSV. Raises FileError."""

@@ -19,8 +19,9 @@ from espalier.app.features.nodes.rows import row_of
 from espalier.app.features.score.panel import ENTRIES
 from espalier.app.features.search.state.trial_rows import columns_of
 from espalier.app.features.sweep.points import LAST
-from espalier.app.glossary import columns, terms
+from espalier.app.glossary import columns, common_words, terms
 from espalier.app.number_text import column_title
+from espalier.app.shell.workspaces import WORKSPACES
 from espalier.model.registry import FORMATS, PASSES
 from espalier.passes.costs.base import COSTS
 from tests.gui.conftest import small_graph
@@ -75,13 +76,23 @@ def test_every_pass_and_cost_is_explained() -> None:
 
 
 def test_every_link_leads_to_a_section_of_the_guide() -> None:
-    words = {*terms(), *columns(), *FORMATS, *PASSES, *(name for name, _ in COSTS.items())}
+    common = (word for table in common_words().values() for word in table)
+    words = {*terms(), *common, *FORMATS, *PASSES, *(name for name, _ in COSTS.items())}
     for entry in {e for word in words for e in explain(word)}:
         page = ROOT / entry.page
         assert page.is_file(), entry
         if entry.section:
             found = {slug(h) for h in headings(page.read_text(encoding="utf-8"))}
             assert entry.section in found, entry
+
+
+def test_operations_and_fp32_are_explained_and_workspaces_are_no_passes() -> None:
+    assert explain("fp32")[0].kind == "term" and "32 bits" in explain("fp32")[0].text
+    assert explain("linear")[0].kind == "operation" and explain("layer_norm")[0].kind == "operation"
+    tables = common_words()
+    assert set(tables) == {"column", "operation", "workspace"} and all(tables.values())
+    assert {w.casefold() for w in tables["workspace"]} == {f"workspace {w.title}".casefold() for w in WORKSPACES}
+    assert [e.kind for e in explain("workspace Graph")] == ["workspace"]
 
 
 def test_the_texts_are_those_of_the_guide_and_of_the_definitions() -> None:

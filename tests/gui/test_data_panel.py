@@ -178,7 +178,7 @@ def test_a_text_is_copied_and_shown_whole(panel: DataPanel, runner: list[FakeRun
     at = table.samples.index(2, table.samples.columns.index("text"))
     assert table.samples.data(at, Qt.ItemDataRole.ToolTipRole) == "text 2 < &"
     table.setCurrentIndex(at)
-    table._copy()
+    table.handle.copy()
     assert QApplication.clipboard().text().splitlines() == ["sample\tclass\ttext\ttokens", "2\tnegative\ttext 2 < &\t5"]
 
 

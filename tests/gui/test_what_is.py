@@ -48,6 +48,12 @@ def test_a_column_header_is_explained(opened: Window) -> None:
     assert any("multiply–accumulate" in t.casefold() for t in explained(opened, viewport, point))
 
 
+def test_the_button_of_a_workspace_is_explained_as_one(opened: Window) -> None:
+    button = opened.pages.workbench.bar.buttons["graph"]
+    assert words_at(button, button.mapToGlobal(button.rect().center()))[0] == "workspace Graph"
+    assert any("inspector" in text for text in explained(opened, button, button.rect().center()))
+
+
 def test_a_figure_of_the_status_bar_and_a_cell_are_explained(opened: Window) -> None:
     figure = next(f for f in opened.status.findChildren(Figure) if f.accessibleName() == "weight bits")
     found = explained(opened, figure, figure.rect().center())

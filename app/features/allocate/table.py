@@ -13,6 +13,8 @@ from espalier.app.features.allocate.choices import PORTS
 from espalier.app.number_text import figure
 from espalier.app.theme import ROW
 from espalier.app.widgets.asking import header_text, offer_meaning
+from espalier.app.widgets.charts.chart_export import table_text
+from espalier.app.widgets.drag_handle import offer_table
 from espalier.passes.allocation.decisions import PortRef
 from espalier.passes.sensitivity.table import Candidate
 
@@ -82,7 +84,18 @@ class AllocateModel(QAbstractTableModel):
             return RIGHT
         if role != Qt.ItemDataRole.DisplayRole:
             return None
-        return ("layer", *(PORTS.get(p, p) for p in self.ports), "KL")[section]
+        return self.titles[section]
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The titles of the columns."""
+        return ("layer", *(PORTS.get(p, p) for p in self.ports), "KL")
+
+    def values_of(self, row: int) -> tuple[object, ...]:
+        """The cells of a row with the name of the node, and the divergence in full precision."""
+        node = self.nodes[row]
+        labels, kl = self._cells.get(node, (("",) * len(self.ports), None))
+        return (node, *labels, "" if kl is None else kl)
 
 
 class AllocateTable(QTableView):
@@ -110,7 +123,14 @@ class AllocateTable(QTableView):
         head.setMinimumSectionSize(40)
         head.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self.setAccessibleName("Choices by layer")
+        self.handle = offer_table(self, AllocateTable.as_text)
         self.activated.connect(lambda index: self.node_wanted.emit(self.rows.nodes[index.row()]))
+
+    def as_text(self, delimiter: str) -> str:
+        """The selected rows, or all if fewer than two are selected, as delimited text."""
+        chosen = sorted(i.row() for i in self.selectionModel().selectedRows())
+        rows = chosen if len(chosen) > 1 else range(len(self.rows.nodes))
+        return table_text((self.rows.titles, [self.rows.values_of(row) for row in rows]), delimiter)
 
     def fit(self) -> None:
         """Give the name column the remaining width, at least NAME pixels."""

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
-from PySide6.QtGui import QColor, QGuiApplication, QImage, QKeySequence, QPixmap, QShortcut
+from PySide6.QtGui import QColor, QImage, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from espalier.app.number_text import column_title, shown
 from espalier.app.widgets.asking import header_text, offer_meaning
+from espalier.app.widgets.drag_handle import offer_table
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.table import Index, Row, alignment, columns_of, to_text
 
@@ -130,9 +131,7 @@ class SampleTable(QTableView):
         self.horizontalHeader().setHighlightSections(False)
         self.selectionModel().currentRowChanged.connect(self._expand_row)
         self.samples.modelReset.connect(self._fit_columns)
-        copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), self)
-        copy.setContext(Qt.ShortcutContext.WidgetShortcut)
-        copy.activated.connect(self._copy)
+        self.handle = offer_table(self, SampleTable.as_text)
 
     @property
     def _height(self) -> int:
@@ -157,7 +156,8 @@ class SampleTable(QTableView):
         if current.isValid():
             self.setRowHeight(current.row(), max(self.sizeHintForRow(current.row()), self._height))
 
-    def _copy(self) -> None:
+    def as_text(self, delimiter: str) -> str:
+        """The selected rows, or all, as delimited text without their pictures."""
         chosen = sorted(i.row() for i in self.selectionModel().selectedRows())
         rows: list[Any] = [self.samples.rows[i] for i in chosen] or self.samples.rows
-        QGuiApplication.clipboard().setText(to_text(rows, [c for c in self.samples.columns if c != "picture"], "\t"))
+        return to_text(rows, [c for c in self.samples.columns if c != "picture"], delimiter)

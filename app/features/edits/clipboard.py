@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from PySide6.QtCore import QMimeData
 from PySide6.QtGui import QGuiApplication
 
 from espalier.model.document.codec import decode, encode
@@ -18,9 +17,7 @@ KEY, LONGEST = "espalier configuration", 100_000  # largest length in characters
 def copy(node: Node) -> Configuration:
     """Put the configuration of a node on the clipboard."""
     configuration = configuration_of(node)
-    data = QMimeData()
-    data.setText(json.dumps({KEY: encode(configuration)}))
-    QGuiApplication.clipboard().setMimeData(data)
+    QGuiApplication.clipboard().setText(json.dumps({KEY: encode(configuration)}))
     return configuration
 
 

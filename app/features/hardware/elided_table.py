@@ -12,7 +12,7 @@ from espalier.app.number_text import row_value, shown
 from espalier.app.widgets.table import Table, alignment
 
 PAD = 8  # pixels added to the width of a cell's text
-MIN_TEXT, MAX_TEXT = 40, 320  # pixels of a text column
+MIN_TEXT, MAX_TEXT = 64, 320  # pixels of a text column
 LEFT = alignment("")
 ARROW = " ▾"  # sort indicator in a column's title
 DIGITS = str.maketrans("123456789", "0" * 9)

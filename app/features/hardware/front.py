@@ -38,6 +38,7 @@ class FrontView(QWidget):
         super().__init__()
         self._session, self._hardware = session, hardware
         self.chart, self.table = AreaFront(), ElidedTable()
+        self.table.setAccessibleName("Area and interval")
         self.area = Choice(tuple(AREAS), tuple(AREAS.values()))
         self.area.setAccessibleName("Area")
         self.budgets = {name: NumberField(int, 0, optional=True, zero="any") for name in BUDGETS}

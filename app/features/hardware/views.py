@@ -50,6 +50,8 @@ class Views(QWidget):
         self.table, self.mismatches, self.lint, self.host = (ElidedTable() for _ in range(4))
         self.waves, self.front = WavesView(), FrontView(session, hardware)
         self.tables = {TABLE: self.table, MISMATCHES: self.mismatches, LINT: self.lint, HOST: self.host}
+        for tab, table in self.tables.items():
+            table.setAccessibleName(TABS[tab])
         self.tabs, self._pages = QTabBar(), QStackedWidget()
         self._words = empty_state(NOT_MADE)
         self._hardware, self._result = hardware, hardware.result

@@ -18,7 +18,9 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame
 from espalier.app.figures.curves import ticks
 from espalier.app.number_text import count, percent
 from espalier.app.theme import Palette, rgb
+from espalier.app.widgets.charts.chart_export import write_widget
 from espalier.app.widgets.charts.wave_rows import STATES, Rows, Span
+from espalier.app.widgets.drag_handle import offer_picture
 from espalier.app.widgets.forms.fields import tokens
 from espalier.verilog.proof.waves import State
 
@@ -38,6 +40,7 @@ class WaveCanvas(QAbstractScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setMouseTracking(True)
         self.setAccessibleName("Handshakes of the streams")
+        self.handle = offer_picture(self, lambda canvas, path: write_widget(canvas.viewport(), path))
         self.rows: Rows | None = None
         self.span, self.at, self.row = Span(0, 1), -1, -1
         self.marked: frozenset[str] = frozenset()

@@ -46,6 +46,7 @@ class FormatSection(QWidget):
         self.stairs.setFixedHeight(112)
         self.error.setFixedHeight(66)
         self.codes = Table()
+        self.codes.setAccessibleName("Codes")
         self.codes.setAccessibleName("Codes of the format")
         self.codes.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         self.codes.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

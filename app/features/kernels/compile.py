@@ -55,6 +55,8 @@ class CompilePage(MeasurementTab):
         self.module.setAccessibleName("Module")
         self.lacking = muted(LACKING)
         self.versions, self.calls = Table(), Table()
+        self.calls.setAccessibleName("Compiled calls")
+        self.versions.setAccessibleName("Compiled versions")
         self.why, self.chart, self.legend = QLabel(wordWrap=True), PaybackChart(), QLabel()
         self.kind = Choice((SUMMED, EACH), ("total time", "time per call"))
         self.kind.setAccessibleName("Kind of chart")

@@ -38,6 +38,7 @@ class MemoryPage(MeasurementTab):
 
     def __init__(self, session: Session) -> None:
         self.chart, self.legend, self.table = LedgerChart(), QLabel(wordWrap=True), Table()
+        self.table.setAccessibleName("Memory ledger")
         self.gains: list[tuple[str, str, tuple[str, ...]]] = []
         super().__init__(session)
 

@@ -49,6 +49,7 @@ class ProfilePage(MeasurementTab):
 
     def __init__(self, session: Session) -> None:
         self.table, self.timeline = Table(), TimelineView()
+        self.table.setAccessibleName("Profile")
         self.colours = Choice((None, *COLOURS), ("Colour by …", *(f"by {MEASURED[m][0]}" for m in COLOURS)))
         self.colours.setAccessibleName("Colour the graph")
         self.trace = link("Save the trace…", lambda: self.trace_wanted.emit())

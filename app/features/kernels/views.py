@@ -67,6 +67,7 @@ class Views(QWidget):
         self._others = tools
         self.tabs, self._pages = QTabBar(), CurrentPageStack()
         self.table, self.comparison = KernelTable(), KernelsComparison()
+        self.table.setAccessibleName("Kernels")
         self.kernel, self.dtype = Choice(), Choice()
         self.figure = Choice(tuple(TITLES), tuple(TITLES.values()))
         self.curves = Plot(KernelSweep(), self.kernel, self.dtype, self.figure)

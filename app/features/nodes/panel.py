@@ -42,6 +42,7 @@ class NodesPanel(QWidget):
         self._graph: Graph | None = None  # whose rows are shown
         self._rows: list[Row] = []
         self.table = Table()
+        self.table.setAccessibleName("Nodes")
         self.field = QLineEdit(placeholderText=HINT, clearButtonEnabled=True)
         self.field.setAccessibleName("Filter of the nodes")
         self.message = Elided("", "muted")

@@ -25,6 +25,7 @@ class ProblemsPanel(QWidget):
         self._problems = problems_of(session)
         self.clear_errors = self._problems.clear_errors
         self.table = Table()
+        self.table.setAccessibleName("Problems")
         self._counts = QLabel()
         self._counts.setProperty("role", "muted")
         self._pages = QStackedWidget()

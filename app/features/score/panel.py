@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QWidget
 
 from espalier.app.features.score.baseline import BaselineChoice
+from espalier.app.features.score.positions import positions_of
+from espalier.app.features.score.trace import Trace, Values
 from espalier.app.figures.heat_lines import divergence_text
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.number_text import (
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 PAD, GAP, TIGHT_GAP, CHANGE_GAP = 12, 26, 14, 7  # pixels: margin, gap, narrow gap, before a change
 SAME = "no change"
+MORE = "{} more"
 WITHIN = "within noise"
 STALE = "stale"
 MEASURE, STALE_MEASURE = "Measure", "stale · Measure"
@@ -54,6 +57,7 @@ class Entry:
     suffix: str = ""
     measured: bool = False  # by running the model, so that it can be missing
     asks: bool = False  # has the Measure button
+    traced: bool = False  # has a trace of the last edits; these stay when others fold
 
 
 def _relative(current: float, previous: float) -> str:
@@ -73,15 +77,15 @@ def _absolute(digits: int) -> Callable[[float, float], str]:
 
 ENTRIES: tuple[Entry, ...] = (
     Entry("accuracy", "accuracy", percent, _points, 1, "Fraction of the data set that is classified correctly",
-          measured=True, asks=True),
-    Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
-          measured=True),
+          measured=True, asks=True, traced=True),
+    Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export", traced=True),
+    Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
+          "Stored bits per parameter, over all parameters", "of 32", traced=True),
     Entry("kl", "KL", divergence_text, _absolute(3), -1,
           "KL divergence of the outputs from those of the named baseline, in nats per sample. Estimated: predicted "
           "from the sensitivities; measured: by running the model"),
-    Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export"),
-    Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
-          "Stored bits per parameter, over all parameters", "of 32"),
+    Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
+          measured=True),
     Entry("activation_bits", "activation bits", lambda v: f"{v:.2f}", _absolute(2), -1,
           "Mean stored bits over the elements that layers and matmuls multiply", "of 32"),
     Entry("bitops", "BitOPs", scaled, _relative, -1, "MACs × weight bits × activation bits, at the example's sizes"),
@@ -120,6 +124,10 @@ class Figure(QWidget):
         grid.addWidget(self._value, 1, 0)
         grid.addWidget(self._change, 1, 1, Qt.AlignmentFlag.AlignBottom)
         grid.setColumnStretch(1, 1)  # a change stands beside its value, however wide the label is
+        self.trace = Trace(entry.label, entry.write) if entry.traced else None
+        self._traced = entry.traced
+        if self.trace:
+            grid.addWidget(self.trace, 0, 2, 2, 1)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(entry.label)
         self.show_value(None, None)
@@ -189,23 +197,26 @@ class Figure(QWidget):
         self._change.setHidden(hidden)
         self._grid.setHorizontalSpacing(0 if hidden else CHANGE_GAP)
 
-    def wide(self, *, brief: bool = False) -> int:
-        """The required width, with the change or without."""
+    def wide(self, *, brief: bool = False, traced: bool = True) -> int:
+        """The required width, with the change and the trace or without."""
         change = CHANGE_GAP + self._change.sizeHint().width() if self._change.text() and not brief else 0
         chip = 0 if self.chip.isHidden() else CHANGE_GAP + self.chip.sizeHint().width()
-        return max(self._label.sizeHint().width() + chip, self._value.sizeHint().width() + change)
+        trace = self.trace.width() + CHANGE_GAP if self.trace and traced else 0
+        return max(self._label.sizeHint().width() + chip, self._value.sizeHint().width() + change) + trace
 
     def sizeHint(self) -> QSize:
-        return QSize(self.wide(brief=self._brief), super().sizeHint().height())
+        return QSize(self.wide(brief=self._brief, traced=self._traced), super().sizeHint().height())
 
     @property
     def reserved(self) -> int:
         """The largest width required so far."""
         return max(self._max_width, self.wide())
 
-    def lay_out(self, *, brief: bool, minimum: int) -> None:
-        """Show the figure with its change, or with the change only in the tooltip."""
-        self._brief = brief
+    def lay_out(self, *, brief: bool, minimum: int, traced: bool = True) -> None:
+        """Show the figure with its change, or with the change only in the tooltip; with its trace, or without."""
+        self._brief, self._traced = brief, traced
+        if self.trace:
+            self.trace.setVisible(traced)
         self._place_change()
         self.setMinimumWidth(minimum)
         help_ = self._entry.help
@@ -220,6 +231,12 @@ class Figure(QWidget):
     def full_text(self) -> str:
         """Name, value and change."""
         return f"{self._entry.label} {self.text}"
+
+    @property
+    def listed(self) -> str:
+        """Name, value, change and the baseline of the change."""
+        compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
+        return f"{self.full_text} from {self.baseline}" if compared else self.full_text
 
     def _judge(self, current: float | None, previous: float | None, edited: bool) -> tuple[str, str]:
         entry = self._entry
@@ -236,6 +253,17 @@ class Figure(QWidget):
             label.setProperty(name, value)
             label.style().unpolish(label)
             label.style().polish(label)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How figures are shown: the gap, the width of each, how many, and whether with changes and traces."""
+
+    gap: int
+    widths: list[int]
+    shown: int = len(ENTRIES)
+    brief: bool = False
+    traced: bool = True
 
 
 def _sum(gap: int, widths: Sequence[int]) -> int:
@@ -261,12 +289,18 @@ class ScorePanel(QWidget):
         self.baseline = BaselineChoice(session)
         row = QHBoxLayout(self)
         row.setContentsMargins(PAD, 3, PAD, 4)
-        self.more = QLabel("…")
-        self.more.setProperty("role", "score")
+        self._folded: list[Figure] = []
+        self.more = QPushButton(MORE.format(len(ENTRIES)))
+        self.more.setProperty("chip", "true")
         self.more.setAccessibleName("More figures")
+        self.more.ensurePolished()
+        self.more.setFixedWidth(self.more.sizeHint().width())  # whatever the number, so that nothing moves
+        self.more.clicked.connect(self._list_folded)
         for figure in self.figures.values():
             row.addWidget(figure)
             figure.chip.clicked.connect(self.wanted)
+            if figure.trace:
+                figure.trace.wanted.connect(self._go_to)
         row.addWidget(self.more, 0, Qt.AlignmentFlag.AlignBottom)
         row.addWidget(self.baseline, 0, Qt.AlignmentFlag.AlignBottom)
         row.addStretch(1)
@@ -319,6 +353,7 @@ class ScorePanel(QWidget):
 
     def refresh(self) -> None:
         """Read the score again."""
+        self._show_traces()
         score, before, document = self._session.score, self._session.baseline, self._session.document
         edited = bool(document and document.recipe.active)
         estimate = self._estimate
@@ -351,47 +386,86 @@ class ScorePanel(QWidget):
         self._shown = tuple(k for k in self.figures if k != "kl" or has_divergence)
         self._fit()
 
+    def _show_traces(self) -> None:
+        """Draw the figures of the last edits."""
+        session = self._session
+        states, at = positions_of(session.document, session.measures) if session.document else ((), 0)
+        name = session.compared.name if session.document else ""
+        for key, figure in self.figures.items():
+            if figure.trace:
+                values = tuple(getattr(state, key) for state in states)
+                labels, counts = tuple(s.label for s in states), tuple(s.count for s in states)
+                base = getattr(session.baseline, key) if states else None
+                figure.trace.show_values(Values(values, labels, counts, at, base, name))
+
+    def _go_to(self, count: int) -> None:
+        """Undo or redo until `count` edits are done, after the click that asked for it."""
+
+        def go() -> None:
+            if self._session.document is not None:
+                self._session.document.go_to(count)
+
+        QTimer.singleShot(0, self, go)
+
     def spare(self, wide: int) -> int:
         """The width that the figures would leave free within `wide` pixels."""
-        gap, widths, shown, _ = self._plan(wide)
-        return max(0, self._room(wide) - _sum(gap, widths[:shown]) - (self._rest(gap) if shown < len(widths) else 0))
+        plan = self._plan(wide)
+        rest = self._rest() if plan.shown < len(plan.widths) else 0
+        return max(0, self._room(wide) - _sum(plan.gap, plan.widths[: plan.shown]) - rest)
 
     def _room(self, wide: int) -> int:
         """The width available to figures, without the name of the baseline."""
         return wide - 2 * PAD - (0 if self.baseline.isHidden() else self.baseline.sizeHint().width() + GAP)
 
-    def _plan(self, wide: int) -> tuple[int, list[int], int, bool]:
-        """Layout for a width: gap, width of each figure, number of figures shown, and whether changes are hidden."""
+    def _plan(self, wide: int) -> Plan:
+        """The first way to show the figures that fits a width: the last ones fold, then changes and traces go."""
         figures, room = [self.figures[k] for k in self._shown], self._room(wide)
-        ways = ((GAP, [f.reserved for f in figures]), (TIGHT_GAP, [f.wide() for f in figures]))
-        narrowest = (TIGHT_GAP, [f.wide(brief=True) for f in figures])
-        gap, widths = next((w for w in ways if _sum(*w) <= room), narrowest)
-        shown = len(figures)
-        while shown and _sum(gap, widths[:shown]) + (self._rest(gap) if shown < len(figures) else 0) > room:
-            shown -= 1
-        return gap, widths, shown, (gap, widths) not in ways
+        plans = [Plan(GAP, [f.reserved for f in figures]), Plan(TIGHT_GAP, [f.reserved for f in figures])]
+        least = sum(f.trace is not None for f in figures)
+        for plan in plans:
+            if _sum(plan.gap, plan.widths) <= room:
+                return plan
+        ways = [(False, True), (True, True), (True, False)]
+        for brief, traced in ways:
+            widths = [f.wide(brief=brief, traced=traced) if brief else f.reserved for f in figures]
+            shown = len(figures)
+            while shown and _sum(TIGHT_GAP, widths[:shown]) + (self._rest() if shown < len(figures) else 0) > room:
+                shown -= 1
+            if shown >= least or (brief, traced) == ways[-1]:
+                return Plan(TIGHT_GAP, widths, shown, brief, traced)
+        raise AssertionError("the last way always fits")
 
     def _fit(self) -> None:
-        """Fit the figures: reduce the gaps, then hide the changes, then put the last figures behind "…"."""
+        """Fit the figures: reduce the gaps, then fold the last ones, then hide the changes, then the traces."""
         if not self.isVisible():
             return
         figures = [self.figures[k] for k in self._shown]
         for key in self.figures.keys() - set(self._shown):
             self.figures[key].hide()
-        gap, widths, shown, brief = self._plan(self.width())
+        plan = self._plan(self.width())
         layout = self.layout()
         assert layout is not None
-        layout.setSpacing(gap)
-        for at, (figure, wide) in enumerate(zip(figures, widths, strict=True)):
-            figure.lay_out(brief=brief, minimum=wide)
-            figure.setHidden(at >= shown)
-        self.more.setHidden(shown == len(figures))
-        text = "\n".join(f.full_text for f in figures[shown:])
+        layout.setSpacing(plan.gap)
+        for at, (figure, wide) in enumerate(zip(figures, plan.widths, strict=True)):
+            figure.lay_out(brief=plan.brief, traced=plan.traced, minimum=wide)
+            figure.setHidden(at >= plan.shown)
+        self._folded = figures[plan.shown :]
+        self.more.setHidden(not self._folded)
+        self.more.setText(MORE.format(len(self._folded)))
+        text = "\n".join(f.full_text for f in self._folded)
         self.more.setToolTip(text)
         self.more.setAccessibleDescription(text)
 
-    def _rest(self, gap: int) -> int:
-        return gap + self.more.sizeHint().width()
+    def _rest(self) -> int:
+        return TIGHT_GAP + self.more.width()
+
+    def _list_folded(self) -> None:
+        """Show the folded figures in a list."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for figure in self._folded:
+            menu.addAction(figure.listed.replace("&", "&&")).setEnabled(False)
+        menu.popup(self.more.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.features.search.state.trial_rows import FILTERS, TrialRows
@@ -50,10 +50,10 @@ class TrialTable(RowsView):
             if wide != self.columnWidth(i):
                 self.setColumnWidth(i, wide)
 
-    def copy(self) -> None:
-        """Put the selected rows (with one or none selected: all) on the clipboard as TSV."""
+    def as_text(self, delimiter: str) -> str:
+        """The selected rows (with one or none selected: all) as delimited text."""
         rows, columns = self.rows.table()
-        QGuiApplication.clipboard().setText(to_text([rows[i] for i in self.chosen()] or rows, columns, "\t"))
+        return to_text([rows[i] for i in self.chosen()] or rows, columns, delimiter)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

@@ -19,6 +19,7 @@ from espalier.app.figures.heat_lines import LEAST, Heat, arrange, title_of
 from espalier.app.measured.sensitivities import NO_DATA, sensitivities_of
 from espalier.app.number_text import plural
 from espalier.app.session.job_strip import JobStrip
+from espalier.app.widgets.drag_handle import offer_picture
 from espalier.app.widgets.heading import empty_state, link, set_role
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
@@ -90,6 +91,7 @@ class SensitivityPanel(QWidget):
         views.save.connect(self.save_wanted)
         views.colour.connect(self.overlay_wanted)
         views.format_chosen.connect(self.overlay_changed)
+        offer_picture(heat, lambda of, path: export_heat(path, of.cells.heat, of.font()), menu=False)
         heat.picked.connect(self._picked)
         heat.wanted.connect(lambda index: self.apply_cells(self._cells([index])))
         heat.column_pressed.connect(self._ask_column)

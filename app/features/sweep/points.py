@@ -28,6 +28,7 @@ class SweepPoints(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.table = Table()
+        self.table.setAccessibleName("Points of the sweep")
         self.outcomes: list[Outcome] = []
         self.picked: Outcome | None = None
         self._sweep: Sweep | None = None

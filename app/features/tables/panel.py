@@ -194,6 +194,7 @@ class TablesPanel(QWidget):
         if report and not rows and report.summary:
             rows = tuple({"figure": column_title(k), "value": v} for k, v in report.summary.items())
         self.table.show_rows(rows, LOWEST_FIRST.get(report.pass_name, "") if report else "")
+        self.table.setAccessibleName(self._choice.currentText() or "Report")
         self._pages.setCurrentIndex(1 if rows else 0)
         self._summary.show_text(summary_text(report) if report and report.rows else "")
         for widget in (*self._tools, self._filter):

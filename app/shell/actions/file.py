@@ -47,6 +47,8 @@ def rows(
         Action("export_graphml", "GraphML…", "File/Export", partial(exports.export, "graphml"), group=2,
                help="The graph with operations, shapes and formats, for Gephi, yEd or networkx"),
         Action("export_picture", "Picture of the graph…", "File/Export", exports.export_picture, group=2),
+        Action("copy_picture", "Copy the picture of the graph", "File/Export", exports.copy_picture, group=2,
+               help="Paste it into a document; or drag it by the handle at the top right of the graph"),
         Action("close", "Close", "File", close, "Ctrl+W", needs=can_close, group=3),
         Action("quit", "Quit", "File", quit_, "Ctrl+Q", needs=always, group=3),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QFrame, QWidget
 
 from espalier.app.theme import PLOT_WIDTH, SECONDARY, Palette
-from espalier.app.widgets.charts.chart_export import Table, light_theme, write_chart
+from espalier.app.widgets.charts.chart_export import Table, light_theme, offer_chart, write_chart
 from espalier.app.widgets.forms.fields import tokens
 
 EDGE = 6.0  # pixels left of the name of the vertical axis, which pyqtgraph would put on the border
@@ -54,6 +54,7 @@ class Chart(pg.PlotWidget):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setViewportUpdateMode(self.ViewportUpdateMode.FullViewportUpdate)
         self.set_theme(self.look)
+        self.handle = offer_chart(self)
 
     def set_theme(self, palette: Palette) -> None:
         """Set the colours and draw again."""
@@ -120,7 +121,8 @@ class Chart(pg.PlotWidget):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange) and hasattr(self, "plot"):
+        changed = event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange)
+        if changed and hasattr(self, "plot") and not self.closed:
             palette = tokens(self)
             if palette is not self.look:
                 self.set_theme(palette)

@@ -267,6 +267,10 @@ class MetricChart(Chart):
                 ]
         return found | {f"{run}: {name}": p for run, of in self.others.items() for name, p in of.items()}
 
+    def export(self, path: Path) -> None:
+        """Write the chart alone, in the size of exported charts. Raises FileError."""
+        export([self], path)
+
     def table(self) -> Table:
         """One row per step, one column per series."""
         return table(self.columns())

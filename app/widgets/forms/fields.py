@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin
 
 from PySide6.QtCore import QEvent, QObject, QPointF, QRect, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPalette, QPen, QWheelEvent
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QPalette, QPen, QWheelEvent
 from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QComboBox, QLineEdit, QWidget
 
 from espalier.app.theme import DARK, LIGHT, Palette
@@ -22,6 +22,8 @@ from espalier.model.errors import EspalierError, OptionsError
 MIXED = "mixed"
 OPTION = "option"  # property of a widget: the name of the option that it edits
 HEIGHT = 23
+BESIDE = 22  # pixels beside the text of a combo box: its margin and its arrow
+NARROW_FONT = 12  # pixels
 NARROW = 52  # pixels: a narrower combo box is drawn without an arrow
 
 
@@ -334,6 +336,15 @@ class Choice(QComboBox):
         if index != self.currentIndex():
             self.setCurrentIndex(index)
 
+    def whole_width(self) -> int:
+        """The least width in pixels in which no text of it is elided, if that may be without the arrow."""
+        self.ensurePolished()
+        texts = [self.itemText(i) for i in range(self.count())]
+        font = QFont(self.font())
+        font.setPixelSize(NARROW_FONT)
+        narrow = max(map(QFontMetrics(font).horizontalAdvance, texts), default=0) + 4
+        return narrow if narrow < NARROW else max(map(self.fontMetrics().horizontalAdvance, texts)) + BESIDE + 2
+
     def paintEvent(self, event: QPaintEvent) -> None:
         look, painter = tokens(self), QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -347,9 +358,9 @@ class Choice(QComboBox):
         narrow = self.width() < NARROW
         if narrow:
             font = painter.font()
-            font.setPixelSize(12)
+            font.setPixelSize(NARROW_FONT)
             painter.setFont(font)
-        area = self.rect() if narrow else QRect(7, 0, self.width() - 22, self.height())
+        area = self.rect() if narrow else QRect(7, 0, self.width() - BESIDE, self.height())
         elided = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, area.width())
         align = Qt.AlignmentFlag.AlignHCenter if narrow else Qt.AlignmentFlag.AlignLeft
         painter.drawText(area, Qt.AlignmentFlag.AlignVCenter | align, elided)

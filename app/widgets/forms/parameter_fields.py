@@ -73,7 +73,8 @@ class ParameterFields(QObject):
             if widget.optional:
                 widget.set_empty_text("std" if in_row else "standard")
         if self._row is not None and in_row:
-            widget.setFixedWidth(CELL_WIDTH)
+            own = widget.whole_width() if isinstance(widget, Choice) else 0  # else its words are cut
+            widget.setFixedWidth(max(CELL_WIDTH, own))
             self._row.insertWidget(1 + index, widget)
             return
         caption = QLabel(name.replace("_", " "))

@@ -11,6 +11,7 @@ from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
+from espalier.app.canvas.overlay import selected_rects
 from espalier.app.features.edits import arrange
 from espalier.app.features.edits.arrange_menu import frame_menu
 from espalier.app.features.edits.edge_menu import fold_menu
@@ -113,6 +114,20 @@ def test_far_away_a_drag_on_a_node_pans(blocks: Window, qtbot: QtBot) -> None:
     before = blocks.canvas.camera.x
     drag(blocks, qtbot, middle(blocks, "0_act"), QPoint(30, 0))
     assert blocks.canvas.camera.x == pytest.approx(before - 100) and arrangement(blocks) == UNARRANGED
+
+
+def test_the_outline_of_the_selection_goes_along(blocks: Window, qtbot: QtBot) -> None:
+    canvas, before = blocks.canvas, rect(blocks, "0_act")
+    canvas.select(["0_act"])
+    drag(blocks, qtbot, middle(blocks, "0_act"), QPoint(60, 30), release=False)
+    assert canvas.scene is not None and canvas.marks.moving is not None
+    (outline,), _, _ = selected_rects(canvas.scene, canvas.marks)
+    dx, dy = canvas.marks.moving.shift
+    assert dx > 0 and tuple(outline) == pytest.approx((before[0] + dx, before[1] + dy, *before[2:]))
+    canvas.grab()
+    qtbot.keyClick(canvas, Qt.Key.Key_Escape)
+    (outline,), _, _ = selected_rects(canvas.scene, canvas.marks)
+    assert tuple(outline) == pytest.approx(before)
 
 
 def test_escape_and_an_edit_of_the_graph_put_a_dragged_node_back(blocks: Window, qtbot: QtBot) -> None:

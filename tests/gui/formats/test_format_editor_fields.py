@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtGui import QFont, QFontMetrics
 from pytestqt.qtbot import QtBot
 
-from espalier.app.widgets.forms.format_editor import FormatEditor
+from espalier.app.widgets.forms.fields import BESIDE, NARROW, NARROW_FONT, Choice
+from espalier.app.widgets.forms.format_editor import CHOICE_WIDTH, FormatEditor
 from espalier.model.formats.base import parse_format
 
 pytestmark = pytest.mark.gui
@@ -22,6 +24,22 @@ def editor(qtbot: QtBot) -> FormatEditor:
 def shown(editor: FormatEditor) -> list[str]:
     assert len(editor._parameters.captions) <= len(editor.widgets)
     return [name for name, widget in editor.widgets.items() if widget.isVisible()]
+
+
+def test_no_item_of_a_choice_is_cut_in_the_compact_row(qtbot: QtBot) -> None:
+    editor = FormatEditor(compact=True)
+    qtbot.addWidget(editor)
+    editor.put(parse_format("scaled_integer(width=8, granularity=channel)"))
+    editor.show()
+    field = editor.widgets["granularity"]
+    assert isinstance(field, Choice) and "channel" in [field.itemText(i) for i in range(field.count())]
+    font = QFont(field.font())
+    narrow = field.width() < NARROW
+    if narrow:
+        font.setPixelSize(NARROW_FONT)
+    widest = max(QFontMetrics(font).horizontalAdvance(field.itemText(i)) for i in range(field.count()))
+    assert field.width() - (0 if narrow else BESIDE) >= widest
+    assert editor.widgets["width"].width() < field.width() and editor.choice.width() >= CHOICE_WIDTH
 
 
 def test_the_size_of_groups_stands_beside_groups_alone(editor: FormatEditor) -> None:

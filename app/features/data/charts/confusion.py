@@ -9,6 +9,8 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.number_text import count, percent
 from espalier.app.theme import SMALL, Palette
+from espalier.app.widgets.charts.chart_export import table_text, write_widget
+from espalier.app.widgets.drag_handle import offer_picture
 from espalier.app.widgets.forms.fields import tokens
 from espalier.model.data.base import Array
 
@@ -32,9 +34,15 @@ class ConfusionView(QWidget):
         self.setMinimumSize(130, 110)
         self.setMouseTracking(True)
         self.setAccessibleName("Confusion matrix")
+        self.handle = offer_picture(self, write_widget, ConfusionView.as_text)
 
     def sizeHint(self) -> QSize:
         return QSize(220, 160)
+
+    def as_text(self, delimiter: str) -> str:
+        """The counts as delimited text, a row per true class."""
+        rows = [(name, *counts) for name, counts in zip(self.classes, self.matrix.tolist(), strict=True)]
+        return table_text((("true class", *self.classes), rows), delimiter)
 
     def show_matrix(self, matrix: Array, classes: tuple[str, ...]) -> None:
         """Draw the counts, indexed [true class, predicted class]."""

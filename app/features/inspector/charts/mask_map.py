@@ -10,6 +10,8 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.features.inspector.figures.masks import Picture, Region
 from espalier.app.number_text import count, figure, percent
 from espalier.app.theme import SPARSITY, Palette, rgb
+from espalier.app.widgets.charts.chart_export import write_widget
+from espalier.app.widgets.drag_handle import offer_picture
 from espalier.app.widgets.forms.fields import tokens
 
 STRIP, GAP = 10, 3  # pixels of the edge bars and their gap
@@ -34,6 +36,7 @@ class MaskMap(QWidget):
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Map of the weight's sparsity")
+        self.handle = offer_picture(self, write_widget)
 
     def sizeHint(self) -> QSize:
         return QSize(260, 150)

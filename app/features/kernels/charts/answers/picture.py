@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPaintDevice, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from espalier.app.theme import BODY, CATEGORIES, SMALL, Palette
-from espalier.app.widgets.charts.chart_export import Table, light_theme, write_chart
+from espalier.app.widgets.charts.chart_export import Table, light_theme, offer_chart, write_chart
 from espalier.app.widgets.forms.fields import tokens
 from espalier.kernels.bench.answers.measured_data import MeasuredData
 
@@ -93,6 +93,7 @@ class Picture(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(self.LEAST)
         self.setAccessibleName(self.NAME)
+        self.handle = offer_chart(self)
 
     def show_measured(self, measured: MeasuredData) -> None:
         """Draw measured facts."""
