@@ -143,6 +143,9 @@ class Tabs(QWidget):
         if tab.window is None:
             self._create(tab)
         assert tab.window is not None
+        for window in self.windows:
+            if window.panels_built:  # floating panels are windows of their own, and go with their tab
+                window.docks.show_floating(window is tab.window and window.session.document is not None)
         self._stack.setCurrentWidget(tab.window)
         tab.window.actions_table.refresh()
         self._show_title()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QMenuBar, QVBoxLayout, QWidget
 
 from espalier.app.errors import CRASHES, Banner, show_crash
@@ -42,10 +42,7 @@ if TYPE_CHECKING:
 
 
 class Window(QMainWindow):
-    """The main window of one session. Menu actions change the document; the session holds it.
-
-    `tabs`: the window of the program in which it is one tab; None if it stands alone.
-    """
+    """The main window of one session, which holds the document; a tab of `tabs`, unless that is None."""
 
     title_changed = Signal()
 
@@ -132,13 +129,6 @@ class Window(QMainWindow):
         super().showEvent(event)
         if not self.panels_built:
             self._lazy_panels.start()
-        elif self.tabs is not None and not event.spontaneous():
-            self.docks.show_floating(self.session.document is not None)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        if self.tabs is not None and self.panels_built and not event.spontaneous():
-            self.docks.show_floating(False)  # with the tab
 
     def _follow_session(self) -> None:
         """Connect the session before anything else does: other slots may show messages or close the window."""
@@ -150,7 +140,7 @@ class Window(QMainWindow):
         session.arranged.connect(self._changed)
         session.arranged.connect(self.graph_view.show_change)
         session.selection_changed.connect(self.graph_view.show_selection)
-        session.selection_changed.connect(self._selection_changed)
+        session.selection_changed.connect(lambda: self.actions_table.refresh())
         session.saved.connect(self._saved)
         session.job_event.connect(self._job_event)
         self.banner.follow(session)
@@ -200,9 +190,6 @@ class Window(QMainWindow):
         if document and document.path:
             self.settings.add_recent(str(document.path))
         self.refresh()
-
-    def _selection_changed(self) -> None:
-        self.actions_table.refresh()
 
     def _job_event(self, event: JobEvent) -> None:
         if isinstance(event.event, TERMINAL):
