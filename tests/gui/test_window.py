@@ -318,8 +318,8 @@ def test_a_size_is_used_from_the_next_start(window: Window, monkeypatch: pytest.
         "from espalier.app.settings import Settings\n"
         f"store = QSettings({str(window.settings._store.fileName())!r}, QSettings.Format.IniFormat)\n"
         "a.Settings = lambda: Settings(store)\n"
-        "def made(app, settings, mode): print(app.primaryScreen().devicePixelRatio()); raise SystemExit\n"
-        "a.make_window = made; a.open_window(None)"
+        "def made(app, *more): print(app.primaryScreen().devicePixelRatio()); raise SystemExit\n"
+        "a.make_tabs = made; a.open_window(None)"
     )
     monkeypatch.delenv("QT_SCALE_FACTOR", raising=False)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 from espalier.app.canvas.wires import handle_of
 from espalier.app.features.compare.actions import existing_panel
 from espalier.app.settings import Settings
-from espalier.app.shell.application import make_application, make_window
+from espalier.app.shell.application import make_application, make_tabs
 from espalier.app.shell.window import Window
 
 NETWORK = """
@@ -54,19 +54,23 @@ class Person:
 
     def __init__(self, folder: Path) -> None:
         self.app = make_application()
-        self.window: Window = make_window(
-            self.app, Settings(QSettings(str(folder / "settings.ini"), QSettings.Format.IniFormat)), "light"
-        )
-        self.window.resize(1280, 800)
-        self.window.show()
-        self.wait(self.window.isActiveWindow, "the window manager gives the window the focus")
+        settings = Settings(QSettings(str(folder / "settings.ini"), QSettings.Format.IniFormat))
+        self.tabs = make_tabs(self.app, settings, "light")
+        self.tabs.resize(1280, 800)
+        self.tabs.show()
+        self.wait(self.tabs.isActiveWindow, "the window manager gives the window the focus")
+
+    @property
+    def window(self) -> Window:
+        """The tab in front."""
+        return self.tabs.current
 
     def wait(self, until: Callable[[], object], what: str) -> None:
         """Let the window work until something holds."""
         end = time.monotonic() + WAIT
         while not until():
             if time.monotonic() > end:
-                self.window.grab().save(str(Path(tempfile.gettempdir()) / "espalier-real-window.png"))
+                self.tabs.grab().save(str(Path(tempfile.gettempdir()) / "espalier-real-window.png"))
                 raise SystemExit(f"After {WAIT:g} s not yet: {what}")
             self.app.processEvents()
             time.sleep(0.005)
@@ -172,6 +176,31 @@ def compare(person: Person) -> dict[str, Any]:
     return {"changed": [list(group.nodes) for group in result().groups]}
 
 
+def tabs(person: Person) -> dict[str, Any]:
+    """Edit a model, open a second tab by keys and another model in it, undo in the first one, close the second."""
+    first = person.window
+    person.click(first.canvas, person.spot("0_act"))
+    person.key("m")
+    person.wait(lambda: person.steps, "the edit is there")
+    person.key("ctrl+t")
+    person.wait(lambda: person.tabs.count == 2 and person.window is not first, "a second tab")
+    person.open("demo:digits-mlp")
+    second = person.window
+    person.key("ctrl+Page_Up")
+    person.wait(lambda: person.window is first, "the first tab is in front")
+    named = [person.tabs.bar.tabText(i) for i in range(2)]
+    person.rest()
+    person.key("ctrl+z")
+    person.wait(lambda: not person.steps, "the edit is undone")
+    person.rest()
+    person.click(person.tabs.bar, person.tabs.bar.tabRect(1).center())
+    person.wait(lambda: person.window is second, "a click chooses a tab")
+    person.rest()
+    person.key("ctrl+w")
+    person.wait(lambda: person.tabs.count == 1 and person.window is first, "the second tab is closed")
+    return {"tabs": named, "steps": person.steps}
+
+
 def kill(person: Person) -> dict[str, Any]:
     """Mute a node and die a second later, by the signal that nothing can catch."""
     person.click(person.window.canvas, person.spot("0_act"))
@@ -199,7 +228,7 @@ def recover(person: Person) -> dict[str, Any]:
     return {"offer": offered, "steps": person.steps}
 
 
-PARTS = {part.__name__: part for part in (edit, wire, compare, kill, recover)}
+PARTS = {part.__name__: part for part in (edit, wire, compare, tabs, kill, recover)}
 
 
 def main() -> None:
@@ -210,7 +239,8 @@ def main() -> None:
         (folder / "net.py").write_text(NETWORK)
         person.open(f"{folder / 'net.py'}:make")
     found = PARTS[part](person)
-    person.window.close_now()
+    for window in person.tabs.windows:
+        window.close_now()
     sys.stdout.write(json.dumps(found) + "\n")
     QApplication.sendPostedEvents()
 

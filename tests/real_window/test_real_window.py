@@ -76,3 +76,9 @@ def test_what_a_killed_window_lost_is_recovered_by_a_click(display: str, tmp_pat
     assert code == -signal.SIGKILL
     _, seen = play("recover", tmp_path, display)
     assert seen["steps"] == ["edit_graph"] and "ended without saving" in seen["offer"]
+
+
+def test_two_models_are_open_in_tabs(display: str, tmp_path: Path) -> None:
+    _, seen = play("tabs", tmp_path, display)
+    assert [name.rstrip("*") for name in seen["tabs"]] == ["make (net.py)", "Digits (MLP)"] and seen["steps"] == []
+    assert seen["tabs"][0].endswith("*") and not seen["tabs"][1].endswith("*")
