@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -57,7 +58,6 @@ class _State:
     memos: OrderedDict[str, Memo] = field(default_factory=OrderedDict)  # type: ignore[assignment]
     opened: OrderedDict[_Source, dict[str, Any]] = field(default_factory=OrderedDict)  # type: ignore[assignment]
     trained: list[tuple[Path, Path, float]] = field(default_factory=list)  # type: ignore[assignment]
-    files: int = 0
 
 
 _STATE = _State()
@@ -114,8 +114,7 @@ def _store(workdir: Path, locations: Locations | None = None) -> WeightStore:
 
 
 def _flush(store: WeightStore) -> Locations:
-    _STATE.files += 1
-    return store.flush(f"tensors-{_STATE.files}-{id(store):x}")
+    return store.flush(f"tensors-{secrets.token_hex(8)}")  # other workers write into the same folder
 
 
 @HANDLERS.register(OpenJob)
