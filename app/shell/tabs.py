@@ -235,6 +235,7 @@ class Tabs(QWidget):
         for window in [w for w in self._closing if not w.session.jobs]:
             self._closing.remove(window)
             window.close_now()
+            window.session.deleteLater()  # else its connections would keep the window's Python objects
             window.deleteLater()
         if not self._closing:
             self._timer.stop()
