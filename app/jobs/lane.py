@@ -5,7 +5,6 @@ If a worker dies, its job fails and the next job gets a new worker. Free of Qt.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import traceback
@@ -53,8 +52,8 @@ class Jobs(Protocol):
     schedule: Schedule
     plugins: Job | None
 
-    def client(self, info: JobInfo) -> Client:
-        """Whose job it is."""
+    def client(self, info: JobInfo) -> Client | None:
+        """Whose job it is; None if it has ended."""
         ...
 
     def report(self, info: JobInfo, event: Event) -> None:
@@ -105,14 +104,18 @@ class Lane:
             case Order.STOP:
                 self._stop_worker()
             case info:
-                self._jobs.report(info, self._schedule.park(info, self._run_safely(info)))
-                self._schedule.finish(self._number)
+                try:
+                    self._jobs.report(info, self._schedule.park(info, self._run_safely(info)))
+                finally:
+                    self._schedule.finish(self._number)
         return True
 
     def _start_worker(self) -> None:
         """Start the process ahead of its first job, which starts it again, and reports the error, if that failed."""
-        with contextlib.suppress(OSError):
+        try:
             self._live_worker()
+        except OSError:
+            self._schedule.note_failed_start()
 
     def _stop_worker(self) -> None:
         if self._worker:
@@ -155,7 +158,9 @@ class Lane:
         try:
             if not loads and (event := self._send_plugins(info, worker)):
                 return event
-            worker.pipe.send(self._jobs.client(info).prepared(info.job))
+            if (client := self._jobs.client(info)) is None:
+                return Stopped()
+            worker.pipe.send(client.prepared(info.job))
         except EspalierError as error:
             info.state = "failed"
             return Failed(error.message, error.hint)
@@ -167,7 +172,9 @@ class Lane:
             return Failed(f"The job cannot be sent to the worker ({error}).", hint)
         event = _with_shared_nodes(info.job, self._follow(info, worker))
         if loads:
-            self._jobs.plugins = worker.plugins = info.job if isinstance(event, Done) else None
+            worker.plugins = info.job if isinstance(event, Done) else None
+            if not isinstance(event, Stopped):  # of a stopped one the former plug-ins stay, and are loaded again
+                self._jobs.plugins = worker.plugins
         return event
 
     def _wait_until_ready(self, info: JobInfo, worker: WorkerProcess) -> Event | None:

@@ -5,6 +5,7 @@ The windows of a program share the workers: `shared` returns them, and the last 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -46,19 +47,22 @@ class Workers:
             self._clients[info.id] = client
         self.schedule.add(info, urgent=urgent)
 
-    def client(self, info: JobInfo) -> Client:
-        """Whose job it is."""
-        return self._clients[info.id]
+    def client(self, info: JobInfo) -> Client | None:
+        """Whose job it is; None if it has ended."""
+        return self._clients.get(info.id)
 
     def report(self, info: JobInfo, event: Event) -> None:
         """Note an event of a job, and send it to its client."""
-        info.note(event, time.monotonic())
-        client = self._clients[info.id]
-        if isinstance(event, TERMINAL):
-            with self._ended:
+        with self._ended:
+            client = self._clients.get(info.id)
+            if client is None:
+                return  # it was cancelled between two parts
+            info.note(event, time.monotonic())
+            if isinstance(event, TERMINAL):
                 del self._clients[info.id]
                 self._ended.notify_all()
-        client.listener(JobEvent(info, event))
+        with contextlib.suppress(RuntimeError):  # its window was destroyed
+            client.listener(JobEvent(info, event))
 
     def cancel(self, number: int) -> None:
         """Stop a job, running or queued."""
@@ -131,6 +135,9 @@ class JobRunner:
     def submit(self, title: str, job: Job, *, urgent: bool = False) -> JobInfo:
         """Queue a job; an urgent one goes first."""
         info = JobInfo(next(NUMBERS), title, job)
+        if self._closed:
+            info.note(Stopped(), time.monotonic())
+            return info
         self._workers.add(info, self._client, urgent=urgent)
         return info
 

@@ -7,11 +7,13 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum, auto
+from pathlib import Path
 
 from espalier.app.jobs.concurrency import conflicts, is_long, runs_alone, too_little_memory
 from espalier.passes.jobs.kinds import Command, Done, Event, Finish, JobInfo, PluginJob, Yielded
 
 RETIRE = 120.0  # seconds without a job after which a worker other than the first ends
+PAUSE = 30.0  # seconds after a worker could not be started ahead
 LASTING = 5.0  # seconds of a job after which a further worker is started; about what its start takes
 
 
@@ -40,6 +42,8 @@ class Schedule:
         self._words: dict[int, Command] = {}  # the last control message for a running job
         self._yielding: set[int] = set()  # jobs that were asked to yield
         self._parked: dict[int, JobInfo] = {}  # paused jobs, and jobs between two parts
+        self._folders: dict[int, Path | None] = {}  # the working folder of the last job of a lane
+        self._no_start_until = 0.0  # after a worker could not be started ahead
         self.closing = False
 
     def add(self, info: JobInfo, *, urgent: bool = False) -> None:
@@ -98,8 +102,8 @@ class Schedule:
             others = {lane: job for lane, job in self._running.items() if job.id != number}
             if len(others) == len(self._running):  # a paused one outside the lanes
                 return False
-            return any(self._lane_of(w, self._running)[0] is None and self._lane_of(w, others)[0] is not None
-                       for w in self._ready())  # fmt: skip
+            return any(runs_alone(w.job) or self._lane_of(w, others)[0] is not None
+                       for w in self._ready() if self._lane_of(w, self._running)[0] is None)  # fmt: skip
 
     def drop(self, number: int) -> None:
         """Remove a parked job."""
@@ -143,7 +147,9 @@ class Schedule:
         if any(conflicts(info.job, job) for job in others):
             return None, ""
         idle = [lane for lane in range(self.lanes) if lane not in running]
-        lane = next((k for k in idle if k in self._has_worker), idle[0] if idle else None)
+        warm = [lane for lane in idle if lane in self._has_worker]
+        folder = getattr(info.job, "workdir", None)  # its worker remembers results of this document
+        lane = next((k for k in warm if self._folders.get(k) == folder), next(iter(warm or idle), None))
         if lane is None or not others:
             return lane, ""
         has_worker = lane in self._has_worker
@@ -163,6 +169,7 @@ class Schedule:
             if found == lane:
                 self._queue.remove(info)
                 self._running[lane], self._begun[lane] = info, time.monotonic()
+                self._folders[lane] = getattr(info.job, "workdir", None)
                 return info
         return None
 
@@ -173,6 +180,8 @@ class Schedule:
             return None
         if lane in self._has_worker:
             return Order.STOP if now - idle_since > RETIRE and not self._running else None
+        if now < self._no_start_until:
+            return None
         jobs = self._running.items()
         if not any(is_long(job.job) and self._lasts(k, job) and now - self._begun[k] > LASTING for k, job in jobs):
             return None
@@ -200,6 +209,10 @@ class Schedule:
         with self._condition:
             (self._has_worker.add if runs else self._has_worker.discard)(lane)
             self._condition.notify_all()
+
+    def note_failed_start(self) -> None:
+        """Start no worker ahead for a while, because it failed."""
+        self._no_start_until = time.monotonic() + PAUSE
 
     def finish(self, lane: int) -> None:
         """Mark the job of a lane as ended."""

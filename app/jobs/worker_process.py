@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -17,6 +18,7 @@ from espalier.passes.jobs.serving import INTERRUPT
 GRACE = 1.5  # seconds that the process has to end before it is killed
 NICE = 3  # the niceness of the worker, so that the window has priority
 SAFE_PATH = "PYTHONSAFEPATH"
+_starting = threading.Lock()
 
 
 def _entry(pipe: Connection) -> None:
@@ -32,11 +34,12 @@ def _entry(pipe: Connection) -> None:
 @contextlib.contextmanager
 def safe_path() -> Iterator[None]:
     """Keep the working folder off the module path of a new Python: it may hold a foreign `multiprocessing`."""
-    os.environ[SAFE_PATH] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(SAFE_PATH, None)
+    with _starting:  # threads share the environment
+        os.environ[SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            os.environ.pop(SAFE_PATH, None)
 
 
 class WorkerProcess:

@@ -141,6 +141,7 @@ class Docks(QObject):
         self.panels, self.docks = Panels(self._create), dict[str, QDockWidget]()
         self._places: dict[str, PanelPlace] = {}
         self._arranging = True
+        self._put_away: list[QDockWidget] = []  # floating docks that `show_floating` has hidden
         for spec in DOCKS:
             self._add(spec)
         self.reset()
@@ -294,8 +295,12 @@ class Docks(QObject):
             return [w for w in QApplication.allWidgets() if isinstance(w, QTabBar) and w.parent() is area]
 
     def show_floating(self, shown: bool) -> None:
-        """Show or hide the docks that float: they are windows of their own, which do not go with the workbench."""
-        for dock in self.docks.values():
+        """Hide the docks that float, or show those again: they are windows of their own, not parts of the workbench."""
+        put_away, self._put_away = self._put_away, []
+        if not shown:
+            put_away += [d for d in self.docks.values() if not d.isHidden()]
+            self._put_away = [d for d in put_away if d.isFloating()]
+        for dock in put_away:
             if dock.isFloating():
                 dock.setVisible(shown)
 

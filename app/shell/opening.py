@@ -25,12 +25,13 @@ RECIPES = "Recipes (*.toml *.json *.py *.txt);;All files (*)"
 class Opening:
     """Opens a source after asking about unsaved changes; `begin` opens without asking.
 
-    `in_tab` opens a source in a tab of its own, and returns False if the window has no tabs.
+    `in_tab` opens a source in another tab, and returns False if this one is to open it; its second argument: whether
+    this one is in use.
     """
 
     def __init__(
         self, session: Session, settings: Settings, banner: Banner, dialogs: Dialogs, saving: Saving,
-        begin: Callable[[str], object], in_tab: Callable[[str], bool],
+        begin: Callable[[str], object], in_tab: Callable[[str, bool], bool],
     ) -> None:  # fmt: skip
         self._session, self._settings, self._banner = session, settings, banner
         self._dialogs, self._saving, self._begin, self._in_tab = dialogs, saving, begin, in_tab
@@ -84,7 +85,7 @@ class Opening:
         """Open a source: in another tab if this one is in use; without tabs after asking about unsaved changes."""
         session = self._session
         in_use = session.document is not None or any(isinstance(j.job, OpenJob) for j in session.jobs)
-        if not (in_use and self._in_tab(spec)):
+        if not self._in_tab(spec, in_use):
             self._saving.guard(lambda: self._begin(spec))
 
     def fill_recent(self, menu: QMenu) -> None:

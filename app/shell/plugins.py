@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from espalier.model.errors import EspalierError, PassError
 from espalier.model.registry import PASSES
 from espalier.passes.base import PassSpec
-from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, PluginJob
+from espalier.passes.jobs.kinds import TERMINAL, Failed, JobEvent, PluginJob
 from espalier.passes.recipes.offered import PluginState, missing_notice, stand_in
 
 if TYPE_CHECKING:
@@ -88,6 +88,15 @@ class Plugins(QObject):
             PASSES.remove(spec.name)
         self.specs = ()
 
+    def adopt(self, other: Plugins) -> None:
+        """Take what another tab of this process has loaded."""
+        self.from_command_line = other.from_command_line
+        if self.states is other.states:
+            return
+        self.states, self.specs = other.states, other.specs
+        self._session.discard_results()
+        self.changed.emit()
+
     def _register(self, states: tuple[PluginState, ...]) -> None:
         self.unload()
         states = tuple(map(self._with_formats, states))
@@ -112,7 +121,7 @@ class Plugins(QObject):
 
     def _job_event(self, event: JobEvent) -> None:
         if isinstance(event.job.job, PluginJob) and isinstance(event.event, TERMINAL):
-            if not isinstance(event.event, Done):
+            if isinstance(event.event, Failed):
                 self._register(())  # the worker has no plug-ins now
             self.loading = any(isinstance(j.job, PluginJob) for j in self._session.jobs)
             self.changed.emit()

@@ -122,12 +122,16 @@ class Services:
         else:
             self.saving.close()
 
-    def _open_in_tab(self, spec: str) -> bool:
-        """Open a source in another tab; False in a window without tabs."""
-        if self._parts.tabs is None:
+    def _open_in_tab(self, spec: str, is_used: bool) -> bool:
+        """Open a source in another tab; False where this one can take it. `is_used`: this one has a document."""
+        tabs = self._parts.tabs
+        if tabs is None:
             return False
-        self._parts.tabs.open(spec)
-        return True
+        if tabs.bring(spec):
+            return True
+        if is_used:
+            tabs.open(spec)
+        return is_used
 
     def menus(self, bar: QMenuBar, find: FindField) -> Menus:
         """Build the menus in a menu bar."""

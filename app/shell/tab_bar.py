@@ -31,7 +31,9 @@ class TabBar(QTabBar):
 
     def insert(self, index: int) -> None:
         """Insert a tab with a close button."""
+        self.blockSignals(True)  # it has no button yet
         self.insertTab(index, "")
+        self.blockSignals(False)
         button = QToolButton()
         button.setText("×")
         button.setToolTip("Close this tab")

@@ -8,20 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, Qt, QTimer
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.jobs.concurrency import is_long
+from espalier.app.shell.ending_windows import EndingWindows
 from espalier.app.shell.tab_bar import TabBar
-from espalier.passes.jobs.kinds import SaveJob
+from espalier.passes.jobs.kinds import OpenJob
 
 if TYPE_CHECKING:
     from espalier.app.settings import Settings
     from espalier.app.shell.window import Window
 
 NEW = "New tab"
-END_INTERVAL = 50  # milliseconds between two looks whether the jobs of a closed tab have ended
 
 
 @dataclass(eq=False, slots=True)
@@ -44,13 +44,11 @@ class Tabs(QWidget):
         super().__init__()
         self._make, self._settings, self._start = make, settings, start
         self._tabs: list[Tab] = []
-        self._closing: list[Window] = []  # closed tabs whose jobs have not ended
         self._agreed: set[Window] = set()  # windows whose unsaved changes were saved or given up while all are closed
-        self._ends = False
+        self._may_end = False  # all have agreed, and `close` is called
         self.bar, self._stack = TabBar(), QStackedWidget()
         self._build()
-        self._timer = QTimer(self, interval=END_INTERVAL)
-        self._timer.timeout.connect(self._end_closed)
+        self._ending = EndingWindows(self)
         self.resize(1440, 900)
         if layout := settings.layout():
             self.restoreGeometry(layout[0])
@@ -98,11 +96,16 @@ class Tabs(QWidget):
         """Open an empty tab behind the present one and choose it."""
         self.open("")
 
+    def bring(self, spec: str) -> bool:
+        """Bring the other tab to the front in which a project is open or being opened; False if there is none."""
+        tab = self._tab_of(spec)
+        if tab is None or tab is self._tabs[self.bar.currentIndex()]:
+            return False
+        self.bar.setCurrentIndex(self._tabs.index(tab))
+        return True
+
     def open(self, spec: str) -> None:
-        """Open a source in a tab of its own; a project that is open in a tab comes to the front instead."""
-        if (tab := self._tab_of(spec)) is not None:
-            self.bar.setCurrentIndex(self._tabs.index(tab))
-            return
+        """Open a source in a tab of its own."""
         self.add(spec, self.bar.currentIndex() + 1)
         self.bar.setCurrentIndex(self.bar.currentIndex() + 1)
 
@@ -155,6 +158,7 @@ class Tabs(QWidget):
         window.setWindowFlags(Qt.WindowType.Widget)
         window.tabs = self
         window.title_changed.connect(lambda: self._show_name(tab))
+        window.session.opened.connect(lambda: self._forget_source(tab))
         for signal in (window.session.queued, window.session.job_event):
             signal.connect(lambda *_: self._show_name(tab))
         tab.window = tab.page = window
@@ -162,9 +166,27 @@ class Tabs(QWidget):
         self._stack.setCurrentWidget(window)
         self._stack.removeWidget(page)
         page.deleteLater()
-        self._start(window)
+        self._share_plugins(window)
         if tab.spec:
             (window.services.reopening.begin if tab.restored else window.begin_opening)(tab.spec)
+
+    def _forget_source(self, tab: Tab) -> None:
+        if tab.window is not None and tab.window.session.document is not None:
+            tab.spec = ""
+
+    def _share_plugins(self, window: Window) -> None:
+        """Plug-ins belong to the process: a new tab takes what another one has loaded, and all follow a change."""
+        ready = next((w for w in self.windows if w is not window and not w.plugins.loading), None)
+        window.plugins.changed.connect(lambda: self._follow_plugins(window))
+        if ready is None:
+            self._start(window)
+        else:
+            window.plugins.adopt(ready.plugins)
+
+    def _follow_plugins(self, changed: Window) -> None:
+        for window in self.windows:
+            if window is not changed and not changed.plugins.loading:
+                window.plugins.adopt(changed.plugins)
 
     # -- names
 
@@ -225,49 +247,40 @@ class Tabs(QWidget):
         if tab.window is None:
             tab.page.deleteLater()
             return
-        self._closing.append(tab.window)
-        for job in tab.window.session.jobs:
-            if not isinstance(job.job, SaveJob) or job.job.copy:
-                tab.window.session.cancel(job.id)
-        self._timer.start()
-
-    def _end_closed(self) -> None:
-        for window in [w for w in self._closing if not w.session.jobs]:
-            self._closing.remove(window)
-            window.close_now()
-            window.session.deleteLater()  # else its connections would keep the window's Python objects
-            window.deleteLater()
-        if not self._closing:
-            self._timer.stop()
+        self._ending.add(tab.window)
+        tab.window = None
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Close all tabs; each with unsaved changes asks in turn, and Cancel keeps the rest open."""
-        if not self._ends:
-            event.ignore()
+        if not self._may_end:
             self._agreed.clear()
-            self._close_all()
-            return
+            if not self._ask_next():
+                event.ignore()
+                return
         self._settings.session = self._open_sources()
-        for window in [*self.windows, *self._closing]:
+        for window in self.windows:
             window.close_now()
+        self._ending.end_now()
         self._settings.sync()
         event.accept()
 
-    def _close_all(self) -> None:
-        """Ask for the next window with unsaved changes; close all when there is none."""
+    def _ask_next(self) -> bool:
+        """Ask for the next window with unsaved changes; returns True if there is none."""
         for tab in self._tabs:
             window = tab.window
             if window is None or window in self._agreed or not window.services.saving.unsaved():
                 continue
             self.bar.setCurrentIndex(self._tabs.index(tab))
             window.services.saving.guard(partial(self._agree, window))
-            return
-        self._ends = True
-        self.close()
+            return False
+        return True
 
     def _agree(self, window: Window) -> None:
         self._agreed.add(window)
-        self._close_all()
+        self._may_end = self._ask_next()
+        if self._may_end:
+            self.close()
+        self._may_end = False
 
     def changeEvent(self, event: QEvent) -> None:
         """A full screen shows one document without the tabs."""
@@ -280,7 +293,9 @@ def _source(tab: Tab) -> str:
     """What is open in a tab, or opened when it is chosen: a path or the name of a source."""
     if tab.window is None:
         return tab.spec
-    document = tab.window.session.document
+    session = tab.window.session
+    document = session.document
     if document is None:
-        return ""
-    return str(document.path or tab.window.session.opened_spec)
+        return next((job.job.spec for job in session.jobs if isinstance(job.job, OpenJob)), tab.spec)
+    recovered = tab.window.recovery.recovered  # from a copy, which is deleted
+    return str(document.path or (document.project.source.spec if recovered else session.opened_spec))

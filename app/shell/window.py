@@ -239,7 +239,7 @@ class Window(QMainWindow):
             return
         with self.docks.arranging():
             self.pages.setCurrentWidget(page)
-            self.docks.show_floating(is_open)
+            self.docks.show_floating(is_open and (self.tabs is None or self.isVisible()))
 
     def cover(self, page: QWidget | None) -> None:
         """Show a page in place of the workspaces, until it is None or a workspace is chosen."""
@@ -277,7 +277,7 @@ class Window(QMainWindow):
             event.ignore()
             self.services.saving.guard(self.close_now)
             return
-        if self.panels_built:
+        if self.panels_built and (self.tabs is None or self.tabs.current is self):
             self.settings.save_layout(self.window().saveGeometry(), self.docks.state())
         self.settings.sync()
         self.hide()

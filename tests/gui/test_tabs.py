@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QSettings, Qt
-from PySide6.QtGui import QCloseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 from pytestqt.qtbot import QtBot
@@ -17,7 +18,8 @@ from espalier.app.settings import Settings
 from espalier.app.shell.tabs import Tabs
 from espalier.app.shell.window import Window
 from espalier.app.widgets.style import Appearance
-from espalier.passes.jobs.kinds import Failed, OpenJob, OpenResult, Started, SweepJob
+from espalier.passes.jobs.kinds import Failed, OpenJob, OpenResult, PluginJob, Started, SweepJob
+from espalier.passes.recipes.offered import PluginState
 from tests.gui.conftest import FakeRunner, small_project
 
 pytestmark = pytest.mark.gui
@@ -113,7 +115,7 @@ def test_keys_open_choose_and_close_tabs(tabs: Tabs, runner: list[FakeRunner], q
     QTest.keyClick(first, Qt.Key.Key_PageUp, Qt.KeyboardModifier.ControlModifier)
     assert tabs.current is second
     QTest.keyClick(second, Qt.Key.Key_W, Qt.KeyboardModifier.ControlModifier)
-    qtbot.waitUntil(lambda: not tabs._closing)
+    qtbot.waitUntil(lambda: not tabs._ending.windows)
     assert tabs.count == 1 and tabs.current is first and not tabs.bar.isVisible()
     QTest.keyClick(first, Qt.Key.Key_W, Qt.KeyboardModifier.ControlModifier)
     assert tabs.count == 1 and first.session.document is None, "the last tab stays, empty"
@@ -131,9 +133,9 @@ def test_an_open_project_comes_to_the_front(tabs: Tabs, runner: list[FakeRunner]
     first = open_in(tabs, runner)
     first.session.open_document.path = (tmp_path / "p.espalier").resolve()
     open_in(tabs, runner)
-    tabs.open(str(tmp_path / "p.espalier"))
+    tabs.current.services.opening.open_spec(str(tmp_path / "p.espalier"))
     assert tabs.count == 2 and tabs.current is first
-    tabs.open(str(tmp_path / "q.espalier"))
+    tabs.current.services.opening.open_spec(str(tmp_path / "q.espalier"))
     assert tabs.count == 3
 
 
@@ -147,7 +149,7 @@ def test_a_changed_tab_asks_before_it_closes(tabs: Tabs, runner: list[FakeRunner
     assert tabs.count == 2 and first.session.document is not None
     close(tabs, 0)
     answer(QMessageBox.StandardButton.Discard)
-    qtbot.waitUntil(lambda: not tabs._closing)
+    qtbot.waitUntil(lambda: not tabs._ending.windows)
     assert tabs.count == 1 and tabs.current is second
 
 
@@ -176,7 +178,7 @@ def test_jobs_of_a_closed_tab_end_before_its_window(tabs: Tabs, runner: list[Fak
     info = first.session.jobs[-1]
     runner[0].tell(info, Started())
     close(tabs, 0)
-    qtbot.waitUntil(lambda: not tabs._closing)
+    qtbot.waitUntil(lambda: not tabs._ending.windows)
     assert info.state == "stopped" and tabs.count == 1
 
 
@@ -205,8 +207,116 @@ def test_the_middle_button_closes_a_tab(tabs: Tabs, runner: list[FakeRunner], qt
     open_in(tabs, runner)
     tabs.new()
     QTest.mouseClick(tabs.bar, Qt.MouseButton.MiddleButton, pos=tabs.bar.tabRect(1).center())
-    qtbot.waitUntil(lambda: not tabs._closing)
+    qtbot.waitUntil(lambda: not tabs._ending.windows)
     assert tabs.count == 1
+
+
+def test_a_closed_window_has_ended_everything(tabs: Tabs, runner: list[FakeRunner], settings: Settings) -> None:
+    """Qt drops a close within a close: the sessions were not ended where nothing was unsaved."""
+    first = open_in(tabs, runner)
+    open_in(tabs, runner, "demo:other")
+    ended = list[int]()
+    first.session.ending.connect(lambda: ended.append(1))
+    first.actions_table.run("quit")
+    assert not tabs.isVisible() and ended == [1] and settings.session[0] == ["demo:small", "demo:other"]
+    assert settings.layout() is not None
+
+
+def test_edits_after_a_cancelled_close_are_asked_for_again(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    first = open_in(tabs, runner)
+    remove_dropout(first)
+    tabs.close()
+    answer(QMessageBox.StandardButton.Cancel)
+    tabs.close()
+    assert tabs.isVisible()
+    answer(QMessageBox.StandardButton.Discard)
+    assert not tabs.isVisible()
+
+
+def test_closed_tabs_leave_nothing(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    open_in(tabs, runner)
+    open_in(tabs, runner, "demo:other")
+    closed = [weakref.ref(tabs.current), weakref.ref(tabs.current.session)]
+    tabs.close_current()
+    qtbot.waitUntil(lambda: not tabs._ending.windows)
+
+    def gone() -> bool:
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        gc.collect()
+        return not any(reference() for reference in closed)
+
+    qtbot.waitUntil(gone)
+
+
+def test_a_closed_tab_measures_no_more(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
+    """An evaluation that was about to start ran in the folder of a document that was gone."""
+    first = open_in(tabs, runner)
+    open_in(tabs, runner, "demo:other")
+    remove_dropout(first)
+    assert first.live._timer.isActive()
+    close(tabs, 0)
+    answer(QMessageBox.StandardButton.Discard)
+    qtbot.waitUntil(lambda: not tabs._ending.windows)
+    qtbot.wait(1500)
+    assert not runner[0].waiting
+
+
+def test_plugins_are_loaded_once_and_followed_by_all_tabs(
+    qtbot: QtBot, appearance: Appearance, runner: list[FakeRunner], settings: Settings, tmp_path: Path
+) -> None:
+    settings.plugins = (str(tmp_path / "mine.py"),)
+    (tmp_path / "mine.py").write_text("")
+    made = Tabs(lambda: Window(Session(), settings, appearance), settings, lambda window: window.plugins.start())
+    made.add("")
+    made.show()
+    loading = [j for r in runner for j in r.waiting if isinstance(j.job, PluginJob)]
+    assert len(loading) == 1
+    state = PluginState(str(tmp_path / "mine.py"))
+    runner[0].finish((state,))
+    first = made.current
+    made.new()
+    second = made.current
+    assert second.plugins.states is first.plugins.states and not runner[1].waiting
+    second.plugins.load()
+    runner[1].finish((PluginState(str(tmp_path / "mine.py"), error="no", hint="Mend it."),))
+    assert first.plugins.states is second.plugins.states and first.plugins.states[0].error == "no"
+    second.plugins.load()
+    made.close_current()
+    qtbot.waitUntil(lambda: not made._ending.windows)
+    assert first.plugins.states[0].error == "no", "a load that was stopped with its tab changes nothing"
+    for window in made.windows:
+        window.close_now()
+        window.session.deleteLater()
+    made.deleteLater()
+
+
+def test_a_project_that_is_open_elsewhere_comes_to_the_front_from_an_empty_tab(
+    tabs: Tabs, runner: list[FakeRunner], tmp_path: Path
+) -> None:
+    first = open_in(tabs, runner)
+    first.session.open_document.path = (tmp_path / "p.espalier").resolve()
+    tabs.new()
+    tabs.current.services.opening.open_spec(str(tmp_path / "p.espalier"))
+    assert tabs.current is first and tabs.count == 2
+    tabs.bar.setCurrentIndex(1)
+    tabs.current.services.opening.open_spec(str(tmp_path / "q.espalier"))
+    tabs.new()
+    tabs.current.services.opening.open_spec(str(tmp_path / "q.espalier"))
+    assert tabs.bar.currentIndex() == 1, "also while it is loading"
+
+
+def test_floating_panels_of_a_tab_behind_stay_hidden(tabs: Tabs, runner: list[FakeRunner]) -> None:
+    first = open_in(tabs, runner)
+    dock, other = first.docks.docks["outline"], first.docks.docks["recipe"]
+    for one in (dock, other):
+        one.setFloating(True)
+        one.show()
+    other.close()
+    tabs.new()
+    first.show_page()
+    assert not dock.isVisible() and not other.isVisible()
+    tabs.bar.setCurrentIndex(0)
+    assert dock.isVisible() and not other.isVisible(), "a panel that the user closed stays closed"
 
 
 def test_floating_panels_go_with_their_tab(tabs: Tabs, runner: list[FakeRunner]) -> None:
@@ -226,14 +336,14 @@ def test_the_tabs_of_the_last_session_come_back_when_chosen(
     for spec in ("demo:small", "demo:digits", "demo:jet"):
         open_in(tabs, runner, spec)
     tabs.bar.setCurrentIndex(1)
-    tabs.closeEvent(QCloseEvent())
+    assert tabs.close()
     assert settings.session == (["demo:small", "demo:digits", "demo:jet"], 1)
     runner.clear()
     again = make(appearance, settings)
     reopening = again.current.services.reopening
     assert reopening.title() == "Reopen the last session: 3 tabs" and reopening.available()
     reopening.reopen()
-    assert texts(again) == ["demo:small", "New tab", "demo:jet"] and again.bar.currentIndex() == 1
+    assert texts(again) == ["demo:small", "demo:digits", "demo:jet"] and again.bar.currentIndex() == 1
     assert [j.job.spec for r in runner for j in r.waiting] == ["demo:digits"], "the others wait until they are chosen"
     load(again, runner)
     again.bar.setCurrentIndex(2)

@@ -49,6 +49,8 @@ def handle(job: Toy | PluginJob, channel: Channel) -> Any:
     if isinstance(job, PluginJob):
         if job.places[0].name == "deadly":
             os._exit(5)
+        if job.places[0].name == "slow":
+            do_patient(60, channel)
         PLACES.extend(job.places)
         return ()
     return getattr(sys.modules[__name__], f"do_{job.verb}")(job.value, channel)

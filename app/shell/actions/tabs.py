@@ -12,12 +12,21 @@ class TabActions(Protocol):
     """The tabs of the program's window, as one of them sees them."""
 
     @property
+    def current(self) -> object:
+        """The window of the tab in front."""
+        ...
+
+    @property
     def count(self) -> int:
         """The number of tabs."""
         ...
 
     def new(self) -> None:
         """Open an empty tab."""
+        ...
+
+    def bring(self, spec: str) -> bool:
+        """Bring the other tab to the front in which a project is open; False if there is none."""
         ...
 
     def open(self, spec: str) -> None:

@@ -15,7 +15,7 @@ import espalier.app.jobs.schedule as schedule
 from espalier.app.jobs import concurrency, worker_process
 from espalier.app.jobs.runner import JobRunner, Workers
 from espalier.app.jobs.status import status_text
-from espalier.passes.jobs.kinds import Done, Failed, JobInfo, PluginJob, Stopped
+from espalier.passes.jobs.kinds import Done, Failed, JobInfo, PluginJob, Stopped, Yielded
 from tests.app.jobs.test_runner import Listener
 from tests.passes import toy_worker
 from tests.passes.toy_worker import Toy
@@ -188,6 +188,58 @@ def test_clients_share_the_workers_and_end_only_their_own_jobs(workers: Workers,
     assert there.end(run(other, "echo", 3)) == Done(3) and long.state == "running"
     other.close()
     assert there.end(long) == Stopped()
+
+
+def test_a_job_that_is_cancelled_between_two_parts_leaves_its_lane_alive(
+    workers: Workers, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window may cancel a job after it was parked and before that was reported."""
+    runner = JobRunner(listener, workers=workers)
+    park = workers.schedule.park
+
+    def parked(info: JobInfo, event: Any) -> Any:
+        found = park(info, event)
+        if isinstance(found, Yielded):
+            runner.cancel(info.id)
+        return found
+
+    monkeypatch.setattr(workers.schedule, "park", parked)
+    job = run(runner, "train", 0.5)
+    listener.begun(job)
+    runner.give_way(job.id)
+    assert listener.end(job) == Stopped()
+    assert listener.end(run(runner, "echo", 1)) == Done(1)
+    runner.close()
+    assert run(runner, "echo", 1).state == "stopped", "a closed window starts nothing"
+
+
+def test_a_worker_that_cannot_start_ahead_is_not_tried_at_once_again(
+    runner: JobRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "LASTING", 0.2)
+    training = run(runner, "train", 0.5)
+    listener.begun(training)
+    tries = list[int]()
+
+    def failing() -> None:
+        tries.append(1)
+        raise OSError
+
+    monkeypatch.setattr("espalier.app.jobs.lane.WorkerProcess", failing)
+    wait_until(lambda: bool(tries))
+    time.sleep(1)
+    assert len(tries) == 1
+    runner.cancel(training.id)
+
+
+def test_plugins_that_were_stopped_leave_the_former_ones(runner: JobRunner, listener: Listener, tmp_path: Path) -> None:
+    assert listener.end(runner.submit("load", PluginJob((tmp_path / "a.py",)))) == Done(())
+    stopped = runner.submit("load", PluginJob((tmp_path / "slow",)))
+    wait_until(lambda: stopped.state == "running")
+    runner.cancel(stopped.id)
+    assert listener.end(stopped) == Stopped()
+    found = listener.end(run(runner, "places"))
+    assert isinstance(found, Done) and tmp_path / "a.py" in found.result
 
 
 def test_jobs_that_yield_go_on_in_any_lane(runner: JobRunner, listener: Listener) -> None:
