@@ -113,14 +113,11 @@ def _mapped(value: Any, change: Callable[[Select], Select]) -> Any:
 def _mapped_json(data: Any, change: Callable[[Select], Select]) -> Any:
     """The same for options of a plug-in's pass, which are tables here."""
     match data:
-        case {"by": "saved", "values": list(values)}:
-            table = cast("dict[str, Any]", data)
-            nodes = table.get("nodes")
-            select = Select("saved", tuple(map(str, values)), tuple(map(str, nodes)) if nodes is not None else None)
-            after = change(select)
-            return data if after is select else {**table, "nodes": list(after.nodes or ())}
         case Mapping():
             table = cast("Mapping[str, Any]", data)
+            if (select := _saved(table)) is not None:
+                after = change(select)
+                return data if after is select else {**table, "nodes": list(after.nodes or ())}
             changed = {k: _mapped_json(v, change) for k, v in table.items()}
             return data if all(changed[k] is v for k, v in table.items()) else changed
         case list():
@@ -129,3 +126,20 @@ def _mapped_json(data: Any, change: Callable[[Select], Select]) -> Any:
             return data if all(a is b for a, b in zip(listed, parts, strict=True)) else listed
         case _:
             return data
+
+
+def _saved(table: Mapping[str, Any]) -> Select | None:
+    """The saved selection that a table writes; None for any other: a plug-in's own may have the same fields."""
+    nodes = table.get("nodes")
+    names, members = _texts(table.get("values")), _texts(nodes)
+    if table.get("by") != "saved" or names is None or (members is None and nodes is not None):
+        return None
+    return Select("saved", names, members)
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    """The texts of a list; None for anything else."""
+    if not isinstance(value, list):
+        return None
+    parts = cast("list[Any]", value)
+    return tuple(parts) if all(isinstance(p, str) for p in parts) else None

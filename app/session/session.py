@@ -35,7 +35,6 @@ from espalier.passes.jobs.kinds import (
     PluginJob,
     SaveJob,
 )
-from espalier.passes.training.checkpoint_folders import note_copied
 
 DOCUMENT_FREE = (OpenJob, PluginJob, *KERNEL_JOBS)  # jobs that belong to no document
 
@@ -122,7 +121,6 @@ class Session(EditingSession):
         if not self._is_shut_down:
             self._is_shut_down = True
             self.ending.emit()
-            self._folders.discard_unsaved()
             self.end_jobs()
             self._folders.end()
 
@@ -149,7 +147,7 @@ class Session(EditingSession):
         job = SaveJob(self._snapshot(), store.view(), path, copy=copy, over=over, anyway=anyway, placing=placing)
 
         def done(result: Saved) -> None:
-            note_copied(store.folder, begun)
+            self._folders.note_copied(store.folder, begun)
             if not copy and self.document is document:
                 store.moved(path, result.places, by=job.store)
                 document.saved(path, state, extras, result.version)

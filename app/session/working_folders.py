@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.model.leftovers import WINDOW, Scratch
 from espalier.passes.jobs.kinds import Job, SaveJob
-from espalier.passes.training.checkpoint_folders import note_copied
+from espalier.passes.training.checkpoint_folders import clear_finished
 
 
 class WorkingFolders(QObject):
@@ -39,19 +40,28 @@ class WorkingFolders(QObject):
         """Delete the folders that neither a job nor the document, in `present`, uses."""
         used = {f for job in jobs for f in (_workdir(job), *_workdir(job).parents)}
         for folder in self._folders.keys() - used - {present}:
-            # In a thread: a folder may hold gigabytes.
-            threading.Thread(target=self._folders.pop(folder).close, name="espalier-clearing").start()
+            _in_thread(partial(_close, self._folders.pop(folder)))
 
-    def discard_unsaved(self) -> None:
-        """Mark all checkpoints as saved, so that none is kept for a later session."""
-        self._clear_timer.stop()
-        for folder in self._folders:
-            note_copied(folder, math.inf)
+    def note_copied(self, folder: Path, begun: float) -> None:
+        """A copy of this folder's document, begun at `begun` by time.monotonic, is complete."""
+        _in_thread(partial(clear_finished, folder, begun))
 
     def end(self) -> None:
-        """Delete all folders."""
-        for folder in self._folders.values():
-            folder.close()
+        """Delete all folders, after the workers: what was not saved is not wanted by a later session."""
+        self._clear_timer.stop()
+        for scratch in self._folders.values():
+            _close(scratch)
+
+
+def _in_thread(delete: Callable[[], object]) -> None:
+    """A folder may hold gigabytes."""
+    threading.Thread(target=delete, name="espalier-clearing").start()
+
+
+def _close(scratch: Scratch) -> None:
+    """Delete the folder of a closed document, and the checkpoints of its finished trainings."""
+    clear_finished(scratch.folder, math.inf)
+    scratch.close()
 
 
 def _workdir(job: Job) -> Path:

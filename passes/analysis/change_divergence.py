@@ -56,15 +56,18 @@ def change_divergence(graph: Graph, options: ChangeDivergenceOptions, context: C
     the divergence of all together, `together`. Results are cached on disk, so that an interrupted run resumes.
     """
     base = graph if context.base is None else context.base
-    diff = compare_graphs(base, graph)
-    groups = diff.groups(base, graph)
     baseline = against(base, options, context)
-    measuring = _Measuring(baseline, options, context)
+    # One of an earlier job may have been measured: an equal graph of other objects, and with other notes.
+    a = base.sharing([baseline.graph])
+    b = graph.sharing([a])
+    diff = compare_graphs(a, b)
+    groups = diff.groups(a, b)
+    measuring = _Measuring(a, baseline, options, context)
     found: dict[int, RowDivergence] = {}
     graphs: list[tuple[int, Graph]] = []
     for index, group in enumerate(groups):
         try:
-            after = with_changes(base, graph, changes_in(group, diff.changes), diff.pairing.pairs)
+            after = with_changes(a, b, changes_in(group, diff.changes), diff.pairing.pairs)
         except EspalierError as error:
             found[index] = RowDivergence(index, None, error.message)
         else:
@@ -76,7 +79,7 @@ def change_divergence(graph: Graph, options: ChangeDivergenceOptions, context: C
         found[row.index] = row
     rows = tuple(_row(groups[i], found[i]) for i in sorted(found))
     summary: Row = {"changes": len(rows), "n": baseline.samples, "baseline": options.baseline,
-                    "what": baseline.outputs.words, "together": measuring.together(graph)}  # fmt: skip
+                    "what": baseline.outputs.words, "together": measuring.together(b)}  # fmt: skip
     return graph, Report("change_divergence", rows, summary)
 
 
@@ -85,19 +88,22 @@ def _row(group: Group, found: RowDivergence) -> Row:
 
 
 class _Measuring:
-    """The measured graphs of one baseline, on disk and by their differences from it."""
+    """The measured graphs of one baseline, on disk and by their differences from it.
 
-    def __init__(self, baseline: Baseline, options: EvaluateOptions, context: Context) -> None:
-        self._baseline, self._context = baseline, context
-        self._order = {name: i for i, name in enumerate(baseline.graph.nodes)}
-        self._cache = _cache(baseline.graph, options, context)
+    `base`: the graph whose nodes they share where they are unchanged; it computes what the baseline does.
+    """
+
+    def __init__(self, base: Graph, baseline: Baseline, options: EvaluateOptions, context: Context) -> None:
+        self._base, self._baseline, self._context = base, baseline, context
+        self._order = {name: i for i, name in enumerate(base.nodes)}
+        self._cache = _cache(base, options, context)
 
     def rows(self, graphs: Sequence[tuple[int, Graph]], groups: Sequence[Group]) -> Iterator[RowDivergence]:
         """Known rows first, then the others by their first node, so that those of one node share the run before it."""
         waiting: list[tuple[int, Graph]] = []
         for index, graph in graphs:
             kept = self._cache.known(self._name(graph))
-            if graph is self._baseline.graph:
+            if graph is self._base:
                 yield RowDivergence(index, 0.0)
             elif kept is not None:
                 yield RowDivergence(index, kept.kl)
@@ -143,7 +149,7 @@ class _Measuring:
 
     def _first(self, graph: Graph) -> int:
         """The position of the first node that differs."""
-        base = self._baseline.graph
+        base = self._base
         changed = {k for k, w in graph.weights.items() if base.weights.get(k) != w}
         differ = (i for i in self._order if graph.nodes.get(i) is not base.nodes[i]
                   or changed & set(base.nodes[i].tensors))  # fmt: skip
@@ -151,7 +157,7 @@ class _Measuring:
 
     def _name(self, graph: Graph) -> str:
         """A hash of how a graph differs from the baseline."""
-        base = self._baseline.graph
+        base = self._base
         nodes = [repr(n) for n in graph if base.nodes.get(n.id) is not n]
         weights = sorted((k, repr(w)) for k, w in graph.weights.items() if base.weights.get(k) != w)
         return xxhash.xxh3_128_hexdigest(repr((nodes, weights)).encode("utf-8", "surrogatepass"))

@@ -45,7 +45,7 @@ from espalier.passes.recipes.replay import Memo, replay
 from espalier.passes.recipes.set_up import check_set_up, options_of
 from espalier.passes.score import Scorer
 from espalier.passes.sweep.run import run
-from espalier.passes.training.checkpoint_folders import clear, is_copied, until_saved
+from espalier.passes.training.checkpoint_folders import note_finished, until_saved
 
 _Source = tuple[str, tuple[str, ...], int]  # spec, inputs, seed
 
@@ -57,7 +57,6 @@ class _State:
     stores: dict[Path, WeightStore] = field(default_factory=dict)  # type: ignore[assignment]
     memos: OrderedDict[str, Memo] = field(default_factory=OrderedDict)  # type: ignore[assignment]
     opened: OrderedDict[_Source, dict[str, Any]] = field(default_factory=OrderedDict)  # type: ignore[assignment]
-    trained: list[tuple[Path, Path, float]] = field(default_factory=list)  # type: ignore[assignment]
 
 
 _STATE = _State()
@@ -72,15 +71,6 @@ def main(pipe: Connection) -> None:
     for name in ("torch", "torch.export", "transformers"):
         importlib.import_module(name)
     serve(pipe, _handle_and_clean)
-    _clear_trained()
-
-
-def _clear_trained() -> None:
-    """Delete checkpoints of trainings whose results the window has copied."""
-    pending = [(folder, workdir, ended) for folder, workdir, ended in _STATE.trained if not is_copied(workdir, ended)]
-    for folder, _, _ in set(_STATE.trained) - set(pending):
-        clear(folder)
-    _STATE.trained = pending
 
 
 def _drop_closed() -> None:
@@ -93,7 +83,6 @@ def _drop_closed() -> None:
 def _handle_and_clean(job: Any, channel: Channel) -> Any:
     """Run a job; after a long one return free memory to the system, which takes milliseconds."""
     begin = time.monotonic()
-    _clear_trained()
     _drop_closed()
     try:
         return handle(job, channel)
@@ -178,7 +167,8 @@ def _replay(job: ReplayJob, channel: Channel) -> ReplayResult:
     with until_saved() as trained:
         result = replay(job.base, job.recipe, context, memo)
         _flush(store)
-    _STATE.trained += [(folder, job.workdir, time.monotonic()) for folder in trained]
+    for folder in trained:
+        note_finished(job.workdir, folder, time.monotonic())
     graphs = [result.graph, *(r.graph for r in result.results if r)]
     return ReplayResult(result.graph, result.results, store.locate(keys_of(*graphs)))
 

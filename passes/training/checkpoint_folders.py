@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import time
 from collections.abc import Generator
@@ -28,7 +29,7 @@ VERSION = 1  # increment when the content of a checkpoint changes
 DAYS = 30  # after which an unused checkpoint is deleted
 INDIFFERENT = ("checkpoint_every", "resume")  # options that do not change the result
 STATE, TENSORS = "state.json", "tensors.safetensors"
-COPIED = "copied"  # file of a working folder: start of the last complete copy of its document, by time.monotonic
+FINISHED = "finished-"  # a file of the document's working folder: a training's folder, and when it had ended
 ARRIVING = 0.5  # maximum seconds of a result's transfer from the worker to the document
 _ended: list[Path] | None = None  # finished trainings whose results are not saved yet; None outside `until_saved`
 
@@ -109,17 +110,41 @@ def end(folder: Path) -> None:
         _ended.append(folder)
 
 
-def note_copied(workdir: Path, begun: float) -> None:
-    """Record that a copy of this working folder's document, started at `begun`, is complete."""
-    with contextlib.suppress(OSError):
-        (workdir / COPIED).write_text(str(begun))
+def note_finished(workdir: Path, folder: Path, ended: float) -> None:
+    """Record in the document's working folder that a training has ended, at `ended` by time.monotonic.
+
+    The process that trained may end before the result is saved; without a document nobody wants the checkpoints.
+    """
+    try:
+        (workdir / f"{FINISHED}{folder.name}").write_text(str(ended))
+    except OSError:
+        if not workdir.exists():
+            clear(folder)
 
 
-def is_copied(workdir: Path, ended: float) -> bool:
-    """Whether a result of time `ended` is in a copy of the document, or the document is closed."""
-    if not workdir.exists():
-        return True
-    return tried(lambda: float((workdir / COPIED).read_text()), 0.0) > ended + ARRIVING
+def clear_finished(workdir: Path, copied: float) -> None:
+    """Delete the checkpoints of finished trainings whose results are in a copy of the document.
+
+    `copied`: start of a complete copy by time.monotonic; math.inf: the document is closed.
+    """
+    with contextlib.suppress(OSError):  # the folder may be deleted meanwhile
+        for note in list(workdir.glob(f"{FINISHED}*")):
+            if copied > _ended_at(note) + ARRIVING:
+                folder = home() / note.name.removeprefix(FINISHED)
+                if not _goes_on(folder, note):
+                    clear(folder)
+                note.unlink(missing_ok=True)
+
+
+def _ended_at(note: Path) -> float:
+    return tried(lambda: float(note.read_text()), math.inf)
+
+
+def _goes_on(folder: Path, note: Path) -> bool:
+    """Whether the same training runs again since it was noted."""
+    last = latest(folder)
+    run = None if last is None else _read(last)
+    return run is not None and run.written > tried(lambda: note.stat().st_mtime, math.inf)
 
 
 def clear_old() -> None:

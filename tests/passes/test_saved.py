@@ -125,6 +125,37 @@ def test_members_are_filled_wherever_a_selection_stands() -> None:
     assert with_members(plain, SAVED) is plain and list(saved_in(plain)) == []
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        *({"by": "saved", "values": ["heads"], "nodes": n} for n in (5, True, "ab", {"a": 1}, [1], [["a"]], [None])),
+        *(
+            {"by": "saved", "values": v}
+            for v in (None, 5, "heads", {"heads": 1}, [1], ["heads", None], [{}], [["heads"]])
+        ),
+        *({"by": by, "values": ["heads"]} for by in (None, 5, ["saved"], {"saved": 1}, {"by": "saved"})),
+        {"by": "saved"},
+    ],
+    ids=str,
+)
+def test_a_table_of_a_stranger_that_only_resembles_a_selection_is_left_alone(table: dict[str, Any]) -> None:
+    """The pass is unknown, so that nothing has checked its options: the project opens, and can be edited."""
+    recipe = Recipe((step_from_json({"pass": "no_such_pass", "options": {"deep": [table], "select": table}}),))
+    options = recipe.steps[0].options
+    assert isinstance(options, Raw) and list(saved_in(options)) == []
+    assert outdated(options, SAVED) == () and gone(options, case("bert").graph) == ""
+    for strict in (False, True):
+        assert recipe_with_members(recipe, SAVED, strict=strict) is recipe
+    assert with_members(options, SAVED, renew=True) is options
+
+
+def test_a_selection_in_a_table_that_only_resembles_one_is_found() -> None:
+    inner = {"by": "saved", "values": ["heads"], "nodes": None}
+    raw = Raw({"by": "saved", "values": [inner], "nodes": 5})
+    assert [s.values for s in saved_in(raw)] == [("heads",)]
+    assert with_members(raw, SAVED).data["values"][0]["nodes"] == ["classifier"]
+
+
 def test_members_belong_to_saved_selections_alone() -> None:
     with pytest.raises(OptionsError, match="nodes belongs to a saved selection"):
         decode(Select, {"by": "type", "values": ["linear"], "nodes": ["x"]})

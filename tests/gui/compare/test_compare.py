@@ -523,6 +523,29 @@ def test_measuring_rows_can_be_stopped(edited: Window, runner: list[FakeRunner],
     assert panel.table.rows.shown[0][COST] == 0.25, "what was measured stays"
 
 
+def test_rows_show_that_they_are_measured_in_the_pair_that_is(
+    edited: Window, runner: list[FakeRunner], qtbot: QtBot
+) -> None:
+    """Another pair that is known has nothing to wait for, and can still be measured."""
+    measurable(edited)
+    panel = shown(edited, qtbot)
+    first, costs = panel.comparing.result, panel.comparing.costs
+    panel.costs.button.click()
+    runner[-1].tell(job_of(runner, AnalyseJob), Stopped())
+    edited.session.set_format(["fc2"], "weight", INT4)
+    qtbot.waitUntil(lambda: panel.comparing.result is not None and panel.comparing.result is not first)
+    second = panel.comparing.result
+    assert first is not None and second is not None
+    panel.costs.button.click()
+    info = job_of(runner, AnalyseJob)
+    assert costs.busy and costs.of(first) is None and costs.of(second) is not None
+    edited.session.undo()
+    qtbot.waitUntil(lambda: panel.comparing.result is not None and panel.comparing.result.b is first.b)
+    assert COST not in panel.table.rows.columns
+    runner[-1].tell(info, Stopped())
+    assert costs.of(second) is None
+
+
 def test_pins_and_frames_are_shown(edited: Window, qtbot: QtBot) -> None:
     session = edited.session
     session.arrange(Arrangement((Pin("node", "fc1", 400.0, 30.0, "down"),)), "Move fc1")

@@ -19,6 +19,7 @@ from espalier.app.features.training.trainable_selection import EXCEPT, SELECTED
 from espalier.app.shell.window import Window
 from espalier.app.widgets.forms.training_groups import GROUPS
 from espalier.model.document.recipe import Recipe
+from espalier.model.errors import EspalierError
 from espalier.passes.base import Report, StepResult
 from espalier.passes.jobs.kinds import (
     AnalyseJob,
@@ -215,6 +216,21 @@ def test_a_cancelled_training_leaves_everything(panel: TrainingPanel, runner: li
     panel.run.cancel.click()
     assert panel.run.isHidden() and not panel.train.isHidden()
     assert window.session.document is not None and window.session.document.recipe == Recipe()
+
+
+def test_its_own_error_is_shown_and_not_those_of_jobs_beside_it(
+    panel: TrainingPanel, runner: list[FakeRunner], window: Window
+) -> None:
+    info = begun(panel, runner)
+    window.session.evaluate()
+    beside = next(j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob))
+    runner[-1].tell(beside, Started())
+    runner[-1].tell(beside, Failed("The data is gone.", "Name other data."))
+    window.session.problem.emit(EspalierError("The search was refused.", "Name a budget."))
+    assert panel.error.isHidden() and panel._trainings.error is None and panel.train.isHidden()
+    runner[-1].tell(info, Failed("The loss is not a number.", "Lower the rate."))
+    assert panel.error.text() == "The loss is not a number. Lower the rate." and not panel.error.isHidden()
+    assert panel.run.isHidden() and not panel.train.isHidden()
 
 
 def test_enter_in_a_field_trains(panel: TrainingPanel, runner: list[FakeRunner], qtbot: PatientBot) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,11 +14,16 @@ from torch import Tensor, nn
 
 import espalier as es
 from espalier.app.api.data import given
+from espalier.model.document.recipe import Step
 from espalier.model.errors import PassError
 from espalier.passes.analysis import change_divergence as module
-from espalier.passes.analysis.change_divergence import RowDivergence
+from espalier.passes.analysis import divergence as divergence_module
+from espalier.passes.analysis.change_divergence import ChangeDivergenceOptions, RowDivergence
+from espalier.passes.analysis.divergence import against
+from espalier.passes.base import run_step
 from espalier.passes.comparison.alone import changes_in, with_changes
 from espalier.passes.comparison.diff import compare_graphs
+from espalier.passes.running.splits import EvaluateOptions
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -164,6 +170,52 @@ def test_an_interrupted_run_goes_on_from_what_is_kept(net: Net, named: str, monk
 
     monkeypatch.setattr(module._Measuring, "_walked", refuse)
     assert b.change_divergence(data=named).rows == first.rows
+
+
+def test_a_later_job_of_the_worker_measures_nothing_again(
+    net: Net, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each job brings graphs of its own through the pipe, and the worker's baseline is of the first one."""
+    a = traced(net)
+    b = (
+        a.copy()
+        .quantize("linear", weight="scaled_integer(width=3)")
+        .edit_graph([{"note": {"node": "head", "text": "why"}}])
+    )
+    sent, context = pickle.dumps((a.graph, b.graph)), b._context()
+    monkeypatch.setattr(divergence_module, "_CACHE", {})
+    counts, firsts = list[int](), list[int]()
+    walked, first = module._Measuring._walked, module._Measuring._first
+
+    def count(self: Any, waiting: list[Any], groups: Any) -> Iterator[RowDivergence]:
+        counts.append(len(waiting))
+        firsts.extend(first(self, graph) for _, graph in waiting)
+        yield from walked(self, waiting, groups)
+
+    def run() -> tuple[Any, ...]:
+        base, graph = pickle.loads(sent)
+        step = Step("change_divergence", ChangeDivergenceOptions(data=named))
+        return run_step(graph, step, replace(context, base=base)).report.rows
+
+    against(pickle.loads(sent)[0], EvaluateOptions(data=named), context)  # an earlier job of the same worker
+    monkeypatch.setattr(module._Measuring, "_walked", count)
+    rows = run()
+    order = list(a.graph.nodes)
+    assert counts == [2] and firsts == [order.index("layers_0"), order.index("head")], "no run starts before its node"
+    assert run() == rows and counts == [2]
+    assert {r["what"] for r in rows} == {"weight format", "note"}
+
+
+def test_notes_that_were_written_since_the_baseline_are_no_difference(net: Net, named: str) -> None:
+    """What the worker holds computes the same, but may be of a job before the note was written."""
+    options = ChangeDivergenceOptions(data=named)
+    a, noted = traced(net), traced(net).edit_graph([{"note": {"node": "head", "text": "why"}}])
+    context = replace(a._context(), base=noted.graph)
+    held = against(a.graph, EvaluateOptions(data=named), context).graph
+    assert against(noted.graph, options, context).graph is held, "they compute the same"
+    graph = noted.copy().quantize("head", weight="int8").graph
+    (row,) = run_step(graph, Step("change_divergence", options), context).report.rows
+    assert row["what"] == "weight format" and row["kl"] > 0
 
 
 def test_all_of_a_difference_taken_over_is_b(net: Net) -> None:

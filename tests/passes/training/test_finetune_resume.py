@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import tempfile
@@ -25,11 +26,14 @@ from espalier.model.store.weights import WeightStore
 from espalier.model.torch.tensors import to_torch
 from espalier.model.trace.trace import trace
 from espalier.passes.base import Context, Report, run_step
+from espalier.passes.jobs import worker
 from espalier.passes.jobs.kinds import TERMINAL, Done, Failed, JobEvent, Metric, OpenJob, ReplayJob
+from espalier.passes.jobs.serving import Channel
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.training.checkpoint import Checkpoints, read, write
 from espalier.passes.training.checkpoint_folders import (
     DAYS,
+    clear_finished,
     discard,
     folder_of,
     home,
@@ -142,6 +146,22 @@ def test_checkpoints_stay_until_the_result_is_saved() -> None:
     assert latest(folder) is not None
     got, report = finetuned(graph, store, made())
     assert got == want and report.summary["resumed_from"] and not list(home().glob("*"))
+
+
+def test_the_window_clears_what_a_worker_left_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker ends after two idle minutes, maybe before the result is saved; what it finished is not broken off."""
+    work, (ours, theirs) = tmp_path / "work", multiprocessing.Pipe()
+    work.mkdir()
+    monkeypatch.setattr(worker, "_STATE", worker._State())
+    opened = worker.handle(OpenJob("demo:digits-mlp", work), Channel(ours))
+    base, recipe, begun = opened.project.base, Recipe((Step("finetune", made(), 1),)), time.monotonic()
+    worker.handle(ReplayJob(base, recipe, opened.locations, work, SourceInfo("demo", "")), Channel(ours))
+    monkeypatch.setattr(worker, "_STATE", worker._State())  # another process
+    clear_finished(work, begun)
+    assert interrupted_run(base, made(), 1) is not None, "the copy was begun before the training ended"
+    clear_finished(work, time.monotonic() + 1)
+    assert interrupted_run(base, made(), 1) is None and not list(home().glob("*"))
+    theirs.close()
 
 
 def test_scales_masks_and_several_deaths() -> None:

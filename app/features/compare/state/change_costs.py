@@ -56,7 +56,7 @@ class ChangeCosts(QObject):
     def of(self, comparison: StateComparison) -> RowCosts | None:
         """What is measured of a comparison on the data in use; None where nothing is."""
         pair = self._pair(comparison)
-        if pair is None or not (pair.rows or self.busy):
+        if pair is None or not (pair.rows or (self._running is not None and self._running[1] is pair)):
             return None
         if pair.total is None:
             return RowCosts(dict(pair.rows))

@@ -8,8 +8,8 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.features.training.state.run_text import result_text
 from espalier.app.jobs.status import trains
-from espalier.model.errors import EspalierError
-from espalier.passes.jobs.kinds import JobEvent, JobInfo, ReplayJob
+from espalier.model.errors import EspalierError, JobError
+from espalier.passes.jobs.kinds import Failed, JobEvent, JobInfo, ReplayJob
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -25,7 +25,7 @@ def trainings_of(session: Session) -> Trainings:
 class Trainings(QObject):
     """`began`: a training runs; `ended`: it has ended. `busy_changed`: whether one is queued or running.
 
-    `result_changed`: the text of the last one's result. `failed`: an error while one runs.
+    `result_changed`: the text of the last one's result. `failed`: the error with which one has ended.
     """
 
     began = Signal(object)
@@ -39,10 +39,9 @@ class Trainings(QObject):
         self._session = session
         self.job: JobInfo | None = None  # the running one
         self.result = ""  # empty once the state has changed
-        self.error: EspalierError | None = None  # of the running or the last one, until the state changes
+        self.error: EspalierError | None = None  # of the last one, until the state changes
         session.opened.connect(self._forget)
         session.changed.connect(self._on_changed)
-        session.problem.connect(self._on_problem)
         session.job_event.connect(self._on_event)
 
     def _forget(self) -> None:
@@ -59,6 +58,8 @@ class Trainings(QObject):
             self._forget()
             self.began.emit(job)
         self.busy_changed.emit(busy)
+        if isinstance(job_event.event, Failed) and self.job is job:
+            self._fail(job_event.event)
         if not busy and self.job is job:
             self.job = None
             self.ended.emit()
@@ -72,7 +73,7 @@ class Trainings(QObject):
             self.result = f"{result_text(reports[-1])} Undo (Ctrl+Z) reverts it."
             self.result_changed.emit()
 
-    def _on_problem(self, error: EspalierError) -> None:
-        if self.job is not None:
-            self.error = error
-            self.failed.emit(error)
+    def _fail(self, end: Failed) -> None:
+        """Keep the error of the training itself: other jobs run beside it, and their errors are shown elsewhere."""
+        self.error = JobError(end.message, end.hint, end.node)
+        self.failed.emit(self.error)
