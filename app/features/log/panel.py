@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase, QTextCursor
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -27,17 +28,20 @@ class LogPanel(QWidget):
         box = QVBoxLayout(self)
         box.setContentsMargins(6, 4, 6, 4)
         box.addWidget(self._text)
-        self._text.verticalScrollBar().rangeChanged.connect(self._on_range_changed)
-        self._text.verticalScrollBar().actionTriggered.connect(self._on_scrolled)
+        # Queued: when it is first shown, Qt sets the position again after it has set the range.
+        bar = self._text.verticalScrollBar()
+        bar.rangeChanged.connect(self._on_range_changed, Qt.ConnectionType.QueuedConnection)
+        bar.actionTriggered.connect(self._on_scrolled)
         log = log_lines_of(session)
         self.add = log.add
         self._text.setPlainText("\n".join(log.lines))
         log.added.connect(self._show)
 
-    def _on_range_changed(self, minimum: int, maximum: int) -> None:
+    def _on_range_changed(self) -> None:
         """Scroll to the newest line unless the user has scrolled up; also while the panel is hidden."""
         if self._follow:
-            self._text.verticalScrollBar().setValue(maximum)
+            bar = self._text.verticalScrollBar()
+            bar.setValue(bar.maximum())
 
     def _on_scrolled(self) -> None:
         bar = self._text.verticalScrollBar()
