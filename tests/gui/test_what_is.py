@@ -63,7 +63,7 @@ def test_a_figure_of_the_status_bar_and_a_cell_are_explained(opened: Window) -> 
     opened.host.show_dock("nodes")
     index = panel.table.rows.index(0, panel.table.rows.columns.index("op"))
     rect = panel.table.visualRect(index)
-    assert "What a node computes." in explained(opened, panel.table.viewport(), rect.center())
+    assert "An input of the model." in explained(opened, panel.table.viewport(), rect.center())
 
 
 def test_a_format_is_explained_with_formula_source_and_a_link(opened: Window, qtbot: QtBot) -> None:

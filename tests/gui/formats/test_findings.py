@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from espalier.app.commands.console import table as console_table
 from espalier.app.features.options.panel import OptionsWindow
+from espalier.app.features.tables.state import document_reports_of
 from espalier.app.measured.findings import NO_DATA, NOTHING, RUNNING, STALE, values_of
 from espalier.app.number_text import column_title, shown
 from espalier.app.shell.window import Window
@@ -204,7 +205,7 @@ def test_show_node_brings_the_node_of_a_row_into_view(drawn: Window) -> None:
 def test_the_report_of_a_step_that_was_asked_for_opens_as_a_table(drawn: Window, runner: list[FakeRunner]) -> None:
     quantise(drawn)
     tables = drawn.docks.tables
-    tables.expect("calibrate")
+    document_reports_of(drawn.session).expect("calibrate")
     drawn.session.run_pass("calibrate", CalibrateOptions())
     job = runner[-1].waiting[0].job
     assert isinstance(job, ReplayJob)
