@@ -78,8 +78,8 @@ def test_without_a_model_it_opens_a_demo_first(window: Window, runner: list[Fake
 
 def test_it_is_offered_once(window: Window, tmp_path: Path) -> None:
     window.settings = Settings(QSettings(str(tmp_path / "first.ini"), QSettings.Format.IniFormat))
-    _start(window, None, ())
+    _start(window, None)
     assert window.banner.isVisible() and "New here?" in window.banner.text
     window.banner.clear()
-    _start(window, None, ())
+    _start(window, None)
     assert not window.banner.isVisible()
