@@ -155,6 +155,12 @@ class Recovery(QObject):
         """Whether the open document was recovered from a crashed window."""
         return self._recovered is not None
 
+    @property
+    def source(self) -> str:
+        """The path or source by which the open document is opened again; a recovery copy is deleted with it."""
+        document = self._session.open_document
+        return str(document.path or (document.project.source.spec if self.recovered else self._session.opened_spec))
+
     def update(self) -> None:
         """Store the unsaved work; delete the stored work if nothing is unsaved."""
         document = self._session.document
@@ -260,6 +266,7 @@ class Recovery(QObject):
         lock = take(unsaved.journal)
         if lock is None:
             return False
+        unsaved = _read(unsaved.journal) or unsaved  # plug-ins may have been loaded since it was read
         self._recovering = unsaved, lock
         spec = str(_linked_copy(unsaved.file)) if unsaved.file.exists() else unsaved.edits.subject.opened
         self._session.open(spec, title=f"Recover {unsaved.title}")

@@ -297,5 +297,4 @@ def _source(tab: Tab) -> str:
     document = session.document
     if document is None:
         return next((job.job.spec for job in session.jobs if isinstance(job.job, OpenJob)), tab.spec)
-    recovered = tab.window.recovery.recovered  # from a copy, which is deleted
-    return str(document.path or (document.project.source.spec if recovered else session.opened_spec))
+    return tab.window.recovery.source

@@ -150,6 +150,7 @@ class Window(QMainWindow):
         self.status.score.follow(self.live)
         self.status.score.wanted.connect(self.services.evaluation.evaluate)
         self.live.state_changed.connect(self.actions_table.refresh)
+        self.plugins.changed.connect(self.pages.refresh)  # unsaved work with their formats can be read now
         self.pages.workbench.changed.connect(self.actions_table.refresh_soon)
         self.pages.workbench.bar.chosen.connect(self._workspace_chosen)
         pages = self.pages
@@ -173,7 +174,7 @@ class Window(QMainWindow):
         self.build_panels()
         if document:
             self.pages.document_opened(document)
-            self.settings.add_recent(str(document.path or self.session.opened_spec))
+            self.settings.add_recent(self.recovery.source)
         else:
             self.pages.refresh()
         self.show_page()

@@ -97,6 +97,6 @@ def test_the_tree_keeps_the_widths_that_a_person_gave(qtbot: QtBot) -> None:
     tree.setColumnWidth(0, 400)
     qtbot.waitUntil(lambda: tree.viewport().height() < high)
     assert [tree.columnWidth(k) for k in range(6)] == [400, *before[1:]]
-    tree.resize(690, 300)
-    qtbot.waitUntil(lambda: tree.horizontalScrollBar().maximum() == 0)
+    tree.resize(750, 300)
+    qtbot.waitUntil(lambda: tree.horizontalScrollBar().maximum() == 0, timeout=MILLISECONDS)
     assert tree.columnWidth(0) == 400

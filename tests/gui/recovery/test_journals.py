@@ -238,8 +238,22 @@ def test_recovered_work_is_unsaved_work_on_the_original(
     assert session.document and session.document.dirty
     assert session.document.path == folder / "a.espalier"
     assert file.exists() and not unsaved_projects()  # mapped from, but no longer offered
+    assert kept.source == str(folder / "a.espalier"), "the copy, which is deleted, is no source to open again"
     session.close()
     assert not file.exists()
+
+
+def test_edits_with_formats_of_a_plugin_are_read_once_that_is_loaded(
+    session: Session, runner: list[FakeRunner], folder: Path, kept: Recovery
+) -> None:
+    """The list is made before plug-ins are loaded; their formats were unknown, and so the journal seemed damaged."""
+    project, recipe = small_project(), Recipe((Step("remove_dropout", NoOptions()),))
+    left_behind(folder, recipe=recipe)
+    (known,) = unsaved_projects()
+    assert known.edits.count
+    assert kept.recover(replace(known, edits=replace(known.edits, recipe=Recipe(), count=0, damaged=1)))
+    runner[0].finish(OpenResult(project, {}, (), {}))
+    assert session.recipe == recipe
 
 
 def test_recovered_studies_are_unsaved_though_no_step_is(
