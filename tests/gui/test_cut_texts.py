@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QLabel, QPushButton, QTableWidget, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -44,7 +45,7 @@ def test_no_text_of_a_workspace_or_a_panel_is_cut(opened: Window) -> None:
     found: dict[str, str] = {}
 
     def look(where: str) -> None:
-        QApplication.processEvents()
+        QTest.qWait(100)  # layouts settle
         for text in cut_texts(opened):
             found.setdefault(text, where)
 
