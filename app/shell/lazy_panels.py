@@ -58,7 +58,8 @@ class LazyPanels(QObject):
         self._timer.start(pause)
 
     def build_part(self) -> None:
-        """Do one step and schedule the next one."""
+        """Do one step now and schedule the next one."""
+        self.stop()
         if not self._build_canvas() and not self.build_next() and not self._build_docks() and not self._build_ahead():
             return
         self.start()  # last: a step that raises is not repeated
