@@ -79,6 +79,11 @@ def torch_constant(const: TorchConst) -> Any:
     return value
 
 
+def device_of(*values: Any) -> torch.device:
+    """The device of the first tensor; torch's default device if there is none."""
+    return next((v.device for v in values if isinstance(v, Tensor)), torch.get_default_device())
+
+
 def _use(value: Any, node: Node, port: str) -> Any:
     """Equal for ports that can share a quantised tensor, such as the queries, keys and values of an attention.
 
@@ -116,6 +121,7 @@ class GraphBuilder(LeafBuilder):
         self.items: dict[Ref, fx.Node] = {}
         self.shared: dict[Any, fx.Node] = {}
         self.carriers = carriers(graph)
+        self.device: fx.Node | None = None
 
     def wire(self) -> None:
         """Attach the leaves, then emit each node."""
@@ -243,9 +249,18 @@ class GraphBuilder(LeafBuilder):
             case Slice(start, stop, step):
                 return slice(self._arg(start, of), self._arg(stop, of), self._arg(step, of))
             case TorchConst():
-                return torch_constant(arg)
+                return self._device(arg) if arg.kind == "device" else torch_constant(arg)
             case _:
                 return arg
+
+    def _device(self, const: TorchConst) -> Any:
+        """A device that the trace wrote into the graph: that of the inputs, since the module may be moved."""
+        inputs = tuple(self.values[n.id] for n in self.graph if n.call == "placeholder" and n.id in self.values)
+        if torch_constant(const).type == "meta" or not inputs:
+            return torch_constant(const)
+        if self.device is None:
+            self.device = self.fx.call_function(device_of, inputs)
+        return self.device
 
     def _ref(self, ref: Ref) -> fx.Node:
         node = self.graph.nodes[ref.node]

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QApplication
 from espalier.app.session.edit_journal import EditJournal
 from espalier.app.session.recovery import unsaved_projects
 from espalier.app.shell.application import make_application, open_window
-from espalier.app.shell.window import Window
+from espalier.app.shell.tabs import Tabs
 from espalier.model.document.project import recipe_to_json
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError
@@ -82,7 +82,7 @@ class Driver:
 
     def begin(self) -> None:
         """Take hold of the window."""
-        self.window = next(w for w in QApplication.topLevelWidgets() if isinstance(w, Window))
+        self.window = next(w.current for w in QApplication.topLevelWidgets() if isinstance(w, Tabs))
         self.session = self.window.session
         self._announce_journal()
         for signal in (self.session.changed, self.session.pending_changed, self.session.saved):

@@ -26,7 +26,7 @@ from espalier.model.torch.build import build, parameters_of
 from espalier.model.torch.layers import Compressed, unpack_mask
 from espalier.model.torch.tensors import to_numpy
 from espalier.model.trace.trace import trace
-from tests.model.zoo import Case, case, run, same
+from tests.model.zoo import MODELS, SLOW, Case, case, run, same, slow
 
 X, W, B, Y = Integer(8, 5), Integer(6, 4), Integer(5, 3), Integer(7, 4, rounding="floor")
 ALL: dict[str, Format] = {"data_in": X, "weight": W, "bias": B, "data_out": Y}
@@ -428,3 +428,14 @@ def test_formats_on_one_layer_leave_the_others_alone() -> None:
     changed = {n for n, m in built.named_modules() if isinstance(m, Compressed)}
     assert changed == {node.target}
     assert not same(run(built, held.example), run(plain, held.example))
+
+
+WITHOUT_VALUES = ("branches", "choosy")  # they read values of tensors, which the meta device does not have
+
+
+@pytest.mark.parametrize("name", [slow(n) if n in SLOW else n for n in MODELS if n not in WITHOUT_VALUES])
+def test_a_build_can_be_moved(name: str) -> None:
+    """Devices in a trace, as of arange(n, device=x.device), are those of the inputs. The meta device stands for CUDA."""
+    held = case(name)
+    there = {k: v.to("meta") if isinstance(v, Tensor) else v for k, v in held.example.items()}
+    assert {r.device.type for r in run(held.build().to("meta"), there)} == {"meta"}

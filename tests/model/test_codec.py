@@ -286,4 +286,4 @@ def test_a_missing_selection_says_what_it_is() -> None:
     data = {"rules": [{"formats": {"weight": "integer"}}]}
     with pytest.raises(OptionsError, match=r"rules\[0\]\.select is missing") as found:
         decode(PASSES.get("quantize").options, data)
-    assert found.value.hint.startswith("Give it a table of by, values, where by is one of all, type,")
+    assert found.value.hint.startswith("Give it a table of by, values, nodes, where by is one of all, type,")
