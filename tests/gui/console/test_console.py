@@ -19,6 +19,7 @@ from espalier.app.shell.window import Window
 from espalier.model.formats.base import parse_format
 from espalier.passes.jobs.kinds import Failed, ReplayJob, Started
 from tests.gui.conftest import FakeRunner, open_small
+from tests.patience import budget
 
 pytestmark = pytest.mark.gui
 SECONDS = 20_000  # milliseconds
