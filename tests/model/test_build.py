@@ -435,7 +435,7 @@ WITHOUT_VALUES = ("branches", "choosy")  # they read values of tensors, which th
 
 @pytest.mark.parametrize("name", [slow(n) if n in SLOW else n for n in MODELS if n not in WITHOUT_VALUES])
 def test_a_build_can_be_moved(name: str) -> None:
-    """Devices in a trace, as of arange(n, device=x.device), are those of the inputs. The meta device stands for CUDA."""
+    """Devices in a trace, as of arange(n, device=x.device), are those of the inputs. Meta stands for CUDA."""
     held = case(name)
     there = {k: v.to("meta") if isinstance(v, Tensor) else v for k, v in held.example.items()}
     assert {r.device.type for r in run(held.build().to("meta"), there)} == {"meta"}

@@ -212,7 +212,7 @@ def test_the_window_stays_usable_and_stop_works(
     qtbot.wait(700)
     window.session.select([next(iter(window.session.open_document.graph.nodes))])
     assert window.session.selection and panel.run.running
-    assert max(spent) < budget(0.03)  # of the event loop's own time; 0.05 s are promised
+    assert max(spent) < budget(0.05)  # of the event loop's own time
     QTest.keyClick(panel.entry, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: not panel.run.running, timeout=SECONDS)
     assert panel.output.blockCount() <= 5000
