@@ -14,7 +14,7 @@ from espalier.model.errors import FormatError, ProjectError, damage
 from espalier.model.graph.annotation import MUTED, PLAIN, Annotation
 from espalier.model.graph.check import check
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta, Weight
+from espalier.model.graph.meta import Adapter, Parallel, Precision, Sharding, Sparsity, TensorMeta, Weight
 
 _TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],
                           "sparsity": dict[str, Sparsity], "weights": dict[str, str],
@@ -36,6 +36,8 @@ def node_to_json(node: Node) -> dict[str, Any]:
         data["outputs"] = node.outputs
     if node.parallel is not None:
         data["parallel"] = encode(node.parallel)
+    if node.sharding is not None:
+        data["sharding"] = encode(node.sharding)
     if node.packed:
         data["packed"] = True
     if node.arithmetic != "float":
@@ -72,6 +74,7 @@ def node_from_json(name: str, data: dict[str, Any]) -> Node:
     values["arithmetic"] = decode(Literal["float", "hardware"], data.get("arithmetic", "float"), f"{name}.arithmetic")
     values["annotation"] = decode(Annotation, data.get("annotation", {}), f"{name}.annotation")
     values["parallel"] = decode(Parallel | None, data.get("parallel"), f"{name}.parallel")
+    values["sharding"] = decode(Sharding | None, data.get("sharding"), f"{name}.sharding")
     if values["annotation"].muted and values.get("op") != MUTED:  # no identity stands for it: it computes
         values["annotation"] = replace(values["annotation"], muted=False)
     return Node(id=name, outputs=decode(int | None, data.get("outputs"), f"{name}.outputs"), **values)

@@ -130,6 +130,23 @@ class Parallel:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharding:
+    """How the tensors of a node are distributed over a mesh of devices of this shape.
+
+    `ports`: of each port (data_in, weight, bias, data_out, …) a placement per axis of the mesh, in DTensor's terms: "R"
+    (replicated), "S0", "S1", … (split along that dimension of the tensor) or "P" (a partial sum).
+    """
+
+    mesh: tuple[int, ...]
+    ports: dict[str, tuple[str, ...]]
+
+    @property
+    def label(self) -> str:
+        """Short text for badges: the placements of the result, `S0 R`."""
+        return " ".join(self.ports.get("data_out", ()))
+
+
+@dataclass(frozen=True, slots=True)
 class Adapter:
     """A low-rank adapter of a weight (LoRA): the layer computes W·x + s·B·A·dropout(x).
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from espalier.model.graph.annotation import PLAIN, Annotation
-from espalier.model.graph.meta import Adapter, Parallel, Precision, Sparsity, TensorMeta
+from espalier.model.graph.meta import Adapter, Parallel, Precision, Sharding, Sparsity, TensorMeta
 
 Call = Literal["placeholder", "get_attr", "call_module", "call_function", "opaque", "output"]
 
@@ -42,8 +42,8 @@ Arg = None | bool | int | float | str | complex | Ref | Slice | TorchConst | tup
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation. Choices: `precision`, `sparsity` and `adapters` by port, `parallel`, `packed`, `arithmetic`. The
-    `annotation` changes nothing that is computed. All other fields are facts.
+    """One operation. Choices: `precision`, `sparsity` and `adapters` by port, `parallel`, `sharding`, `packed`,
+    `arithmetic`. The `annotation` changes nothing that is computed. All other fields are facts.
 
     `op`: a row of the ops table. `target`: path of a module, qualified name of a function, name of a weight (get_attr)
     or of an input (placeholder). `ports`: tensors by port: data_in, data_in_1, …, data_out, data_out_1, … `weights`:
@@ -67,6 +67,7 @@ class Node:
     sparsity: dict[str, Sparsity] = field(default_factory=dict)  # type: ignore[assignment]
     adapters: dict[str, Adapter] = field(default_factory=dict)  # type: ignore[assignment]
     parallel: Parallel | None = None
+    sharding: Sharding | None = None  # over a mesh of devices
     packed: bool = False  # whether its weight is stored as codes in a running model (model/torch/mx_weights.py)
     arithmetic: Literal["float", "hardware"] = "float"  # in a running model
     annotation: Annotation = PLAIN

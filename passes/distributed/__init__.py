@@ -1,0 +1,1 @@
+"""A sharded model at work: ranks started by torchrun, on torch's DTensor."""

@@ -1,0 +1,1 @@
+"""Plans of a model over a mesh of devices: placements, collectives, costs, and the plan of least cost."""
