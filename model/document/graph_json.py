@@ -34,10 +34,9 @@ def node_to_json(node: Node) -> dict[str, Any]:
             data[name] = encode(getattr(node, name)) if name != "ports" else _ports(node.ports)
     if node.outputs is not None:
         data["outputs"] = node.outputs
-    if node.parallel is not None:
-        data["parallel"] = encode(node.parallel)
-    if node.sharding is not None:
-        data["sharding"] = encode(node.sharding)
+    for name in ("parallel", "sharding"):
+        if getattr(node, name) is not None:
+            data[name] = encode(getattr(node, name))
     if node.packed:
         data["packed"] = True
     if node.arithmetic != "float":
