@@ -30,7 +30,8 @@ class Mesh:
 class Device:
     """What a device does, and the link of each axis of the mesh.
 
-    `flops`: of its products per second. `memory`: bytes. `bandwidth`: bytes per second of its memory. `latency`: seconds per message (alpha) and `rate`: bytes per second (1/beta), each per axis of the mesh.
+    `flops`: of its products per second. `memory`: bytes. `bandwidth`: bytes per second of its memory. `latency`:
+    seconds per message (alpha) and `rate`: bytes per second (1/beta), each per axis of the mesh.
     """
 
     name: str
