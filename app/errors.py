@@ -89,6 +89,7 @@ class Banner(QFrame):
     def follow(self, session: Session) -> None:
         """Show the errors and warnings of a session until they are resolved."""
         session.problem.connect(self.show_error)
+        session.noticed.connect(self.show_message)
         session.job_event.connect(self.job_event)
         session.changed.connect(lambda _: self.resolve(EDIT))
         session.opened.connect(lambda: self._warn(""))
