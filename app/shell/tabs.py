@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
@@ -95,13 +95,17 @@ class Tabs(QWidget):
     def new(self) -> None:
         """Open an empty tab behind the present one and choose it."""
         self.open("")
+        self.current.pages.welcome.spec.setFocus()
 
     def bring(self, spec: str) -> bool:
         """Bring the other tab to the front in which a project is open or being opened; False if there is none."""
         tab = self._tab_of(spec)
         if tab is None or tab is self._tabs[self.bar.currentIndex()]:
             return False
+        left = self._tabs[self.bar.currentIndex()]
         self.bar.setCurrentIndex(self._tabs.index(tab))
+        if left.window is not None and not _source(left) and not left.window.session.jobs:
+            QTimer.singleShot(0, lambda: self._remove(left))  # an empty one, whose window still handles the request
         return True
 
     def open(self, spec: str) -> None:
