@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 from espalier.app.measured.live import is_evaluation
 from espalier.app.settings import data_folder
 from espalier.app.widgets.heading import column_of, row_of
-from espalier.model.errors import EspalierError, JobError
+from espalier.model.errors import EspalierError, JobError, PassError
 from espalier.model.files import write_private
 from espalier.model.private import redacted
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
@@ -33,12 +33,22 @@ if TYPE_CHECKING:
 
 MAX_REPORTS = 20
 EDIT = "edit"  # the cause of errors of an edit
+PLUGINS = "plug-ins"
 Button = tuple[str, Callable[[], object]]
 
 
 def cause(job: JobInfo) -> str:
     """The cause of a job's error; the error is resolved when a job of the same cause starts or succeeds."""
     return EDIT if isinstance(job.job, ReplayJob) and not job.job.beside else job.title
+
+
+class PluginsError(PassError):
+    """Plug-ins that could not be loaded; resolved when plug-ins are loaded again."""
+
+
+def cause_of(error: EspalierError) -> str:
+    """The cause of an error that is not of a job."""
+    return PLUGINS if isinstance(error, PluginsError) else EDIT
 
 
 class Banner(QFrame):
@@ -84,12 +94,13 @@ class Banner(QFrame):
         if isinstance(error, JobError):
             buttons.append(("Show log", self.show_log.emit))
         self.show_message(error.message, error.hint, buttons, "error")
-        self._unassigned, self._cause = (error, "") if isinstance(error, JobError) else (None, EDIT)
+        self._unassigned, self._cause = (error, "") if isinstance(error, JobError) else (None, cause_of(error))
 
     def follow(self, session: Session) -> None:
         """Show the errors and warnings of a session until they are resolved."""
         session.problem.connect(self.show_error)
         session.noticed.connect(self.show_message)
+        session.resolved.connect(self.resolve)
         session.job_event.connect(self.job_event)
         session.changed.connect(lambda _: self.resolve(EDIT))
         session.opened.connect(lambda: self._warn(""))
