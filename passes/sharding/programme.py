@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 Key = object
 TABLE = 20_000_000  # entries of the largest table of an elimination
 GAP, SECONDS = 1e-6, 20.0  # relative gap and time limit of HiGHS
+TIE = 1e-9  # relative price of all memory, so that of plans as quick the smaller is chosen
 
 
 @dataclass(slots=True)
@@ -75,7 +76,8 @@ def solve(problem: Programme, limit: float = math.inf) -> Solution | None:
     least = sum(float(m.min()) for m in problem.memory)
     if least > limit * (1 + 1e-12):
         return None
-    best = _at(problem, 0.0)
+    most = sum(float(m.max()) for m in problem.memory)
+    best = _at(problem, TIE * _scale(problem) / max(most, 1.0))
     if best is not None and best.bytes <= limit:
         return best
     near = _near(problem, limit)
@@ -96,12 +98,17 @@ def _at(problem: Programme, price: float) -> Solution | None:
     return Solution(choice, seconds, held, seconds)
 
 
+def _scale(problem: Programme) -> float:
+    """A time that matters: of the quickest choice of each vertex by itself."""
+    total = sum(float(t.min()) for t in problem.times)
+    return total or sum(float(e.max()) for e in problem.edges.values()) or 1e-30
+
+
 def _near(problem: Programme, limit: float, rounds: int = 40) -> Solution | None:
     """The best choice that a price of memory leads to, with the Lagrangian bound."""
-    scale = max(1e-30, sum(float(t.max()) for t in problem.times) + sum(float(e.max()) for e in problem.edges.values()))
     low, high, bound = 0.0, None, 0.0
     best: Solution | None = None
-    price = scale / max(limit, 1.0)
+    price = _scale(problem) / max(limit, 1.0)
     for _ in range(rounds):
         found = _at(problem, price)
         if found is None:
