@@ -129,50 +129,100 @@ def _near(problem: Programme, limit: float, rounds: int = 40) -> Solution | None
 # -- elimination
 
 
+Scope = tuple[int, ...]
+Folded = tuple[int, Scope, NDArray[np.int64]]  # a vertex, its neighbours, its best choice for each of theirs
+
+
+class Tables:
+    """Costs as tables over vertices, of which vertices are eliminated one by one."""
+
+    def __init__(self, times: Sequence[Floats], edges: dict[tuple[int, int], Floats]) -> None:
+        self.sizes = [len(t) for t in times]
+        self.tables: dict[Scope, Floats] = {(i,): t for i, t in enumerate(times)}
+        self.tables.update(edges)
+        self.of: list[set[Scope]] = [set() for _ in times]
+        for scope in self.tables:
+            for i in scope:
+                self.of[i].add(scope)
+        self.left, self.folded = set(range(len(times))), list[Folded]()
+
+    def around(self, i: int) -> Scope:
+        """A vertex and its neighbours, in order."""
+        return tuple(sorted({x for s in self.of[i] for x in s}))
+
+    def fold(self, i: int) -> bool:
+        """Eliminate a vertex; False where the table would be too large."""
+        scope = self.around(i)
+        if math.prod(self.sizes[x] for x in scope) > TABLE:
+            return False
+        total = np.zeros([self.sizes[x] for x in scope])
+        for each in list(self.of[i]):
+            shape = [self.sizes[x] if x in each else 1 for x in scope]
+            total = total + self.tables.pop(each).reshape(shape)
+            for x in each:
+                self.of[x].discard(each)
+        axis, rest = scope.index(i), tuple(x for x in scope if x != i)
+        self.folded.append((i, rest, total.argmin(axis)))
+        if rest:
+            low = total.min(axis)
+            self.tables[rest] = self.tables[rest] + low if rest in self.tables else low
+            for x in rest:
+                self.of[x].add(rest)
+        self.left.remove(i)
+        return True
+
+    def unfolded(self, chosen: dict[int, int]) -> tuple[int, ...]:
+        """The choices of all vertices, given those of the vertices that are left."""
+        for i, rest, best in reversed(self.folded):
+            chosen[i] = int(best[tuple(chosen[x] for x in rest)])
+        return tuple(chosen[i] for i in range(len(self.sizes)))
+
+
 def eliminate(times: Sequence[Floats], edges: dict[tuple[int, int], Floats]) -> tuple[int, ...] | None:
     """The choice of least sum, by eliminating vertices of least degree; None where a table would be too large."""
-    tables: dict[tuple[int, ...], Floats] = {(i,): t for i, t in enumerate(times)}
-    tables.update(edges)
-    of: list[set[tuple[int, ...]]] = [set() for _ in times]
-    for scope in tables:
-        for i in scope:
-            of[i].add(scope)
-    left, order = set(range(len(times))), list[tuple[int, tuple[int, ...], NDArray[np.int64]]]()
-    while left:
-        i = min(left, key=lambda v: (len({x for s in of[v] for x in s}), v))
-        scope = tuple(sorted({x for s in of[i] for x in s}))
-        if math.prod(len(times[x]) for x in scope) > TABLE:
+    tables = Tables(times, edges)
+    while tables.left:
+        if not tables.fold(min(tables.left, key=lambda v: (len(tables.around(v)), v))):
             return None
-        total = np.zeros([len(times[x]) for x in scope])
-        for each in of[i]:
-            total = total + _spread(tables.pop(each), each, scope, times)
-        for each in list(of[i]):
-            for x in each:
-                of[x].discard(each)
-        axis, rest = scope.index(i), tuple(x for x in scope if x != i)
-        order.append((i, rest, total.argmin(axis)))
-        if rest:
-            folded = total.min(axis)
-            tables[rest] = tables[rest] + folded if rest in tables else folded
-            for x in rest:
-                of[x].add(rest)
-        left.remove(i)
-    chosen: dict[int, int] = {}
-    for i, rest, best in reversed(order):
-        chosen[i] = int(best[tuple(chosen[x] for x in rest)])
-    return tuple(chosen[i] for i in range(len(times)))
+    return tables.unfolded({})
 
 
-def _spread(table: Floats, scope: tuple[int, ...], over: tuple[int, ...], times: Sequence[Floats]) -> Floats:
-    """A table as one over more vertices, to be broadcast."""
-    return table.reshape([len(times[x]) if x in scope else 1 for x in over])
+def _core(problem: Programme) -> tuple[Tables, list[int], Programme]:
+    """The problem without vertices that have at most two neighbours and take the same memory whatever is chosen."""
+    tables, same = Tables(problem.times, problem.edges), [float(np.ptp(m)) == 0.0 for m in problem.memory]
+    while ready := [v for v in tables.left if same[v] and len(tables.around(v)) <= 3]:
+        if len(tables.left) == 1 or not tables.fold(min(ready, key=lambda v: (len(tables.around(v)), v))):
+            break
+    kept = sorted(tables.left)
+    at = {v: i for i, v in enumerate(kept)}
+    core = Programme([tables.tables.get((v,), np.zeros(tables.sizes[v])) for v in kept],
+                     [problem.memory[v] for v in kept])  # fmt: skip
+    for scope, costs in tables.tables.items():
+        if len(scope) == 2:
+            core.edge(at[scope[0]], at[scope[1]], costs)
+    return tables, kept, core
 
 
 # -- the integer programme
 
 
 def programme(problem: Programme, limit: float) -> Solution | None:
-    """Solve by HiGHS: binary choices; e[p, q] ≥ 0 of each edge, whose row and column sums are the choices."""
+    """The choice of least time within a limit, by HiGHS."""
+    tables, kept, core = _core(problem)
+    fixed = sum(float(m[0]) for i, m in enumerate(problem.memory) if i not in set(kept))
+    solved = _milp(core, limit - fixed)
+    if solved is None:
+        return None
+    choice = tables.unfolded(dict(zip(kept, solved[0], strict=True)))
+    seconds, held = problem.seconds(choice), problem.bytes(choice)
+    if held > limit * (1 + 1e-6):
+        return None
+    return Solution(choice, seconds, held, min(seconds, solved[1]))
+
+
+def _milp(problem: Programme, limit: float) -> tuple[tuple[int, ...], float] | None:
+    """(choice, lower bound) by HiGHS: binary choices; e[p, q] ≥ 0 of each edge, whose row and column sums are the
+    choices. None if nothing is found."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -221,7 +271,4 @@ def programme(problem: Programme, limit: float) -> Solution | None:
     if result.x is None:
         return None
     choice = tuple(int(np.argmax(result.x[a:b])) for a, b in itertools.pairwise(starts))
-    seconds, held_bytes = problem.seconds(choice), problem.bytes(choice)
-    if held_bytes > limit * (1 + 1e-6):
-        return None
-    return Solution(choice, seconds, held_bytes, min(seconds, float(result.mip_dual_bound or 0.0) * scale / 1e3))
+    return choice, float(result.mip_dual_bound or 0.0) * scale / 1e3
