@@ -8,6 +8,8 @@ Sources: S. Li et al., "PyTorch Distributed", VLDB 2020; Y. Zhao et al., "PyTorc
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -104,12 +106,11 @@ def heads_of(network: Network) -> list[int]:
 
 def widths_of(network: Network) -> list[int]:
     """The widths of the layers."""
-    return sorted({d for u in network.units if u.weight and len(u.weight.shape) > 1 for d in u.weight.shape[:2]})
+    shapes = (u.weight.shape[:2] for u in network.units if u.weight and len(u.weight.shape) > 1)
+    return sorted({d for shape in shapes for d in shape if d > 1})
 
 
 def _dividing(network: Network, n: int) -> str:
-    import math
-
     sizes = heads_of(network) or widths_of(network)
     fitting = divisors(math.gcd(*sizes)) if sizes else []
     text = ", ".join(map(str, fitting[:12]))

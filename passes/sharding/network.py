@@ -20,7 +20,7 @@ from espalier.model.graph.node import Ref, out_port
 from espalier.model.graph.ops import floating, macs
 from espalier.model.graph.ports import carriers, weights_of
 from espalier.passes.sharding.blocks import classes
-from espalier.passes.sharding.collectives import Collective, Placements, collectives, seconds, shards
+from espalier.passes.sharding.collectives import Collective, Placements, collectives, possible, seconds, shards
 from espalier.passes.sharding.costs_of_nodes import Sizing, trained
 from espalier.passes.sharding.factors import Call, call_of
 from espalier.passes.sharding.options import batch_symbols
@@ -146,6 +146,9 @@ class Network:
         device, costs = self.sizing.device, np.zeros((len(rows), len(columns)))
         for i, (at, wanted) in enumerate(rows):
             for j, (needed, arising) in enumerate(columns):
+                if not possible(at, needed) or (link.backward and not possible(arising, wanted)):
+                    costs[i, j] = np.inf
+                    continue
                 forward = link.times * seconds(self.forward(link, at, needed), device)
                 costs[i, j] = forward + seconds(self.backward(link, arising, wanted), device)
         row, column = [rows.index(g) for g in given], [columns.index(t) for t in taken]

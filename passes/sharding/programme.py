@@ -26,7 +26,7 @@ TIE = 1e-9  # relative price of all memory, so that of plans as quick the smalle
 @dataclass(slots=True)
 class Programme:
     """`times` and `memory`: of each vertex's choices, in seconds and bytes. `edges`: (i, j) → seconds of each pair of
-    choices, i < j."""
+    choices, i < j; infinite for a pair that is not possible."""
 
     times: list[Floats] = field(default_factory=list)  # type: ignore[assignment]
     memory: list[Floats] = field(default_factory=list)  # type: ignore[assignment]
@@ -78,6 +78,8 @@ def solve(problem: Programme, limit: float = math.inf) -> Solution | None:
         return None
     most = sum(float(m.max()) for m in problem.memory)
     best = _at(problem, TIE * _scale(problem) / max(most, 1.0))
+    if best is not None and math.isinf(best.seconds):
+        return None
     if best is not None and best.bytes <= limit:
         return best
     near = _near(problem, limit)
@@ -101,7 +103,7 @@ def _at(problem: Programme, price: float) -> Solution | None:
 def _scale(problem: Programme) -> float:
     """A time that matters: of the quickest choice of each vertex by itself."""
     total = sum(float(t.min()) for t in problem.times)
-    return total or sum(float(e.max()) for e in problem.edges.values()) or 1e-30
+    return total or sum(float(e[np.isfinite(e)].max(initial=0.0)) for e in problem.edges.values()) or 1e-30
 
 
 def _near(problem: Programme, limit: float, rounds: int = 40) -> Solution | None:
@@ -227,41 +229,33 @@ def _milp(problem: Programme, limit: float) -> tuple[tuple[int, ...], float] | N
     from scipy.sparse import csr_array
 
     starts = [0, *itertools.accumulate(len(t) for t in problem.times)]
-    rows, columns, values, sides = list[int](), list[int](), list[float](), list[float]()
+    entries, sides = list[tuple[int, int, float]](), list[float]()
     costs = [np.concatenate(problem.times)]
-
-    def put(row: int, column: int, value: float) -> None:
-        rows.append(row)
-        columns.append(column)
-        values.append(value)
-
     for i in range(len(problem.times)):
-        for c in range(starts[i], starts[i + 1]):
-            put(len(sides), c, 1.0)
+        entries += [(len(sides), c, 1.0) for c in range(starts[i], starts[i + 1])]
         sides.append(1.0)
     at = starts[-1]
     for (i, j), each in problem.edges.items():
-        p, q = each.shape
-        row = len(sides)
-        for a in range(p):
-            for b in range(q):
-                put(row + a, at + a * q + b, 1.0)
-                put(row + p + b, at + a * q + b, 1.0)
-            put(row + a, starts[i] + a, -1.0)
-        for b in range(q):
-            put(row + p + b, starts[j] + b, -1.0)
+        p, q, row = *each.shape, len(sides)
+        entries += [(row + a, at + a * q + b, 1.0) for a in range(p) for b in range(q)]
+        entries += [(row + p + b, at + a * q + b, 1.0) for a in range(p) for b in range(q)]
+        entries += [(row + a, starts[i] + a, -1.0) for a in range(p)]
+        entries += [(row + p + b, starts[j] + b, -1.0) for b in range(q)]
         sides.extend([0.0] * (p + q))
         costs.append(each.reshape(-1))
         at += p * q
     goal = np.concatenate(costs)
+    possible = np.isfinite(goal)
+    goal = np.where(possible, goal, 0.0)
     scale = max(float(np.abs(goal).max(initial=0.0)), 1e-300)
+    rows, columns, values = zip(*entries, strict=True)
     equal = csr_array((values, (rows, columns)), shape=(len(sides), at))
     held = np.concatenate([np.concatenate(problem.memory), np.zeros(at - starts[-1])])
     with quiet():
         result = milp(
             goal / scale * 1e3,
             integrality=np.concatenate([np.ones(starts[-1]), np.zeros(at - starts[-1])]),
-            bounds=Bounds(0, 1),
+            bounds=Bounds(0, possible.astype(np.float64)),
             constraints=[
                 LinearConstraint(equal, sides, sides),  # type: ignore[arg-type]
                 LinearConstraint(held[None, :] / max(limit, 1.0), -np.inf, 1.0),
