@@ -32,6 +32,9 @@ MEASURED: dict[str, tuple[str, str]] = {
     "bram": ("hardware BRAM", ""),
     "time": ("time", "ms"),
     "memory": ("memory allocated", "KiB"),
+    "shard_strategy": ("placement on devices", ""),
+    "shard_bytes": ("bytes moved between devices", "KiB"),
+    "shard_time": ("predicted time on a device", "ms"),
 }
 TRAINS = ("frozen", "trains", "adapter")  # meaning of the codes of `trains`
 MODES: dict[str, str] = {
@@ -46,12 +49,16 @@ MODES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """Measured values by node id, such as sensitivities; `note`: their state, or why there are none."""
+    """Measured values by node id, such as sensitivities; `note`: their state, or why there are none.
+
+    `names`: of the values, which then are their indices instead of amounts.
+    """
 
     title: str
     values: Mapping[str, float]
     unit: str = ""
     note: str = ""
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,17 @@ def by_training(values: NDArray[np.float64], palette: Palette) -> Colouring:
     return Colouring(colours, codes, legend, values, named=True)
 
 
+def by_name(overlay: Overlay, values: NDArray[np.float64], palette: Palette) -> Colouring:
+    """Colour by named values; names beyond the number of distinct colours share the last of them."""
+    distinct = [c for n, c in CATEGORIES.items() if n not in ("shape", "io", "other")]
+    colours = [distinct[min(k, len(distinct) - 1)] for k in range(len(overlay.names))]
+    known = np.isfinite(values)
+    codes = np.where(known, np.nan_to_num(values), len(colours)).astype(np.int64)
+    title = f"{overlay.title} ({overlay.note})" if overlay.note else overlay.title
+    return Colouring((*colours, palette.line), codes, Legend(title, tuple(zip(overlay.names, colours, strict=True))),
+                     values, named=True)  # fmt: skip
+
+
 def by_value(title: str, values: NDArray[np.float64], palette: Palette, unit: str = "", note: str = "") -> Colouring:
     """Colour by a sequential scale over the finite values; the last colour is for nodes without a value."""
     known = values[np.isfinite(values)]
@@ -155,6 +173,8 @@ def colouring(mode: str, tree: Hierarchy, figures: NodeMetrics, overlay: Overlay
         overlay = Overlay(MEASURED[mode][0], {}, note=NOT_MEASURED)
     if (mode == "overlay" or mode in MEASURED) and overlay is not None:
         values = _in_order(overlay.values, tree.ids)
+        if overlay.names:
+            return by_name(overlay, values, palette)
         return by_value(overlay.title, values, palette, overlay.unit, overlay.note)
     if mode == "trainable":
         return by_training(figures.trains, palette)

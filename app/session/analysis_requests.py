@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 TITLES = {
     "data": "Inspect the data", "data_rows": "Load samples of the data", "predictions": "Predict each sample",
-    "finetune_estimate": "Time a training",
+    "finetune_estimate": "Time a training", "shard_plan": "Plan over devices",
+    "shard_scaling": "Predict the scaling over devices",
 }  # fmt: skip
 
 

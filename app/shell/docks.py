@@ -17,6 +17,8 @@ from espalier.app.features.console import actions as console
 from espalier.app.features.console.panel import ConsolePanel
 from espalier.app.features.console.state import console_of
 from espalier.app.features.data.panel import DataPanel
+from espalier.app.features.deploy import actions as deploy
+from espalier.app.features.deploy.panel import DeployPanel
 from espalier.app.features.hardware import actions as hardware
 from espalier.app.features.hardware.panel import HardwarePanel
 from espalier.app.features.inspector.panel import InspectorPanel
@@ -95,6 +97,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("plots", "Plots", "experiments", PlotsPanel, plots.connect, plots.follow),
     Spec("hardware", "Hardware", "hardware", HardwarePanel, hardware.connect, hardware.follow),
     Spec("kernels", "Kernels", "kernels", KernelsPanel, kernels.connect, kernels.follow),
+    Spec("deploy", "Deploy", "deploy", DeployPanel, deploy.connect, deploy.follow),
     Spec("data", "Data", "data", DataPanel, follow=_state(opened_state_of)),
 )
 # All sizes are in pixels.

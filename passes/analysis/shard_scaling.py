@@ -29,8 +29,8 @@ def shard_scaling(graph: Graph, options: ShardScalingOptions, context: Context) 
 
     A mesh has one axis within a machine and a second one over machines. Of each number of devices: milliseconds and
     their parts, memory per rank, `speedup` over one device, and `efficiency`, the speedup by the number of devices
-    (strong scaling: the batch of the whole mesh stays). A number along which nothing can be split, or whose devices have
-    too little memory, has a `problem` instead. Raises OptionsError for an unknown preset.
+    (strong scaling: the batch of the whole mesh stays). Where nothing can be split along a mesh, or its devices
+    have too little memory, there is a `problem` instead. Raises OptionsError for an unknown preset.
     """
     counts = [1 << k for k in range(options.most.bit_length()) if 1 << k <= options.most]
     rows, alone = list[dict[str, Any]](), None

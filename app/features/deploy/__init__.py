@@ -1,0 +1,1 @@
+"""Panel Deploy: the model over a mesh of devices."""

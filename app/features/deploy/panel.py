@@ -1,0 +1,273 @@
+"""Panel Deploy: a plan of the model over a mesh of devices, compared with baselines, and its scaling."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLayout, QWidget
+
+from espalier.app.canvas.colouring import MEASURED
+from espalier.app.features.deploy.charts import GIB, MEMORY, TIMES, ScalingChart, StackedBars
+from espalier.app.features.deploy.state import MOVED, PLAN, SCALING, STRATEGY, TIME, deployment_of
+from espalier.app.number_text import cell, mebibytes
+from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
+from espalier.app.widgets.form_panel import CurrentPageStack, FormPanel, empty_page
+from espalier.app.widgets.forms.fields import Choice, Recolouring, tokens
+from espalier.app.widgets.forms.flow_layout import FlowLayout
+from espalier.app.widgets.forms.form import Form
+from espalier.app.widgets.heading import link, muted, warning
+from espalier.app.widgets.table import Table
+from espalier.model.errors import EspalierError
+from espalier.model.registry import PASSES
+from espalier.passes.analysis.shard_scaling import ShardScalingOptions
+from espalier.passes.sharding.options import ShardPlanOptions
+from espalier.passes.sharding.presets import PRESETS
+
+if TYPE_CHECKING:
+    from espalier.app.session.session import Session
+
+WORDS, WIDE = 520, 900
+ABOUT = (
+    "A plan distributes the model over a mesh of devices: which weights and activations are split along which axis, "
+    "what is moved between the devices, and how long a step takes by a model of the hardware. It needs no devices and "
+    "no weights."
+)
+NO_MODEL = "Open a model to plan it over devices."
+COLUMNS = ("node", "strategy", "data_in", "weight", "data_out", "milliseconds", "moves", "bytes", "saved")
+PLANS, SCALES = 0, 1  # tabs
+MOST = 1024  # devices of the scaling
+
+
+class DeployPanel(FormPanel):
+    """`begun`: a plan was asked for here. `colour_wanted`: a mode of the graph's colours."""
+
+    begun = Signal()
+    save_wanted = Signal()
+    colour_wanted = Signal(str)
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session, self.deployment = session, deployment_of(session)
+        self._shown: object = None
+        self.form = Form(ShardPlanOptions, brief=True)
+        self.table, self.times, self.memory = (
+            Table(),
+            StackedBars(TIMES, "step, ms"),
+            StackedBars(MEMORY, "GiB per rank", GIB),
+        )
+        self.scaling, self.tabs, self._charts = ScalingChart(), QTabBar(), CurrentPageStack()
+        self._legends = {chart: muted("") for chart in (self.times, self.memory, self.scaling)}
+        self._about, self._summary, self._status = muted(ABOUT), QLabel(wordWrap=True), muted("", wrap=True)
+        self._error = warning()
+        modes = (STRATEGY, MOVED, TIME)
+        self.colours = Choice(("", *modes), ("Colour by …", *(MEASURED[m][0] for m in modes)))
+        self.start = link("Plan over devices", self._open_form)
+        self.buttons = {
+            "plan": _button("Plan", self.plan, "Find the plan of least predicted time whose memory fits"),
+            "scaling": _button("Scaling", self.predict, f"Predict the step on 1 to {MOST} devices"),
+            "stop": _button("Stop", self.deployment.stop, "Stop the planning"),
+        }
+        self.apply_link = link("Apply as a step", self.apply)
+        self._build()
+        self._connect()
+        self._opened()
+        Recolouring(self, lambda _: self.refresh())
+
+    # -- building
+
+    def _build(self) -> None:
+        page = empty_page(WORDS, self._about, self.start)
+        inside = QWidget()
+        box = QVBoxLayout(inside)
+        box.setContentsMargins(12, 8, 12, 8)
+        box.addWidget(self.form)
+        box.addStretch(1)
+        results = QWidget()
+        self._lay_out(page, inside, self._foot(), results, [270, 900])
+        self._fill(results)
+
+    def _foot(self) -> QWidget:
+        foot, row = QWidget(), QHBoxLayout()
+        self.buttons["plan"].setProperty("primary", True)
+        for button in self.buttons.values():
+            row.addWidget(button)
+        row.addStretch(1)
+        links = QHBoxLayout()
+        links.addWidget(self.apply_link)
+        links.addStretch(1)
+        self.colours.setAccessibleName("Colour the graph by")
+        links.addWidget(self.colours)
+        box = QVBoxLayout(foot)
+        box.setContentsMargins(12, 4, 12, 6)
+        box.setSpacing(2)
+        box.addLayout(row)
+        box.addLayout(links)
+        return foot
+
+    def _fill(self, results: QWidget) -> None:
+        self._summary.setTextFormat(Qt.TextFormat.RichText)
+        self._summary.setMinimumWidth(1)
+        self._error.setMinimumWidth(1)
+        box = QVBoxLayout(results)
+        box.setContentsMargins(12, 6, 12, 0)
+        box.setSpacing(4)
+        for part in (self._summary, self._status, self._error):
+            box.addWidget(part)
+        split = AdaptiveSplitter(WIDE, (3, 4))
+        box.addWidget(split, 1)
+        split.add(self._charts_part(), self._table_part())
+
+    def _charts_part(self) -> QWidget:
+        part, plans = QWidget(), QWidget()
+        column, row = QVBoxLayout(part), QHBoxLayout(plans)
+        for layout in (column, row):
+            layout.setContentsMargins(0, 0, 0, 0)
+        self.tabs.setExpanding(False)
+        self.tabs.setAccessibleName("Charts of the plan")
+        for title in ("Plans", "Scaling"):
+            self.tabs.addTab(title)
+        for chart in (self.times, self.memory):
+            row.addWidget(self._with_legend(chart), 1)
+        self._charts.addWidget(plans)
+        self._charts.addWidget(self._with_legend(self.scaling))
+        column.addWidget(self.tabs)
+        column.addWidget(self._charts, 1)
+        return part
+
+    def _with_legend(self, chart: StackedBars | ScalingChart) -> QWidget:
+        part = QWidget()
+        column = QVBoxLayout(part)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        self._legends[chart].setTextFormat(Qt.TextFormat.RichText)
+        self._legends[chart].setWordWrap(True)
+        column.addWidget(self._legends[chart])
+        column.addWidget(chart, 1)
+        return part
+
+    def _table_part(self) -> QWidget:
+        part, bar = QWidget(), FlowLayout(spacing=6)
+        column = QVBoxLayout(part)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        bar.addWidget(link("Copy", self.table.copy))
+        bar.addWidget(link("Save as CSV…", self.save_wanted.emit))
+        column.addLayout(bar)
+        column.addWidget(self.table, 1)
+        return part
+
+    def _connect(self) -> None:
+        self.deployment.changed.connect(self.refresh)
+        self._session.opened.connect(self._opened)
+        self._session.selection_changed.connect(self.table.mark_nodes)
+        self.table.node_chosen.connect(lambda node: self._session.select((node,)))
+        self.tabs.currentChanged.connect(self._charts.setCurrentIndex)
+        self.colours.edited.connect(lambda: self.colour_wanted.emit(self.colours.get() or "kind"))
+
+    # -- acts
+
+    def _open_form(self) -> None:
+        self._pages.setCurrentIndex(1)
+        self.plan()
+
+    def plan(self) -> None:
+        """Plan with the options of the form; errors are shown here."""
+        self._ask(PLAN, lambda options: options)
+
+    def predict(self) -> None:
+        """Predict the step over growing numbers of devices."""
+        self.tabs.setCurrentIndex(SCALES)
+        self._ask(SCALING, lambda options: ShardScalingOptions(**asdict(options), most=MOST))
+
+    def _ask(self, name: str, of: Any) -> None:
+        try:
+            options = self.form.value()
+        except EspalierError as error:
+            self._session.problem.emit(error)
+            return
+        self.deployment.ask(name, of(options))
+        self.begun.emit()
+
+    def apply(self) -> None:
+        """Append the step that places the tensors as planned."""
+        options = self.deployment.options
+        if options is not None and "shard" in PASSES:
+            self._session.run_pass("shard", PASSES.get("shard").options(mesh=options.mesh))
+
+    # -- display
+
+    def _opened(self) -> None:
+        self.form.put(ShardPlanOptions(mesh="2x2"))
+        self._shown = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the state of the plan."""
+        deployment, document = self.deployment, self._session.document
+        reports, busy = deployment.reports, deployment.busy
+        self._pages.setCurrentIndex(1 if reports or busy or deployment.error else 0)
+        self._about.setText(ABOUT if document else NO_MODEL)
+        self.start.setVisible(document is not None)
+        for name, button in self.buttons.items():
+            button.setVisible((name == "stop") == bool(busy))
+        self._status.setText(busy)
+        self._status.setVisible(bool(busy))
+        error = deployment.error
+        self._error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self._error.setVisible(error is not None)
+        plan = reports.get(PLAN)
+        self._summary.setText(self._summary_html() if plan else "")
+        self._summary.setVisible(plan is not None)
+        self.apply_link.setVisible(plan is not None and not deployment.stale() and "shard" in PASSES)
+        self._show_reports()
+
+    def _show_reports(self) -> None:
+        reports = self.deployment.reports
+        shown = tuple(map(id, reports.values())), tokens(self).name
+        if shown == self._shown:
+            return
+        self._shown = shown
+        plan, scaling, compared = reports.get(PLAN), reports.get(SCALING), self.deployment.compared
+        self.table.show_rows([{c: r.get(c) for c in COLUMNS} for r in plan.rows] if plan else [])
+        limit = compared[0].get("limit_bytes") if compared else None
+        self.times.show_rows(compared)
+        self.memory.show_rows(compared, limit)
+        self.scaling.show_rows(scaling.rows if scaling else ())
+        for chart, label in self._legends.items():
+            label.setText(_legend_html(chart.legend()))
+
+    def _summary_html(self) -> str:
+        """The step of the plan against the baselines, and the memory; a stale plan says so first."""
+        summary, look = self.deployment.reports[PLAN].summary, tokens(self)
+        parts = [f"<b>step {cell(summary['step_ms'])} ms</b> predicted, mesh {summary['mesh']} of {summary['device']}"]
+        if self.deployment.stale():
+            parts.insert(0, f'<b style="color:{look.bad}">Of an earlier state of the model: plan again</b>')
+        for row in self.deployment.compared[1:]:
+            if row["problem"]:
+                parts.append(f"{row['plan']}: {escape(row['problem'])}")
+            elif summary["step_ms"]:
+                fits = "" if row["fits"] else ", does not fit"
+                parts.append(f"{row['plan']} takes {row['step_ms'] / summary['step_ms']:.2f} ×{fits}")
+        parts.append(f"{mebibytes(summary['memory_bytes'])} of a rank")
+        parts.append(f"{mebibytes(summary['moved_bytes'])} moved by a rank")
+        if summary["saved_bytes"]:
+            parts.append(f"formats save {mebibytes(summary['saved_bytes'])} of it")
+        if summary.get("notes"):
+            parts.append(escape(summary["notes"]))
+        source = PRESETS[summary["device"]].source if summary["device"] in PRESETS else ""
+        parts.append(f'<span style="color:{look.muted}">{escape(source)}</span>' if source else "")
+        return " · ".join(p for p in parts if p)
+
+
+def _legend_html(entries: tuple[tuple[str, str], ...]) -> str:
+    return "&nbsp; ".join(f'<span style="color:{colour}">■</span> {escape(name)}' for name, colour in entries)
+
+
+def _button(title: str, act: Any, tooltip: str) -> QPushButton:
+    button = QPushButton(title)
+    button.setToolTip(tooltip)
+    button.clicked.connect(lambda: act())
+    return button

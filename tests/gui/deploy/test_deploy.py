@@ -1,0 +1,118 @@
+"""The panel Deploy: a plan with its baselines, the scaling, the colours of the graph. Jobs are answered by the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from espalier.app.features.deploy.panel import SCALES, DeployPanel
+from espalier.app.features.deploy.state import MOVED, STRATEGY, TIME
+from espalier.app.shell.window import Window
+from espalier.model.formats.integer import Integer
+from espalier.model.registry import PASSES
+from espalier.model.store.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, JobInfo, PartialResult, Started
+from espalier.passes.sharding.options import ShardPlanOptions
+from tests.gui.conftest import FakeRunner, open_small
+from tests.gui.search.searching import quiet
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def panel(window: Window, runner: list[FakeRunner]) -> DeployPanel:
+    """The panel on the small model, on four assumed processors."""
+    window.live.enabled = False
+    open_small(window, runner)
+    quiet(runner)
+    window.show_dock("deploy")
+    made = window.docks.panels["deploy"]
+    assert isinstance(made, DeployPanel)
+    made.form.put(ShardPlanOptions(mesh="2", device="cpu", batch_size=64))
+    return made
+
+
+def asked(runner: list[FakeRunner], name: str) -> JobInfo:
+    """The waiting job of an analysis."""
+    return next(j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == name)
+
+
+def answer(runner: list[FakeRunner], name: str) -> Any:
+    """Run what was asked for here, as the worker does."""
+    info = asked(runner, name)
+    assert isinstance(info.job, AnalyseJob)
+    runner[-1].tell(info, Started())
+    context = Context(WeightStore(Path("unwritten")), found=lambda part: runner[-1].tell(info, PartialResult(part)))
+    _, report = PASSES.get(name).run(info.job.graph, info.job.step.options, context)
+    runner[-1].tell(info, Done(report))
+    return report
+
+
+def test_a_plan_is_shown_beside_its_baselines(window: Window, panel: DeployPanel, runner: list[FakeRunner]) -> None:
+    assert panel._pages.currentIndex() == 0 and panel.start.isVisible()
+    panel.start.click()
+    assert asked(runner, "shard_plan").job.step.options == ShardPlanOptions(mesh="2", device="cpu", batch_size=64)  # type: ignore[union-attr]
+    assert panel.buttons["stop"].isVisible() and not panel.buttons["plan"].isVisible()
+    report = answer(runner, "shard_plan")
+    assert panel.buttons["plan"].isVisible() and panel._pages.currentIndex() == 1
+    assert panel.times.rows[0]["plan"] == "plan" and len(panel.times.rows) >= 3
+    for row in panel.times.rows:  # the parts of a bar add up to its step
+        assert sum(row[c] for c in ("compute_ms", "communication_ms", "bubble_ms")) == pytest.approx(row["step_ms"])
+        assert row["step_ms"] >= report.summary["step_ms"] * (1 - 1e-9), "never dearer than a baseline"
+    assert [r["node"] for r in panel.table.rows.shown] == [r["node"] for r in report.rows]
+    assert "predicted" in panel._summary.text() and "assumed" in panel._summary.text(), "and where figures are from"
+    assert panel.times.table()[1] and panel.memory.table()[1]
+
+
+def test_the_graph_shows_placements_and_a_stale_plan_says_so(
+    window: Window, panel: DeployPanel, runner: list[FakeRunner]
+) -> None:
+    overlays = panel.deployment.overlays()
+    assert all(o.note == "plan first (Deploy)" and not o.values for o in overlays.values())
+    panel.plan()
+    report = answer(runner, "shard_plan")
+    overlays = panel.deployment.overlays()
+    names = overlays[STRATEGY].names
+    assert {names[int(v)] for v in overlays[STRATEGY].values.values()} == {r["strategy"] for r in report.rows}
+    assert overlays[TIME].values["fc1"] > 0 and set(overlays[MOVED].values) <= {r["node"] for r in report.rows}
+    window.canvas.set_mode(STRATEGY)
+    assert window.canvas._measured[STRATEGY].names == names
+    panel.table.node_chosen.emit("fc2")
+    assert window.session.selection == ("fc2",)
+    window.session.set_format(["fc1"], "weight", Integer(8, 4))
+    assert panel.deployment.stale() and "Of an earlier state" in panel._summary.text()
+    assert overlays != panel.deployment.overlays() and not panel.apply_link.isVisible()
+    window.session.undo()
+    assert not panel.deployment.stale()
+
+
+def test_the_scaling_is_marked_as_simulated(panel: DeployPanel, runner: list[FakeRunner]) -> None:
+    panel.predict()
+    report = answer(runner, "shard_scaling")
+    assert panel.tabs.currentIndex() == SCALES and [r["devices"] for r in panel.scaling.rows][:2] == [1, 2]
+    assert report.rows[0]["speedup"] == 1 and "not measured" in report.summary["simulated"]
+    assert "simulated" in panel.scaling.plot.getAxis("bottom").labelText
+
+
+def test_errors_are_shown_in_the_panel(panel: DeployPanel, runner: list[FakeRunner], window: Window) -> None:
+    panel.form.put(ShardPlanOptions(mesh="nonsense"))
+    panel.plan()
+    info = asked(runner, "shard_plan")
+    runner[-1].tell(info, Started())
+    runner[-1].tell(info, Failed("'nonsense' is no mesh.", "Give the sizes of one or two axes."))
+    assert "no mesh" in panel._error.text() and window.banner.text == "" and panel.buttons["plan"].isVisible()
+    panel.form.put(ShardPlanOptions(mesh="2"))
+    panel.plan()
+    assert not panel._error.text()
+    panel.buttons["stop"].click()
+    assert not panel.deployment.busy
+
+
+def test_another_model_has_no_plan(window: Window, panel: DeployPanel, runner: list[FakeRunner]) -> None:
+    panel.plan()
+    answer(runner, "shard_plan")
+    open_small(window, runner)
+    assert panel._pages.currentIndex() == 0 and not panel.deployment.reports and not panel.times.rows
