@@ -1,10 +1,4 @@
-"""The usual ways to distribute a model, as restrictions of the strategies that a plan may choose from.
-
-data: each rank a part of the batch. fsdp: the same with weights stored in parts. megatron: data parallel along the first
-of two axes, and along the last all layers column- or row-wise, attention by heads, embeddings by vocabulary.
-Sources: S. Li et al., "PyTorch Distributed", VLDB 2020; Y. Zhao et al., "PyTorch FSDP", VLDB 2023; M. Shoeybi et al.,
-"Megatron-LM", arXiv:1909.08053.
-"""
+"""The usual ways to distribute a model, as restrictions of the strategies that a plan may choose from."""
 
 from __future__ import annotations
 
@@ -25,7 +19,12 @@ _TENSOR = ("column", "row", "heads", "vocabulary", "expert", "groups")
 
 
 def masks(name: str, network: Network) -> list[Mask]:
-    """The states that a baseline allows, of every unit; raises OptionsError where it splits nothing along an axis."""
+    """The states that a baseline allows, of every unit; raises OptionsError where it splits nothing along an axis.
+
+    data: each rank has a part of the batch (S. Li et al., "PyTorch Distributed", VLDB 2020). fsdp: the same, and weights
+    are stored in parts (Y. Zhao et al., "PyTorch FSDP", VLDB 2023). megatron: data parallel along the first of two axes;
+    along the last, layers column- or row-wise, attention by heads (M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053).
+    """
     if name not in BASELINES:
         raise OptionsError(f"There is no baseline {name!r}.", nearest(name, BASELINES))
     found = [np.array(_allowed(name, u, network), bool) for u in network.units]

@@ -1,7 +1,7 @@
 """Least time under a memory limit: one choice per vertex, a cost per choice and per pair of choices along edges.
 
-Without a limit, and for bounds with one, vertices are eliminated exactly (dynamic programming); what a limit leaves open
-is an integer programme with linearised edges, as in Alpa (OSDI 2022, section 4.2), solved by HiGHS.
+Without a limit, vertices are eliminated exactly (dynamic programming). What a limit leaves open is an integer programme
+with linearised edges, as in Alpa (OSDI 2022, section 4.2), solved by HiGHS.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Tables:
     def __init__(self, times: Sequence[Floats], edges: dict[tuple[int, int], Floats]) -> None:
         self.sizes = [len(t) for t in times]
         self.tables: dict[Scope, Floats] = {(i,): t for i, t in enumerate(times)}
-        self.tables.update(edges)
+        self.tables |= dict[Scope, Floats](edges.items())
         self.of: list[set[Scope]] = [set() for _ in times]
         for scope in self.tables:
             for i in scope:
@@ -255,7 +255,7 @@ def _milp(problem: Programme, limit: float) -> tuple[tuple[int, ...], float] | N
         result = milp(
             goal / scale * 1e3,
             integrality=np.concatenate([np.ones(starts[-1]), np.zeros(at - starts[-1])]),
-            bounds=Bounds(0, possible.astype(np.float64)),
+            bounds=Bounds(0, possible.astype(np.float64)),  # type: ignore[arg-type]
             constraints=[
                 LinearConstraint(equal, sides, sides),  # type: ignore[arg-type]
                 LinearConstraint(held[None, :] / max(limit, 1.0), -np.inf, 1.0),

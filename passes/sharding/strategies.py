@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from espalier.passes.sharding.collectives import Placements
-from espalier.passes.sharding import shape_factors  # noqa: F401 - registers its rules
-from espalier.passes.sharding.factors import REPLICATED, Call, Factors, factors_of, used
+from espalier.passes.sharding.factors import REPLICATED, Call, Factors, used
+from espalier.passes.sharding.shape_factors import factors_of
 
 
 @dataclass(frozen=True, slots=True)
