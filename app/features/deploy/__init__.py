@@ -1,5 +1,1 @@
-<<<<<<< HEAD
-"""Panel Deploy: the model over a mesh of devices."""
-=======
-"""Distributed deployment: plans, launches and what they show."""
->>>>>>> plan
+"""Distributed deployment: plans over devices, launches, and the panel Deploy."""
