@@ -84,5 +84,5 @@ def test_what_does_not_divide(chain: Graph, options: ShardPlanOptions, shape: tu
 
 def test_stages_that_do_not_fit(chain: Graph) -> None:
     """No cut leaves stages small enough."""
-    with pytest.raises(OptionsError, match="No cut into 2 stages|needs at least"):
+    with pytest.raises(OptionsError, match=r"No cut into 2 stages|needs at least"):
         make_plan(chain, Mesh((2,)), device(Mesh((2,)), memory=4000), OPTIONS)
