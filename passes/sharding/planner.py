@@ -23,10 +23,11 @@ from espalier.passes.sharding.mesh import Device, Mesh
 from espalier.passes.sharding.network import Network, State
 from espalier.passes.sharding.options import ShardPlanOptions, sizes_of
 from espalier.passes.sharding.planned import Move, Plan, amount
-from espalier.passes.sharding.programme import Programme, Solution, solve
+from espalier.passes.sharding.programme import Programme, Solution, restricted, solve
 from espalier.passes.sharding.strategies import Strategy
 
 THRESHOLDS = 8  # limits of transient activations that are tried
+SPREAD = 0.02  # of the memory: within it, one limit is tried
 MOST_DEVICES = 4096
 
 
@@ -88,7 +89,10 @@ class Planner:
         if free is None or self._peak(free.choice) + free.bytes <= limit:
             return free
         values = sorted({float(x) for p in peaks for x in p if lowest <= x <= highest})
-        if len(values) > THRESHOLDS:
+        reached = self._peak(free.choice)
+        if reached - lowest <= SPREAD * limit:
+            values = [reached]
+        elif len(values) > THRESHOLDS:
             values = [values[round(i * (len(values) - 1) / (THRESHOLDS - 1))] for i in range(THRESHOLDS)]
         best: Solution | None = None
         for most in values:
@@ -102,10 +106,7 @@ class Planner:
         kept = [np.flatnonzero(m) for m in allowed]
         if any(not len(k) for k in kept):
             return None
-        whole = self.programme
-        part = Programme([t[k] for t, k in zip(whole.times, kept, strict=True)],
-                         [m[k] for m, k in zip(whole.memory, kept, strict=True)],
-                         {(i, j): e[np.ix_(kept[i], kept[j])] for (i, j), e in whole.edges.items()})  # fmt: skip
+        part = restricted(self.programme, kept)
         found = solve(part, limit)
         return found and replace(found, choice=tuple(int(k[c]) for k, c in zip(kept, found.choice, strict=True)))
 
