@@ -1,7 +1,7 @@
 """Plans of models over meshes: planning time, and the predicted step against each baseline.
 
-All times of steps are predictions for the preset h100. Models without weights are traced on the meta device; the time to
-open one stands apart. `--quick` leaves the largest out.
+All times of steps are predictions for the preset h100. The time to open a model stands apart. `--quick` leaves the
+largest model out.
 """
 
 from __future__ import annotations
