@@ -36,10 +36,10 @@ class Planner:
 
     def __init__(
         self, graph: Graph, mesh: Mesh, device: Device, options: ShardPlanOptions, folded: bool = True,
-        accumulated: int = 1,
+        accumulated: int = 1, alive: int = 1,
     ) -> None:  # fmt: skip
         self.start = time.perf_counter()
-        self.sizing = Sizing(graph, mesh, device, options, sizes_of(options, graph), accumulated)
+        self.sizing = Sizing(graph, mesh, device, options, sizes_of(options, graph), accumulated, alive)
         self.network = Network(self.sizing, folded)
 
     @cached_property
@@ -47,9 +47,10 @@ class Planner:
         """The decisions with their costs."""
         return self.network.programme
 
-    def plan(self) -> Plan:
-        """The plan of least time that fits; raises OptionsError."""
-        found = self._solved([np.ones(len(u.states), bool) for u in self.network.units], self.sizing.device.memory)
+    def plan(self, memory: float | None = None) -> Plan:
+        """The plan of least time that fits into `memory`, by default a device's; raises OptionsError."""
+        limit = self.sizing.device.memory if memory is None else memory
+        found = self._solved([np.ones(len(u.states), bool) for u in self.network.units], limit)
         if found is None:
             raise self._too_large()
         return self._plan("planned", found)

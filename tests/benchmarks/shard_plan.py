@@ -64,6 +64,11 @@ def measured(graph: Graph, mesh: str, options: dict[str, Any]) -> dict[str, Any]
     }  # fmt: skip
 
 
+def _dearer(baselines: dict[str, Any]) -> bool:
+    """Whether one that fits takes less time than the plan."""
+    return any(isinstance(b, dict) and b["fits"] and b["ratio"] < 1 - 1e-6 for b in baselines.values())
+
+
 def main() -> None:
     """All cases; one line of progress each on stderr."""
     quick, rows, opening = "--quick" in sys.argv, list[dict[str, Any]](), dict[str, float]()
@@ -79,8 +84,7 @@ def main() -> None:
                     rows.append({"model": name, "mesh": mesh, "options": options, **measured(graph, mesh, options)})
                     print(rows[-1], file=sys.stderr)
     slow = [r for r in rows if r.get("planning_seconds", 0) > TARGETS.get((r["model"], r["mesh"]), 1e9)]
-    dearer = [r for r in rows if not r["options"].get("stages") and any(
-        isinstance(b, dict) and b["fits"] and b["ratio"] < 1 - 1e-6 for b in r.get("baselines", {}).values())]  # fmt: skip
+    dearer = [r for r in rows if not r["options"].get("stages") and _dearer(r.get("baselines", {}))]
     report("shard_plan", {"opening_seconds": opening, "rows": rows, "over_target": len(slow), "dearer": len(dearer)})
 
 

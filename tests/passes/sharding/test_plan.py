@@ -15,7 +15,10 @@ from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision
 from espalier.model.opening import open_any
+from espalier.passes.allocation.plan import configured
+from espalier.passes.allocation.solve import allocate
 from espalier.passes.costs.base import cost
+from espalier.passes.costs.limits import parse_budget
 from espalier.passes.sharding.collectives import Collective
 from espalier.passes.sharding.communication import communication
 from espalier.passes.sharding.costs_of_nodes import Sizing
@@ -25,6 +28,7 @@ from espalier.passes.sharding.options import ShardPlanOptions, memory_of, sizes_
 from espalier.passes.sharding.plan import BASELINES, Plan, baseline, make_plan
 from espalier.passes.sharding.presets import PRESETS, measure_device
 from espalier.passes.sharding.presets import device as preset
+from tests.passes.allocation.cases import made_table
 from tests.passes.sharding.cases import Convolutions, Odd, Pair, Residual, Tied, device, graph_of
 
 SMALL = ShardPlanOptions(batch_size=4)
@@ -299,3 +303,16 @@ def test_communication_is_a_cost() -> None:
     assert shares is not None
     assert shares.node is not None
     assert sum(shares.node(n, after) for n in after) == communication(after)
+
+
+def test_an_allocation_spares_the_links() -> None:
+    """Under a budget of communication, gathered weights get few bits."""
+    graph, mesh = graph_of(Pair), Mesh((2,))
+    options = replace(SMALL, batch_size=graph.symbols["batch"])
+    graph = sharded(graph, baseline("fsdp", graph, mesh, device(mesh), options))
+    budget = communication(graph) / 4
+    rows = made_table(graph)
+    found = allocate(graph, rows, [parse_budget(f"communication<={budget}")])
+    after = configured(graph, found.chosen)
+    assert communication(after) <= budget
+    assert {p for _, p in found.chosen} == {"weight"}
