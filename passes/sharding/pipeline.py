@@ -109,11 +109,11 @@ class _Chain:
         return sum(self.plan.weight_bytes.get(w, 0.0) for w in names)
 
     def _cuts(self) -> list[_Cut]:
-        """Where only one tensor crosses, apart from those that every rank can make, such as angles of positions."""
-        varying, last = _varying(self.planner.sizing.graph), dict[tuple[str, str], int]()
+        """Where only one tensor crosses, apart from constants, which every rank makes."""
+        last: dict[tuple[str, str], int] = {}
         for name, at in self.number.items():
             for _, ref in self.planner.network.calls[name].inputs:
-                if ref.node in self.number and ref.node in varying:
+                if ref.node in self.number:
                     last[ref.node, out_port(ref.output)] = at
         found, crossing = list[_Cut](), dict[tuple[str, str], int]()
         for at, name in enumerate(self.names[:-1]):
@@ -163,16 +163,6 @@ class _Chain:
             float(self.moved[b] - self.moved[a]) + self._sending(last), math.ceil(self.ways * last.size),
             float(self.kept[b] - self.kept[a]) + self.peak,
         )  # fmt: skip
-
-
-def _varying(graph: Graph) -> set[str]:
-    """The nodes whose values depend on an input of the model or on a parameter."""
-    found: set[str] = set()
-    for node in graph:
-        own = node.call == "placeholder" or any(graph.weights[w].role == "parameter" for w in node.weights.values())
-        if node.op != "sym_size" and (own or any(r.node in found for r in node.inputs)):
-            found.add(node.id)
-    return found
 
 
 def _running(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:

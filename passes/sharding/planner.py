@@ -208,9 +208,9 @@ class Planner:
                                f"{hint}, or give a batch_size that {n} divides.")  # fmt: skip
 
     def _splits(self, axis: int) -> Iterable[bool]:
-        for unit in self.network.units:
-            if unit.call and macs(unit.call.node, self.sizing.sizes):
-                yield any(isinstance(s, Strategy) and s.names[axis] not in (REPLICATED, "partial") for s in unit.states)
+        units = [u for u in self.network.units if u.call]
+        for unit in [u for u in units if u.call and macs(u.call.node, self.sizing.sizes)] or units:
+            yield any(isinstance(s, Strategy) and s.names[axis] not in (REPLICATED, "partial") for s in unit.states)
 
     def notes(self) -> Iterable[str]:
         """What an axis does not divide, with the sizes that would."""

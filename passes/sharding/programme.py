@@ -124,7 +124,7 @@ def _promising(problem: Programme, price: float, limit: float, near: Solution) -
     for vertex, picked in enumerate(near.choice):
         tables = Tables(priced, problem.edges)
         others = tables.left - {vertex}
-        while others and tables.fold(min(others, key=lambda v: (len(tables.around(v)), v))):
+        while others and tables.fold(min(others, key=lambda v: (tables.entries(v), v))):
             others = tables.left - {vertex}
         least = tables.tables.get((vertex,), priced[vertex])
         kept = np.isfinite(least) if others else least - price * limit <= near.seconds * (1 + 1e-9)
@@ -196,10 +196,14 @@ class Tables:
         """A vertex and its neighbours, in order."""
         return tuple(sorted({x for s in self.of[i] for x in s}))
 
+    def entries(self, i: int) -> int:
+        """Entries of the table that eliminating a vertex needs."""
+        return math.prod(self.sizes[x] for x in self.around(i))
+
     def fold(self, i: int) -> bool:
         """Eliminate a vertex; False where the table would be too large."""
         scope = self.around(i)
-        if math.prod(self.sizes[x] for x in scope) > TABLE:
+        if self.entries(i) > TABLE:
             return False
         total = np.zeros([self.sizes[x] for x in scope])
         for each in list(self.of[i]):
@@ -228,7 +232,7 @@ def eliminate(times: Sequence[Floats], edges: dict[tuple[int, int], Floats]) -> 
     """The choice of least sum, by eliminating vertices of least degree; None where a table would be too large."""
     tables = Tables(times, edges)
     while tables.left:
-        if not tables.fold(min(tables.left, key=lambda v: (len(tables.around(v)), v))):
+        if not tables.fold(min(tables.left, key=lambda v: (tables.entries(v), v))):
             return None
     return tables.unfolded({})
 
