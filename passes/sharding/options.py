@@ -8,6 +8,7 @@ from typing import Literal
 
 from espalier.model.errors import OptionsError, nearest
 from espalier.model.graph.graph import Graph
+from espalier.passes.sharding.presets import MEASURED, PRESETS
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
          "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}  # fmt: skip
@@ -18,7 +19,9 @@ class ShardPlanOptions:
     """What is planned for which devices."""
 
     mesh: str = field(default="2x2", metadata={"help": "sizes of one or two axes, such as 4 or 2x4"})
-    device: str = field(default="h100", metadata={"help": "preset of the devices and their links"})
+    device: str = field(
+        default="h100", metadata={"help": "preset of the devices and their links", "names": (*PRESETS, MEASURED)}
+    )
     training: bool = field(default=False, metadata={"help": "plan a training step instead of a forward run"})
     optimizer: Literal["adam", "sgd"] = field(
         default="adam", metadata={"help": "whose state counts in training: adam 8 bytes per parameter, sgd none"}

@@ -404,7 +404,10 @@ Scalar = Line | WordList | Check | NumberField | Choice
 
 
 def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | None:
-    """The widget for a scalar type, by `min`, `max`, `help`, `hint`, `empty` of `metadata`; None for other types."""
+    """The widget for a scalar type; None for other types.
+
+    `metadata`: `min`, `max`, `help`, `hint`, `empty`, and `names`, the values that a text can have.
+    """
     metadata = metadata or {}
     optional = get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind)
     if optional:
@@ -417,6 +420,8 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
             kind, metadata.get("min"), metadata.get("max"), optional, _zero_text(metadata.get("help", ""))
         )
     if kind is str:
+        if names := metadata.get("names"):
+            return Choice(tuple(names))
         return Line(metadata.get("hint", ""), optional)
     if get_origin(kind) is Literal:
         values = get_args(kind)
