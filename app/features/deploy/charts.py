@@ -20,19 +20,20 @@ Row = dict[str, Any]
 TIMES = (("compute_ms", "compute", "matmul"), ("communication_ms", "communication", "activation"),
          ("bubble_ms", "bubble", "other"))  # fmt: skip
 MEMORY = (("state_bytes", "weights and state", "linear"), ("activation_bytes", "activations", "norm"))
-GIB = 2.0**30
+GIB, MIB = 2.0**30, 2.0**20
+PER_PLAN, AROUND = 44, 60  # pixels of height: of a bar with its gap, of the axis
 Part = tuple[str, str, str]  # column, name, category of its colour
 
 
 class StackedBars(Chart):
     """A horizontal bar per plan, the first one on top; `parts` of it beside one another."""
 
-    def __init__(self, parts: Sequence[Part], axis: str, divisor: float = 1.0, parent: QWidget | None = None) -> None:
+    def __init__(self, parts: Sequence[Part], title: str, unit: str, parent: QWidget | None = None) -> None:
         self.rows: tuple[Row, ...] = ()
-        self.parts, self._axis, self._divisor = tuple(parts), axis, divisor
+        self.parts, self._title, self._unit, self._divisor = tuple(parts), title, unit, 1.0
         self.limit: float | None = None  # drawn as a line, in units of the axis
         super().__init__(parent)
-        self.setAccessibleName(axis)
+        self.setAccessibleName(title)
 
     def sizeHint(self) -> QSize:
         return QSize(320, 190)
@@ -40,8 +41,20 @@ class StackedBars(Chart):
     def show_rows(self, rows: Sequence[Row], limit: float | None = None) -> None:
         """Draw plans; those without figures have no bar. `limit`: in units of the columns."""
         self.rows = tuple(r for r in rows if not r.get("problem"))
+        self._divisor = self._scale()
+        self.setMaximumHeight(AROUND + PER_PLAN * max(len(self.rows), 1))
         self.limit = None if limit is None else limit / self._divisor
         self.draw(self.look)
+
+    def _scale(self) -> float:
+        """What values are divided by: bytes become GiB, or MiB where all are smaller."""
+        most = max((sum(float(r.get(p[0]) or 0.0) for p in self.parts) for r in self.rows), default=0.0)
+        return 1.0 if self._unit else GIB if most >= GIB else MIB
+
+    @property
+    def axis(self) -> str:
+        """The name of the axis with its unit."""
+        return f"{self._title}, {self._unit or ('GiB' if self._divisor == GIB else 'MiB')}"
 
     @property
     def shown_parts(self) -> tuple[Part, ...]:
@@ -53,7 +66,8 @@ class StackedBars(Chart):
         self.plot.clear()
         if not self.rows:
             return
-        self.name_axes(self._axis, "", left=92)
+        self.name_axes(self.axis, "", left=92)
+        self.plot.getAxis("left").setGrid(False)
         heights = list(range(len(self.rows), 0, -1))
         self.plot.getAxis("left").setTicks([[(y, r["plan"]) for y, r in zip(heights, self.rows, strict=True)]])
         ends = [0.0] * len(self.rows)

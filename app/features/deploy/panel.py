@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import MEASURED
-from espalier.app.features.deploy.charts import GIB, MEMORY, TIMES, ScalingChart, StackedBars
+from espalier.app.features.deploy.charts import MEMORY, TIMES, ScalingChart, StackedBars
 from espalier.app.features.deploy.state import MOVED, PLAN, SCALING, STRATEGY, TIME, deployment_of
 from espalier.app.number_text import cell, mebibytes
 from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
@@ -55,8 +55,8 @@ class DeployPanel(FormPanel):
         self.form = Form(ShardPlanOptions, brief=True)
         self.table, self.times, self.memory = (
             Table(),
-            StackedBars(TIMES, "step, ms"),
-            StackedBars(MEMORY, "GiB per rank", GIB),
+            StackedBars(TIMES, "step", "ms"),
+            StackedBars(MEMORY, "memory of a rank", ""),
         )
         self.scaling, self.tabs, self._charts = ScalingChart(), QTabBar(), CurrentPageStack()
         self._legends = {chart: muted("") for chart in (self.times, self.memory, self.scaling)}
@@ -146,6 +146,7 @@ class DeployPanel(FormPanel):
         self._legends[chart].setWordWrap(True)
         column.addWidget(self._legends[chart])
         column.addWidget(chart, 1)
+        column.addStretch()
         return part
 
     def _table_part(self) -> QWidget:
