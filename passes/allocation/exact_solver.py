@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from espalier.passes.allocation.convex_hulls import Hulls, Solution, solution
 from espalier.passes.allocation.problem import Bools, Ints, Problem
 from espalier.passes.costs.base import Floats
+from espalier.passes.solver import quiet
 
 ROUNDS = 6
 GAP, SECONDS = 1e-6, 20.0  # relative gap and time limit of the solver; the gap is reported
@@ -80,7 +79,7 @@ def _milp(problem: Problem, room: Floats, alive: Bools, goal: Floats | None = No
     one = csr_array((np.ones(count), (groups, np.arange(count))), shape=(len(problem.groups), count))
     rows, limits = _scaled(problem.amounts[:, groups, options], room)
     scale = max(float(np.abs(low).max(initial=0.0)), 1e-300)  # the solver's tolerances are absolute
-    with _quiet():
+    with quiet():
         result = milp(
             low / scale * 1e3,
             integrality=np.ones(count),
@@ -97,24 +96,6 @@ def _milp(problem: Problem, room: Floats, alive: Bools, goal: Floats | None = No
         return None
     reached, bound = float(low[taken].sum()), float(result.mip_dual_bound or 0.0) * scale / 1e3
     return chosen, reached if reached - bound <= 2 * GAP * abs(reached) else bound
-
-
-@contextlib.contextmanager
-def _quiet() -> Generator[None]:
-    """Redirect file descriptor 1, since HiGHS writes to it regardless of its options."""
-    try:
-        original = os.dup(1)
-    except OSError:  # closed
-        yield
-        return
-    null = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(null, 1)
-        yield
-    finally:
-        os.dup2(original, 1)
-        os.close(original)
-        os.close(null)
 
 
 def _scaled(amounts: Floats, room: Floats) -> tuple[Floats, Floats]:

@@ -1,0 +1,91 @@
+"""Presets of devices with their links, and the measurement of this machine.
+
+`latency` (α) of a message is an assumption of the presets: data sheets have none.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from espalier.model.errors import OptionsError, nearest
+from espalier.passes.sharding.mesh import Device, Mesh
+
+GB, TERA, GIB = 1e9, 1e12, 2.0**30
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """`inside`: (α, bytes/s) of links between devices of one machine, which holds `machine` of them; `across`: of links
+    between machines."""
+
+    flops: float
+    memory: float
+    bandwidth: float
+    inside: tuple[float, float]
+    across: tuple[float, float]
+    machine: int
+    source: str
+
+
+PRESETS: dict[str, Preset] = {
+    "h100": Preset(
+        989.4 * TERA, 80 * GB, 3.35e12, (3e-6, 450 * GB), (10e-6, 50 * GB), 8,
+        "NVIDIA H100 SXM data sheet: 989.4 TFLOP/s bfloat16 without sparsity, 80 GB, 3.35 TB/s, NVLink 900 GB/s in both "
+        "directions; between machines 400 Gbit/s per device (DGX H100). Latencies assumed",
+    ),
+    "a100": Preset(
+        312 * TERA, 80 * GB, 2.039e12, (3e-6, 300 * GB), (10e-6, 25 * GB), 8,
+        "NVIDIA A100 80GB SXM data sheet: 312 TFLOP/s bfloat16 without sparsity, 80 GB, 2 039 GB/s, NVLink 600 GB/s in "
+        "both directions; between machines 200 Gbit/s per device (DGX A100). Latencies assumed",
+    ),
+    "cpu": Preset(
+        100e9, 16 * GIB, 20e9, (100e-6, 1 * GB), (500e-6, 1 * GB), 64,
+        "assumed: processes on one machine over gloo, at the speed of a few cores; measure_device() times this machine",
+    ),
+}  # fmt: skip
+MEASURED = "this"  # the name of this machine, measured
+
+
+def device(name: str, mesh: Mesh, memory: float | None = None) -> Device:
+    """A preset over a mesh; raises OptionsError for an unknown one.
+
+    Ranks count along the last axis first, so an axis whose neighbours lie within one machine has its links.
+    """
+    if name == MEASURED:
+        return measure_device(mesh, memory)
+    if name not in PRESETS:
+        raise OptionsError(f"There is no device {name!r}.", nearest(name, (*PRESETS, MEASURED)))
+    preset, links, span = PRESETS[name], list[tuple[float, float]](), 1
+    for n in reversed(mesh.shape):
+        span *= n
+        links.insert(0, preset.inside if span <= preset.machine else preset.across)
+    latency, rate = zip(*links, strict=True)
+    return Device(name, preset.flops, memory or preset.memory, preset.bandwidth, latency, rate, preset.source)
+
+
+def measure_device(mesh: Mesh, memory: float | None = None, size: int = 768, seconds: float = 0.5) -> Device:
+    """This machine as a device: FLOP/s of a product of matrices of `size`, and bytes/s of a copy, each the best within
+    `seconds`. The links are those of the preset "cpu": they need several processes.
+    """
+    import torch
+
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    flops = 2 * size**3 / _best(lambda: a @ b, seconds)
+    x = torch.empty(1 << 24)
+    y = torch.empty_like(x)
+    bandwidth = 2 * x.nbytes / _best(lambda: y.copy_(x), seconds)
+    found = device("cpu", mesh, memory)
+    source = f"measured here: product of {size}×{size} matrices, copy of {x.nbytes >> 20} MiB; links assumed as of cpu"
+    return replace(found, name=MEASURED, flops=flops, bandwidth=bandwidth, source=source)
+
+
+def _best(run: object, seconds: float) -> float:
+    assert callable(run)
+    run()
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best
