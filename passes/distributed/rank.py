@@ -34,7 +34,8 @@ def main(folder: Path) -> int:
         return 1
     # Whatever a rank fails with is told in the parent.
     except Exception as error:  # noqa: BLE001
-        text = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error  # fx adds its own
+        text = f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0]}"
         _write(folder / f"failure-{rank}.json", {"message": text, "hint": "", "trace": traceback.format_exc()})
         return 1
     return 0

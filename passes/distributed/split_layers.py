@@ -177,14 +177,19 @@ def attention(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappi
     """scaled_dot_product_attention on the parts of each rank, split by samples or heads; torch's own rule does not
     return on CPUs with a mask."""
     query = settled(args[0])
-    splits = [p.dim if isinstance(p, Shard) and p.dim < query.dim() - 2 else None for p in query.placements]
+    causal = kwargs.get("is_causal") is True or args[5:6] == (True,)
+    rows = query.dim() - 1 - causal  # rows of the query are independent, but a causal mask needs their positions
+    splits = [p.dim if isinstance(p, Shard) and p.dim < rows else None for p in query.placements]
     mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
     operands = [query, *args[1:3], mask]
     for axis, dim in enumerate(splits):
         count = query.device_mesh.size(axis)
-        if dim is not None and any(o.shape[dim] % count for o in operands[:3]):
+        shared = operands[: 1 if dim == query.dim() - 2 else 3]
+        if dim is not None and any(o.shape[dim] % count for o in shared):
             splits[axis] = None
-    parts = [_attention_part(o, splits, query.dim()) for o in operands]
+    batch = [d if d is None or d < query.dim() - 2 else None for d in splits]  # keys and values have all rows
+    split = [d is not None for d in splits]
+    parts = [_attention_part(o, batch if i in (1, 2) else splits, split, query.dim()) for i, o in enumerate(operands)]
     positional = [*parts[:3], *args[3:]]
     named = dict(kwargs)
     if len(args) > 3:
@@ -196,7 +201,7 @@ def attention(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappi
     return DTensor.from_local(result, query.device_mesh, placements, run_check=False)
 
 
-def _attention_part(value: Any, splits: list[int | None], rank: int) -> Any:
+def _attention_part(value: Any, splits: list[int | None], split: list[bool], rank: int) -> Any:
     """This rank's part of an operand; a mask may lack leading dimensions or have them of size 1."""
     if not isinstance(value, DTensor):
         return value
@@ -204,7 +209,7 @@ def _attention_part(value: Any, splits: list[int | None], rank: int) -> Any:
     for dim in splits:
         own = None if dim is None else dim - (rank - value.dim())
         wanted.append(Replicate() if own is None or own < 0 or value.shape[own] == 1 else Shard(own))
-    return local(placed(value, tuple(wanted)), [d is not None for d in splits])
+    return local(placed(value, tuple(wanted)), split)
 
 
 def whole(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

@@ -8,8 +8,11 @@ from typing import Any
 
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.debug._comm_mode import NATIVE_TO_PY_MAPPING
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "alltoall", "scatter", "gather")
 
@@ -23,17 +26,27 @@ class Volumes(CommDebugMode):  # type: ignore[misc]
         self.counts: dict[tuple[str, str], int] = defaultdict(int)
         self.sizes: dict[tuple[str, str], int] = defaultdict(int)
 
+    def __enter__(self) -> Volumes:
+        """Begin to count, without the tracker of modules: it cannot follow an interpreter."""
+        self.comm_counts.clear()
+        return TorchDispatchMode.__enter__(self)
+
+    def __exit__(self, *args: Any) -> None:
+        """Stop counting."""
+        TorchDispatchMode.__exit__(self, *args)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation, and count it if it is a collective."""
-        out = super().__torch_dispatch__(func, types, args, kwargs)
         packet = getattr(func, "_overloadpacket", None)
-        if out is not NotImplemented and packet is not None and packet in self.comm_registry:
-            given = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Tensor)]
-            if given and not isinstance(given[0], FakeTensor):
-                key = self.node, kind_of(str(packet))
-                self.counts[key] += 1
-                self.sizes[key] += sum(v.nbytes for v in given)
-        return out
+        if packet is None or packet not in self.comm_registry or any(issubclass(t, DTensor) for t in types):
+            return NotImplemented if any(issubclass(t, DTensor) for t in types) else func(*args, **(kwargs or {}))
+        given = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Tensor)]
+        if given and not isinstance(given[0], FakeTensor):
+            key = self.node, kind_of(str(packet))
+            self.counts[key] += 1
+            self.sizes[key] += sum(v.nbytes for v in given)
+            self.comm_counts[NATIVE_TO_PY_MAPPING.get(packet, packet)] += 1
+        return func(*args, **(kwargs or {}))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Node, collective, number of calls, and bytes that this rank gives to them."""

@@ -4,111 +4,125 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from espalier.model.graph.graph import Graph, Ref
-from espalier.model.graph.meta import TensorMeta
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import BITS
 from espalier.model.graph.node import Node, out_port
-from espalier.model.graph.operands import operands
+from espalier.model.graph.operands import named_op, operands
 from espalier.model.graph.ops import base_port, category
+from espalier.passes.sharding.collectives import collectives
+from espalier.passes.sharding.factors import Call, Factors, factors_of
+from espalier.passes.sharding.strategies import AxisRule, axis_rules
 
-Placement = str
-STORED = ("weight", "bias")
+Placements = tuple[str, ...]
 
 
-def in_use(node: Node, port: str) -> tuple[Placement, ...] | None:
+def in_use(node: Node, port: str) -> Placements | None:
     """The placement per axis in which the node's operation takes or gives the tensor of a port; None without one.
 
-    A stored tensor that is split along an axis over which the samples are split as well is gathered for its use (fully
-    sharded data parallelism).
+    `Node.sharding` has the placement in which a weight is stored. That of its use follows from the input's and the
+    result's: with the samples split, each rank needs the whole weight (fully sharded data parallelism).
     """
     if node.sharding is None:
         return None
     ports = node.sharding.ports
-    texts = ports.get(port)
-    if texts is None or base_port(port) not in STORED or category(node) == "matmul":
-        return texts
-    given, result = ports.get("data_in", ()), ports.get("data_out", ())
-    return tuple(
-        "R" if text.startswith("S") and axis < min(len(given), len(result)) and _samples(node, given[axis], result[axis])
-        else text
-        for axis, text in enumerate(texts)
-    )  # fmt: skip
+    stored = ports.get(port)
+    if stored is None or base_port(port) not in ("weight", "bias") or category(node) == "matmul":
+        return stored
+    given, result = ports.get("data_in"), ports.get("data_out")
+    if given is None or result is None:
+        return stored
+    rules = _rules(_Shapes(node))
+    return tuple(_used(rules, port, *axis) for axis in zip(given, result, stored, strict=True))
 
 
-def _samples(node: Node, given: Placement, result: Placement) -> bool:
-    """Whether an axis splits the samples (or rows) of a node, so that every part needs the whole weight."""
-    if given != result or not given.startswith("S"):
-        return False
-    meta = node.ports.get("data_in")
-    by_rows = node.op in ("linear", "embedding", "layer_norm", "rms_norm")
-    rank = len(meta.shape) if meta else 1
-    last = rank if node.op == "embedding" else rank - 1
-    return given == "S0" or (by_rows and int(given[1:]) < last)
+def _used(rules: tuple[AxisRule, ...], port: str, given: str, result: str, stored: str) -> str:
+    """The placement on one axis; as stored if no strategy of the operation has this input and result."""
+    for rule in rules:
+        out = rule.ports.get("data_out")
+        same = rule.ports.get("data_in") == given and (out == result or (out == "P" and result != given))
+        if same and port in rule.ports:
+            return rule.ports[port]
+    return stored
+
+
+class _Shapes:
+    """A node as a key of the cache: by what its strategies depend on."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        shapes = tuple(sorted((p, m.shape) for p, m in node.ports.items()))
+        self.key = node.op, node.target if node.call == "call_function" else "", shapes, repr(node.args), repr(node.attrs)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shapes) and self.key == other.key
+
+
+@lru_cache(4096)
+def _rules(shapes: _Shapes) -> tuple[AxisRule, ...]:
+    """The strategies of a node on one axis, whatever its sizes: symbols count as a size that can be split."""
+    node = shapes.node
+    sizes = {p: tuple(d if isinstance(d, int) else 1 << 20 for d in m.shape) for p, m in node.ports.items()}
+    call = Call(node, (), sizes, frozenset(node.weights))
+    try:
+        factors = factors_of(call)
+    except (KeyError, IndexError, ValueError):
+        factors = None
+    return tuple(axis_rules(call, factors or Factors({}, {}, {})))
 
 
 @dataclass(frozen=True, slots=True)
 class Reshard:
-    """A change of placement between two nodes, along one axis of the mesh.
+    """A collective between two nodes, along one axis of the mesh, or of a weight before its use (`source` = `target`).
 
-    `bytes`: of the part of the tensor that a device holds before it. `collective`: as torch names it.
+    `bytes`: of the part of the tensor with which each rank calls it.
     """
 
     source: str
     target: str
     port: str
     axis: int
-    before: Placement
-    after: Placement
+    before: Placements
+    after: Placements
     collective: str
-    bytes: float
+    bytes: int
 
 
-def collective_of(before: Placement, after: Placement) -> str:
-    """The collective that changes a placement; empty where none is needed."""
-    if before == after or before == "R" or after == "P":
-        return ""
-    if before == "P":
-        return "all_reduce" if after == "R" else "reduce_scatter"
-    return "all_gather" if after == "R" else "all_to_all"
+def resharding(graph: Graph, sizes: dict[str, int] | None = None) -> Iterator[Reshard]:
+    """The collectives of a forward run between the nodes of a sharded graph, in order.
 
-
-def resharding(graph: Graph) -> Iterator[Reshard]:
-    """The changes of placement along the edges of a graph, in order, and the gathers of stored tensors."""
+    `sizes`: of the symbols; default: of the trace.
+    """
+    known = graph.symbols | (sizes or {})
     for node in graph:
         if node.sharding is None:
             continue
-        if node.call == "call_module":
-            pairs = [(a, "data_in") for a in node.args[:1] if isinstance(a, Ref)]
-        else:
-            ports = operands(node.op, node.args, node.kwargs, graph.nodes)
-            pairs = [(ref, (found or ("", None))[0]) for ref, found in zip(node.inputs, ports, strict=False)]
-        for ref, port in pairs:
-            source, wanted = graph.nodes[ref.node], in_use(node, port)
-            name = out_port(ref.output)
-            if source.sharding and wanted and (stored := source.sharding.ports.get(name)):
-                yield from _changes(graph, (source.id, node.id, port), source.ports.get(name), stored, wanted)
-        for port in node.weights:
-            stored, wanted = node.sharding.ports.get(port), in_use(node, port)
-            if node.call == "call_module" and stored and wanted:
-                yield from _changes(graph, (node.id, node.id, port), node.ports.get(port), stored, wanted)
+        for source, port, before, after in _edges(graph, node):
+            meta = node.ports.get(port)
+            if meta is None or before == after:
+                continue
+            size = meta.elements(known) * BITS.get(meta.dtype, 32) / 8
+            for found in collectives(before, after, node.sharding.mesh, size):
+                yield Reshard(source, node.id, port, found.axis, before, after, found.kind, found.bytes)
 
 
-def _changes(
-    graph: Graph, where: tuple[str, str, str], meta: TensorMeta | None, before: tuple[Placement, ...],
-    after: tuple[Placement, ...],
-) -> Iterator[Reshard]:  # fmt: skip
-    from espalier.model.graph.meta import BITS
+def _edges(graph: Graph, node: Node) -> Iterator[tuple[str, str, Placements, Placements]]:
+    """(source, port, placement there, placement wanted) of each input and weight of a node that has both."""
+    ports = operands(named_op(node), node.args, node.kwargs, graph.nodes)
+    for ref, found in zip(node.inputs, ports, strict=True):
+        source: Node = graph.nodes[ref.node]
+        if found is None or source.sharding is None:
+            continue
+        before, after = source.sharding.ports.get(out_port(ref.output)), in_use(node, found[0])
+        if before is not None and after is not None:
+            yield source.id, found[0], before, after
+    for port in node.weights if node.call == "call_module" else ():
+        stored, after = node.sharding.ports.get(port) if node.sharding else None, in_use(node, port)
+        if stored is not None and after is not None:
+            yield node.id, port, stored, after
 
-    source, target, port = where
-    sharding = graph.nodes[target].sharding
-    if meta is None or sharding is None:
-        return
-    total = meta.elements(graph.symbols) * BITS.get(meta.dtype, 32) / 8
-    held = total
-    for size, old in zip(sharding.mesh, before, strict=False):
-        held /= size if old.startswith("S") else 1
-    for axis, (old, new) in enumerate(zip(before, after, strict=False)):
-        if sharding.mesh[axis] > 1 and (collective := collective_of(old, new)):
-            yield Reshard(source, target, port, axis, old, new, collective, held)
-            held *= sharding.mesh[axis] if new == "R" and old.startswith("S") else 1
-            held /= sharding.mesh[axis] if new.startswith("S") and old == "P" else 1
+
