@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, fx, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from espalier.model.graph.graph import Graph
-from espalier.model.graph.node import Node, out_port
+from espalier.model.graph.node import Node, in_port, out_port
 from espalier.model.torch.build import NODE, OPERANDS
 from espalier.model.torch.layers import Switch
 from espalier.passes.distributed.placements import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from espalier.passes.distributed.volumes import Volumes
 
+RESULTS = "(results)"  # the gather of results that stay split in the plan
 # What DTensor raises for operations without a rule, and operations for placements that they cannot take.
 UNSUPPORTED = (NotImplementedError, RuntimeError, ValueError, TypeError, AssertionError, IndexError, KeyError,
                AttributeError)  # fmt: skip
@@ -50,7 +52,10 @@ class ShardedModel(fx.Interpreter):
     def __call__(self, **inputs: Tensor) -> Any:
         """The results, in the structure of the original, as plain tensors that are equal on all ranks."""
         values = [inputs.get(str(n.target)) for n in self.module.graph.nodes if n.op == "placeholder"]
-        return fx.node.map_aggregate(self.run(*values), full)
+        result = self.run(*values)
+        if self.volumes is not None:
+            self.volumes.node = RESULTS
+        return fx.node.map_aggregate(result, full)
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node; its collectives count as its own."""
@@ -64,7 +69,7 @@ class ShardedModel(fx.Interpreter):
         node = self.model.nodes.get(n.meta.get(NODE, ""))
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if n.op == "output":
-            return args[0]
+            return self._outputs(args[0])
         if n.op == "call_module":
             return self._result(self._module(n, node, args, kwargs), node)
         ports = {name: port for port, name in reversed(n.meta.get(OPERANDS, ())) if port}
@@ -80,6 +85,15 @@ class ShardedModel(fx.Interpreter):
         texts = node.sharding.ports.get("data_out") if node.sharding else None
         wanted = applied(texts, value.shape, self.mesh) if texts else replicated(self.mesh)
         return distribute_tensor(value, self.mesh, wanted, src_data_rank=None)
+
+    def _outputs(self, values: Any) -> Any:
+        """The results in the placements of the output node."""
+        output, count = self.model.output, itertools.count()
+
+        def place(value: Any) -> Any:
+            return placed(value, planned(output, in_port(next(count)), value)) if isinstance(value, DTensor) else value
+
+        return fx.node.map_aggregate(values, place)
 
     def _distributed(self, value: Any) -> Any:
         plain = isinstance(value, Tensor) and not isinstance(value, DTensor)

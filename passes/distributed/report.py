@@ -42,11 +42,22 @@ def report_of(
         "collectives": {k: first.get(f"{k}_collectives", []) for k in ("forward", "step")},
         "totals": {k: totals(first.get(f"{k}_collectives", [])) for k in ("forward", "step")},
         "planned": [
-            {"node": r.target, "collective": r.collective, "port": r.port, "bytes": r.bytes} for r in resharding(graph)
+            {"node": r.target, "collective": r.collective, "port": r.port, "bytes": r.bytes}
+            for r in resharding(graph, sizes_of(graph, batches[0]))
         ],
         "gathered": [{"node": n, "why": text} for n, text in first["gathered"].items()],
         "notes": notes,
     }
+
+
+def sizes_of(graph: Graph, batch: Batch) -> dict[str, int]:
+    """The sizes of the graph's symbols in a batch."""
+    found: dict[str, int] = {}
+    for node in graph.placeholders:
+        value = batch.inputs.get(node.target)
+        if value is not None and node.out is not None:
+            found |= {d: n for d, n in zip(node.out.shape, value.shape, strict=False) if isinstance(d, str)}
+    return {k: v for k, v in found.items() if k in graph.symbols}
 
 
 def _of(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from espalier.model.graph.graph import Graph
-from espalier.model.graph.meta import BITS
-from espalier.model.graph.node import Node, out_port
+from espalier.model.graph.meta import BITS, Sharding, TensorMeta
+from espalier.model.graph.node import Node, in_port, out_port
 from espalier.model.graph.operands import named_op, operands
 from espalier.model.graph.ops import base_port, category
 from espalier.passes.sharding.collectives import collectives
@@ -33,18 +33,51 @@ def in_use(node: Node, port: str) -> Placements | None:
     given, result = ports.get("data_in"), ports.get("data_out")
     if given is None or result is None:
         return stored
-    rules = _rules(_Shapes(node))
-    return tuple(_used(rules, port, *axis) for axis in zip(given, result, stored, strict=True))
+    rules = (_rule(node, axis) for axis in range(len(stored)))
+    return tuple(
+        rule.ports[port] if rule and port in rule.ports else text for rule, text in zip(rules, stored, strict=True)
+    )
 
 
-def _used(rules: tuple[AxisRule, ...], port: str, given: str, result: str, stored: str) -> str:
-    """The placement on one axis; as stored if no strategy of the operation has this input and result."""
-    for rule in rules:
-        out = rule.ports.get("data_out")
-        same = rule.ports.get("data_in") == given and (out == result or (out == "P" and result != given))
-        if same and port in rule.ports:
-            return rule.ports[port]
-    return stored
+def _rule(node: Node, axis: int) -> AxisRule | None:
+    """The strategy on one axis: of those with the node's input and result (or a sum for it) that of its weight."""
+    assert node.sharding is not None
+    ports = {p: texts[axis] for p, texts in node.sharding.ports.items()}
+    result, stored = ports.get("data_out"), ports.get("weight")
+    fitting = [r for r in _rules(_Shapes(node)) if r.ports.get("data_in") == ports.get("data_in")
+               and r.ports.get("data_out") in (result, "P")]  # fmt: skip
+    return max(fitting, key=lambda r: (r.ports.get("weight") == stored, r.ports.get("data_out") == result), default=None)
+
+
+def stored_as_used(graph: Graph, shardings: Mapping[str, Sharding]) -> dict[str, Sharding]:
+    """Shardings of nodes whose whole stored weights every use takes split alike: stored split, which moves nothing."""
+    wanted: dict[str, set[Placements]] = {}
+    holders: dict[str, list[tuple[str, str]]] = {}
+    for node in graph:
+        sharding = shardings.get(node.id)
+        if sharding is None:
+            continue
+        placed = replace(node, sharding=sharding)
+        ports = operands(named_op(node), node.args, node.kwargs, graph.nodes)
+        reads = [(graph.nodes[r.node], (p or ("",))[0]) for r, p in zip(node.inputs, ports, strict=True)]
+        uses = [(s.weights["value"], p) for s, p in reads if s.call == "get_attr"]
+        if node.call == "get_attr":
+            holders.setdefault(node.weights["value"], []).append((node.id, "data_out"))
+        else:
+            uses += [(w, p) for p, w in node.weights.items()]
+            for port, weight in node.weights.items():
+                holders.setdefault(weight, []).append((node.id, port))
+        for weight, port in uses:
+            wanted.setdefault(weight, set()).add(in_use(placed, port) or ())
+    found: dict[str, Sharding] = {}
+    for weight, uses in wanted.items():
+        use = next(iter(uses))
+        whole = all(set(shardings[n].ports.get(p, ("P",))) == {"R"} for n, p in holders.get(weight, ()))
+        if len(uses) == 1 and whole and any(p.startswith("S") for p in use) and "P" not in use:
+            for name, port in holders[weight]:
+                old = found.get(name, shardings[name])
+                found[name] = replace(old, ports={**old.ports, port: use})
+    return found
 
 
 class _Shapes:
@@ -101,8 +134,7 @@ def resharding(graph: Graph, sizes: dict[str, int] | None = None) -> Iterator[Re
     for node in graph:
         if node.sharding is None:
             continue
-        for source, port, before, after in _edges(graph, node):
-            meta = node.ports.get(port)
+        for source, port, before, after, meta in _edges(graph, node):
             if meta is None or before == after:
                 continue
             size = meta.elements(known) * BITS.get(meta.dtype, 32) / 8
@@ -110,19 +142,34 @@ def resharding(graph: Graph, sizes: dict[str, int] | None = None) -> Iterator[Re
                 yield Reshard(source, node.id, port, found.axis, before, after, found.kind, found.bytes)
 
 
-def _edges(graph: Graph, node: Node) -> Iterator[tuple[str, str, Placements, Placements]]:
-    """(source, port, placement there, placement wanted) of each input and weight of a node that has both."""
+Edge = tuple[str, str, Placements, Placements, TensorMeta | None]
+
+
+def _edges(graph: Graph, node: Node) -> Iterator[Edge]:
+    """(source, port, placement there, placement wanted, tensor) of inputs, weights and results of a node."""
+    sharding = node.sharding
+    assert sharding is not None
     ports = operands(named_op(node), node.args, node.kwargs, graph.nodes)
-    for ref, found in zip(node.inputs, ports, strict=True):
+    for i, (ref, found) in enumerate(zip(node.inputs, ports, strict=True)):
         source: Node = graph.nodes[ref.node]
         if found is None or source.sharding is None:
             continue
-        before, after = source.sharding.ports.get(out_port(ref.output)), in_use(node, found[0])
+        port = in_port(i) if node.call == "output" else found[0]
+        before, after = source.sharding.ports.get(out_port(ref.output)), in_use(node, port)
         if before is not None and after is not None:
-            yield source.id, found[0], before, after
+            yield source.id, port, before, after, found[1]
     for port in node.weights if node.call == "call_module" else ():
-        stored, after = node.sharding.ports.get(port) if node.sharding else None, in_use(node, port)
+        stored, after = sharding.ports.get(port), in_use(node, port)
         if stored is not None and after is not None:
-            yield node.id, port, stored, after
+            yield node.id, port, stored, after, node.ports.get(port)
+    result = sharding.ports.get("data_out")
+    if result is not None and node.call in ("call_module", "call_function"):
+        yield node.id, "data_out", _computed(node, result), result, node.ports.get("data_out")
 
 
+def _computed(node: Node, result: Placements) -> Placements:
+    """The placements in which the operation itself gives its result: a sum that is split is a partial sum."""
+    if node.sharding is None or "data_in" not in node.sharding.ports:
+        return result
+    rules = (_rule(node, axis) for axis in range(len(result)))
+    return tuple(rule.ports["data_out"] if rule else text for rule, text in zip(rules, result, strict=True))
