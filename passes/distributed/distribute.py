@@ -24,6 +24,7 @@ from espalier.passes.distributed.split_layers import (
     SplitEmbedding,
     SplitNorm,
 )
+from espalier.passes.sharding.apply import in_use
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -67,9 +68,9 @@ def stored_placements(graph: Graph) -> dict[str, tuple[str, ...]]:
         for port, name in node.weights.items():
             if (placement := ports.get("data_out" if node.call == "get_attr" else port)) is not None:
                 texts.setdefault(name, placement)
-        if ADAPTED in node.adapters and node.op == "linear" and "weight" in ports:
+        if ADAPTED in node.adapters and node.op == "linear" and (use := in_use(node, "weight")):
             adapter = node.adapters[ADAPTED]
-            texts[adapter.a], texts[adapter.b] = _adapter_placements(ports["weight"])
+            texts[adapter.a], texts[adapter.b] = _adapter_placements(use)
     return _of_users(graph) | texts
 
 
@@ -112,7 +113,7 @@ def _replace_leaves(module: nn.Module, seen: dict[int, nn.Module]) -> None:
         if id(child) not in seen:
             layer = innermost(child) if isinstance(child, Adapted | Compressed) else child
             if not isinstance(child, Effective):
-                _replace_leaves(child, seen)
+                _replace_leaves(child.effective if isinstance(child, Compressed) else child, seen)
             seen[id(child)] = _replaced(child, layer)
         module._modules[name] = seen[id(child)]
 

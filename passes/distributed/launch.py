@@ -81,7 +81,7 @@ def launch(ranks: int, folder: Path, given: dict[str, str], context: Context, st
                 text = f"Rank {missing} of {ranks} did not start within {start:.0f} s."
                 raise JobError(text, "Use fewer ranks, or free memory and cores of this machine.")
         if process.returncode:
-            (os.environ.get("SHOW") and [print(json.loads(f.read_text()).get("trace","")) for f in folder.glob("failure-*.json")]); raise _failure(ranks, folder, process.returncode)
+            raise _failure(ranks, folder, process.returncode)
     return [json.loads((folder / f"report-{r}.json").read_text(encoding="utf-8")) for r in range(ranks)]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
@@ -30,9 +32,20 @@ class SplitAdapted(nn.Module):
         y = self.base(x, *args, **kwargs)
         more = self.adapter(settled(x) if isinstance(x, DTensor) else x, self.layer[0])
         if isinstance(y, DTensor) and isinstance(more, DTensor):
-            y, more = settled(y), settled(more)
-            more = placed(more, tuple(y.placements))
+            more = _in_sum(settled(more), y)
         return cast("Tensor", y + more.to(y.dtype))
+
+
+def _in_sum(value: DTensor, total: DTensor) -> DTensor:
+    """A value in the placements of a tensor that it is added to: to a partial sum the first rank of an axis adds it."""
+    mesh, sums = total.device_mesh, [p.is_partial() for p in total.placements]
+    pairs = zip(total.placements, sums, strict=True)
+    value = placed(value, tuple(Replicate() if is_sum else p for p, is_sum in pairs))
+    if not any(sums):
+        return value
+    first = all(mesh.get_local_rank(axis) == 0 for axis, is_sum in enumerate(sums) if is_sum)
+    part = local(value, sums) * float(first)
+    return DTensor.from_local(part, mesh, total.placements, run_check=False)
 
 
 class SplitConvolution(nn.Module):
@@ -57,11 +70,17 @@ class SplitConvolution(nn.Module):
         samples = [k == "samples" for k in kinds]
         values = {"weight": local(weight, samples)}
         if bias is not None:
-            bias = placed(bias, tuple(Shard(0) if k == "outputs" else Replicate() for k in kinds))
+            bias = placed(bias, tuple(Shard(0) if k in ("outputs", "groups") else Replicate() for k in kinds))
             part = local(bias, samples)
             values["bias"] = torch.zeros_like(part) if sums else part  # is added once, to the sum
         given = local(x, [k == "outputs" for k in kinds])
-        result = torch.func.functional_call(inner, values, (given, *args), kwargs)
+        if "groups" in kinds:
+            groups = math.prod(x.device_mesh.size(axis) for axis, k in enumerate(kinds) if k == "groups")
+            function: Any = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[x.dim()]
+            result = function(given, values["weight"], values.get("bias"), inner.stride, inner.padding, inner.dilation,
+                              inner.groups // groups)  # fmt: skip
+        else:
+            result = torch.func.functional_call(inner, values, (given, *args), kwargs)
         y = DTensor.from_local(result, x.device_mesh, [_CONVOLUTION[k][2] for k in kinds], run_check=False)
         if not sums or bias is None:
             return y
@@ -73,6 +92,7 @@ _CONVOLUTION: dict[str, tuple[Placement, Placement, Placement]] = {  # of the in
     "": (Replicate(), Replicate(), Replicate()),
     "samples": (Shard(0), Replicate(), Shard(0)),
     "outputs": (Replicate(), Shard(0), Shard(1)),
+    "groups": (Shard(1), Shard(0), Shard(1)),
     "inputs": (Shard(1), Shard(1), Partial()),
 }
 
@@ -84,8 +104,11 @@ def _convolution_split(inner: Any, x: DTensor, weight: DTensor, axis: int) -> st
         return ""
     if given == Shard(0):
         return "samples"
-    if inner.groups != 1 or inner.padding_mode != "zeros":
+    if inner.padding_mode != "zeros":
         return ""
+    if inner.groups != 1:
+        fits = inner.groups % x.device_mesh.size() == 0
+        return "groups" if fits and given == Shard(1) and stored == Shard(0) else ""
     if stored == Shard(0) and given == Replicate():
         return "outputs"
     return "inputs" if stored == Shard(1) and given == Shard(1) else ""
