@@ -1,12 +1,8 @@
-"""The usual ways to distribute a model, as restrictions of the strategies that a plan may choose from.
-
-data: each rank a part of the batch. fsdp: the same with weights stored in parts. megatron: data parallel along the first
-of two axes, and along the last all layers column- or row-wise, attention by heads, embeddings by vocabulary.
-Sources: S. Li et al., "PyTorch Distributed", VLDB 2020; Y. Zhao et al., "PyTorch FSDP", VLDB 2023; M. Shoeybi et al.,
-"Megatron-LM", arXiv:1909.08053.
-"""
+"""The usual ways to distribute a model, as restrictions of the strategies that a plan may choose from."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +19,12 @@ _TENSOR = ("column", "row", "heads", "vocabulary", "expert", "groups")
 
 
 def masks(name: str, network: Network) -> list[Mask]:
-    """The states that a baseline allows, of every unit; raises OptionsError where it splits nothing along an axis."""
+    """The states that a baseline allows, of every unit; raises OptionsError where it splits nothing along an axis.
+
+    data: each rank has a part of the batch (S. Li et al., "PyTorch Distributed", VLDB 2020). fsdp: the same, and weights
+    are stored in parts (Y. Zhao et al., "PyTorch FSDP", VLDB 2023). megatron: data parallel along the first of two axes;
+    along the last, layers column- or row-wise, attention by heads (M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053).
+    """
     if name not in BASELINES:
         raise OptionsError(f"There is no baseline {name!r}.", nearest(name, BASELINES))
     found = [np.array(_allowed(name, u, network), bool) for u in network.units]
@@ -104,12 +105,11 @@ def heads_of(network: Network) -> list[int]:
 
 def widths_of(network: Network) -> list[int]:
     """The widths of the layers."""
-    return sorted({d for u in network.units if u.weight and len(u.weight.shape) > 1 for d in u.weight.shape[:2]})
+    shapes = (u.weight.shape[:2] for u in network.units if u.weight and len(u.weight.shape) > 1)
+    return sorted({d for shape in shapes for d in shape if d > 1})
 
 
 def _dividing(network: Network, n: int) -> str:
-    import math
-
     sizes = heads_of(network) or widths_of(network)
     fitting = divisors(math.gcd(*sizes)) if sizes else []
     text = ", ".join(map(str, fitting[:12]))

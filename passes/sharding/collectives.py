@@ -104,6 +104,11 @@ def seconds(moves: Sequence[Collective], device: Device) -> float:
     return sum(m.seconds(device) for m in moves)
 
 
+def possible(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Whether torch redistributes so: parts of a tensor do not become a partial sum."""
+    return not any(a[0] == "S" and b == "P" for a, b in zip(before, after, strict=True))
+
+
 def shards(placements: Sequence[str], mesh: Sequence[int]) -> int:
     """The number of parts that a tensor is split into."""
     return math.prod(n for n, p in zip(mesh, placements, strict=True) if p[0] == "S")

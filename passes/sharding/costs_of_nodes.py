@@ -21,13 +21,14 @@ OPTIMIZER_BYTES = {"adam": 8, "sgd": 0}  # per parameter: two moments in float32
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """What costs are counted with."""
+    """What costs are counted with. `accumulated`: runs after which gradients of weights are reduced once."""
 
     graph: Graph
     mesh: Mesh
     device: Device
     options: ShardPlanOptions
     sizes: dict[str, int]
+    accumulated: int = 1
 
     def element_bytes(self, dtype: str) -> float:
         """Bytes of an element, floats as the options count them."""

@@ -100,12 +100,6 @@ def rule(*ops: str) -> Callable[[Rule], Rule]:
     return add
 
 
-def factors_of(call: Call) -> Factors | None:
-    """The factors of a call; None for an operation that runs whole on each rank."""
-    found = RULES.get(call.node.op)
-    return found(call) if found is not None and call.node.call != "opaque" and call.outs else None
-
-
 # -- element by element
 
 
@@ -255,7 +249,7 @@ def linear(call: Call) -> Factors | None:
     if len(weight) != 2 or not x:
         return None
     lead = tuple(f"d{i}" if n > 1 else "" for i, n in enumerate(x[:-1]))
-    ports = {"data_in": (*lead, "k"), "data_out": (*lead, "n"),
+    ports: dict[str, tuple[str, ...]] = {"data_in": (*lead, "k"), "data_out": (*lead, "n"),
              "weight": ("k", "n") if call.node.attrs.get("class") == "Conv1D" else ("n", "k")}  # fmt: skip
     if "bias" in call.shapes:
         ports["bias"] = ("n",)
@@ -276,7 +270,11 @@ def matmul(call: Call) -> Factors | None:
         skip = len(out) - len(shape)
         return [x if n == out[i + skip] else "" for i, (x, n) in enumerate(zip(lead[skip:], shape[:-2], strict=True))]
 
-    ports = {"data_in": (*batch(a), "m", "k"), "weight": (*batch(b), "k", "n"), "data_out": (*lead, "m", "n")}
+    ports: dict[str, tuple[str, ...]] = {
+        "data_in": (*batch(a), "m", "k"),
+        "weight": (*batch(b), "k", "n"),
+        "data_out": (*lead, "m", "n"),
+    }
     if "bias" in call.shapes:
         bias = call.shapes["bias"]
         full = (*lead, "m", "n")[len(out) - len(bias) :]
@@ -314,7 +312,11 @@ def convolution(call: Call) -> Factors | None:
     o, c = ("g", "g") if groups > 1 else ("n", "k")
     first = ("g", "") if groups > 1 else (c, o) if transposed else (o, c)
     rest = ("",) * spatial
-    ports = {"data_in": ("d0", c, *rest), "data_out": ("d0", o, *rest), "weight": (*first, *rest)}
+    ports: dict[str, tuple[str, ...]] = {
+        "data_in": ("d0", c, *rest),
+        "data_out": ("d0", o, *rest),
+        "weight": (*first, *rest),
+    }
     if "bias" in call.shapes:
         ports["bias"] = (o,)
     sizes = {"d0": x[0], "g": groups} if groups > 1 else {"d0": x[0], "n": out[1], "k": x[1]}
@@ -339,8 +341,8 @@ def attention(call: Call) -> Factors | None:
     if len(query) != 4 or not len(key) == len(value) == len(out) == 4 or key[1] != query[1]:
         return None
     rows = "" if call.node.kwargs.get("is_causal") is True or call.node.args[5:6] == (True,) else "m"
-    ports = {"data_in": ("d0", "h", rows, ""), "weight": ("d0", "h", "", ""), "weight_1": ("d0", "h", "", ""),
-             "data_out": ("d0", "h", rows, "")}  # fmt: skip
+    ports: dict[str, tuple[str, ...]] = dict.fromkeys(("weight", "weight_1"), ("d0", "h", "", ""))
+    ports |= dict.fromkeys(("data_in", "data_out"), ("d0", "h", rows, ""))
     if "data_in_1" in call.shapes:
         mask = call.shapes["data_in_1"]
         skip = 4 - len(mask)

@@ -20,7 +20,7 @@ from espalier.model.graph.node import Ref, out_port
 from espalier.model.graph.ops import floating, macs
 from espalier.model.graph.ports import carriers, weights_of
 from espalier.passes.sharding.blocks import classes
-from espalier.passes.sharding.collectives import Collective, Placements, collectives, seconds, shards
+from espalier.passes.sharding.collectives import Collective, Placements, collectives, possible, seconds, shards
 from espalier.passes.sharding.costs_of_nodes import Sizing, trained
 from espalier.passes.sharding.factors import Call, call_of
 from espalier.passes.sharding.options import batch_symbols
@@ -144,10 +144,14 @@ class Network:
         taken = [user.takes(s, link.port) for s in user.states]
         rows, columns = list(dict.fromkeys(given)), list(dict.fromkeys(taken))
         device, costs = self.sizing.device, np.zeros((len(rows), len(columns)))
+        runs = self.sizing.accumulated if "weight" in source.key[:2] else 1
         for i, (at, wanted) in enumerate(rows):
             for j, (needed, arising) in enumerate(columns):
+                if not possible(at, needed) or (link.backward and not possible(arising, wanted)):
+                    costs[i, j] = np.inf
+                    continue
                 forward = link.times * seconds(self.forward(link, at, needed), device)
-                costs[i, j] = forward + seconds(self.backward(link, arising, wanted), device)
+                costs[i, j] = forward + seconds(self.backward(link, arising, wanted), device) / runs
         row, column = [rows.index(g) for g in given], [columns.index(t) for t in taken]
         return link.count * costs[np.ix_(row, column)]
 
@@ -363,5 +367,3 @@ def _gradients(at: Placements, training: bool) -> Iterator[Placements]:
         return iter((plain,))
     options = [(p, "P") if p == "R" else (p,) for p in plain]
     return itertools.product(*options)
-
-

@@ -1,370 +1,42 @@
-"""The plan of least time of a graph over a mesh, and baselines under the same cost model."""
+"""The plan of a graph over a mesh: for each node a placement of its tensors, of least time within the memory."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-
-import numpy as np
+from dataclasses import replace
 
 from espalier.model.errors import OptionsError
-from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.meta import Sharding
-from espalier.model.graph.node import Ref, in_port
-from espalier.model.graph.ops import macs
-from espalier.passes.sharding.baselines import BASELINES, Mask, divisors, heads_of, masks, widths_of
-from espalier.passes.sharding.collectives import Collective, Placements, seconds
-from espalier.passes.sharding.costs_of_nodes import Sizing
-from espalier.passes.sharding.factors import REPLICATED
+from espalier.model.graph.graph import Graph
+from espalier.passes.sharding.baselines import BASELINES
 from espalier.passes.sharding.mesh import Device, Mesh
-from espalier.passes.sharding.network import Network, State
-from espalier.passes.sharding.options import ShardPlanOptions, sizes_of
-from espalier.passes.sharding.programme import Programme, Solution, solve
-from espalier.passes.sharding.strategies import Strategy
+from espalier.passes.sharding.options import ShardPlanOptions
+from espalier.passes.sharding.pipeline import pipelined
+from espalier.passes.sharding.planned import Move, Plan, Stage, amount
+from espalier.passes.sharding.planner import Planner
 
-THRESHOLDS = 8  # limits of transient activations that are tried
-MOST_DEVICES = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A tensor that is redistributed. `source`: a node, or a weight where `stored`. `reader`: the node (or "result 0")
-    that needs it; empty for a move before all readers of a shared tensor. `backward`: collectives of its gradient.
-
-    `times`: runs of the forward collectives in a step: 2 for a stored weight that training gathers again.
-    """
-
-    source: str
-    output: str
-    reader: str
-    port: str
-    before: Placements
-    after: Placements
-    forward: tuple[Collective, ...]
-    backward: tuple[Collective, ...]
-    times: int = 1
-    stored: bool = False
-
-    @property
-    def collectives(self) -> tuple[Collective, ...]:
-        """All of a step."""
-        return self.forward * self.times + self.backward
-
-    @property
-    def bytes(self) -> int:
-        """Bytes with which each rank calls collectives in a step, values as they are."""
-        return sum(c.bytes for c in self.collectives)
-
-    @property
-    def wire(self) -> int:
-        """The same with values in their formats."""
-        return sum(c.wire for c in self.collectives)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A sharding for every node and what a step costs on each rank. Times in seconds, sizes in bytes.
-
-    `strategies`: of the nodes that compute. `state`: weights, gradients and optimiser state; `activations`: kept for the
-    backward pass, or the most that a node needs. `bound`: no choice of strategies takes less. `notes`: what does not
-    divide. `baselines`: by name, a plan or why there is none.
-    """
-
-    name: str
-    mesh: Mesh
-    device: Device
-    options: ShardPlanOptions
-    shardings: dict[str, Sharding]
-    strategies: dict[str, str]
-    moves: tuple[Move, ...]
-    compute: float
-    communication: float
-    state: float
-    activations: float
-    bound: float
-    planning: float
-    units: int
-    notes: tuple[str, ...] = ()
-    node_seconds: dict[str, float] = field(default_factory=dict)  # type: ignore[assignment]
-    baselines: dict[str, Plan | str] = field(default_factory=dict)  # type: ignore[assignment]
-
-    @property
-    def seconds(self) -> float:
-        """Of a step."""
-        return self.compute + self.communication
-
-    @property
-    def memory(self) -> float:
-        """Of a rank."""
-        return self.state + self.activations
-
-    @property
-    def fits(self) -> bool:
-        """Whether a device has that memory."""
-        return self.memory <= self.device.memory
-
-    @property
-    def bytes(self) -> int:
-        """Bytes with which each rank calls collectives in a step."""
-        return sum(m.bytes for m in self.moves)
-
-    @property
-    def wire(self) -> int:
-        """The same with values in their formats."""
-        return sum(m.wire for m in self.moves)
+__all__ = ["BASELINES", "Move", "Plan", "Stage", "amount", "baseline", "make_plan"]
 
 
 def make_plan(
     graph: Graph, mesh: Mesh, device: Device, options: ShardPlanOptions | None = None, *, compare: bool = True,
     folded: bool = True,
 ) -> Plan:  # fmt: skip
-    """The plan of least time whose memory fits, and the baselines if `compare`.
+    """The plan of least time whose memory fits, and the baselines if `compare`; with several stages, a pipeline.
 
-    Raises OptionsError for a mesh along which nothing can be split, and for a model that does not fit.
+    `folded`: equal blocks share their decisions. Raises OptionsError for a mesh along which nothing can be split, and
+    for a model that does not fit.
     """
-    planner = Planner(graph, mesh, device, options or ShardPlanOptions(), folded)
-    planner.check_mesh()
-    plan = planner.plan()
+    options = options or ShardPlanOptions()
+    planner = Planner(graph, mesh, device, options, folded)
+    if options.stages > 1:
+        plan = pipelined(graph, mesh, device, options, folded)
+    else:
+        planner.check_mesh()
+        plan = planner.plan()
     return replace(plan, baselines=planner.baselines()) if compare else plan
 
 
 def baseline(name: str, graph: Graph, mesh: Mesh, device: Device, options: ShardPlanOptions | None = None) -> Plan:
     """The plan of a baseline, which may need more memory than there is; raises OptionsError where it splits nothing."""
+    if name not in BASELINES:
+        raise OptionsError(f"There is no baseline {name!r}.", f"Choose one of {', '.join(BASELINES)}.")
     return Planner(graph, mesh, device, options or ShardPlanOptions()).baseline(name)
-
-
-class Planner:
-    """Plans of one graph over one mesh."""
-
-    def __init__(
-        self, graph: Graph, mesh: Mesh, device: Device, options: ShardPlanOptions, folded: bool = True
-    ) -> None:
-        self.start = time.perf_counter()
-        self.sizing = Sizing(graph, mesh, device, options, sizes_of(options, graph))
-        self.network = Network(self.sizing, folded)
-
-    @cached_property
-    def programme(self) -> Programme:
-        """The decisions with their costs."""
-        return self.network.programme
-
-    def plan(self) -> Plan:
-        """The plan of least time that fits; raises OptionsError."""
-        found = self._solved([np.ones(len(u.states), bool) for u in self.network.units], self.sizing.device.memory)
-        if found is None:
-            raise self._too_large()
-        return self._plan("planned", found)
-
-    def baseline(self, name: str) -> Plan:
-        """The plan of a baseline: the least time that its restrictions allow, within the memory where that is possible.
-
-        Raises OptionsError.
-        """
-        self.start = time.perf_counter()
-        allowed = masks(name, self.network)
-        found = self._solved(allowed, self.sizing.device.memory) or self._solved(allowed, math.inf)
-        if found is None:
-            raise OptionsError(f"{name} is not possible here.", "Choose another baseline.")
-        return self._plan(name, found)
-
-    def baselines(self) -> dict[str, Plan | str]:
-        """All of them; for one that is not possible, the reason."""
-        found: dict[str, Plan | str] = {}
-        for name in BASELINES:
-            try:
-                found[name] = self.baseline(name)
-            except OptionsError as error:
-                found[name] = error.message
-        return found
-
-    # -- solving
-
-    def _solved(self, allowed: Sequence[Mask], limit: float) -> Solution | None:
-        """The least time within a limit of memory, for every limit of transient activations that matters."""
-        peaks = [u.peak for u in self.network.units]
-        highest = max((float(p[m].max()) for p, m in zip(peaks, allowed, strict=True) if len(p)), default=0.0)
-        lowest = max((float(p[m].min()) for p, m in zip(peaks, allowed, strict=True) if len(p)), default=0.0)
-        if math.isinf(limit):
-            return self._restricted(allowed, limit)
-        free = self._restricted(allowed, limit - lowest)
-        if free is None or self._peak(free.choice) + free.bytes <= limit:
-            return free
-        values = sorted({float(x) for p in peaks for x in p if lowest <= x <= highest})
-        if len(values) > THRESHOLDS:
-            values = [values[round(i * (len(values) - 1) / (THRESHOLDS - 1))] for i in range(THRESHOLDS)]
-        best: Solution | None = None
-        for most in values:
-            within = [m & (p <= most) for m, p in zip(allowed, peaks, strict=True)]
-            found = self._restricted(within, limit - most)
-            if found is not None and (best is None or found.seconds < best.seconds):
-                best = found
-        return best and replace(best, bound=min(best.seconds, free.bound))
-
-    def _restricted(self, allowed: Sequence[Mask], limit: float) -> Solution | None:
-        kept = [np.flatnonzero(m) for m in allowed]
-        if any(not len(k) for k in kept):
-            return None
-        whole = self.programme
-        part = Programme([t[k] for t, k in zip(whole.times, kept, strict=True)],
-                         [m[k] for m, k in zip(whole.memory, kept, strict=True)],
-                         {(i, j): e[np.ix_(kept[i], kept[j])] for (i, j), e in whole.edges.items()})  # fmt: skip
-        found = solve(part, limit)
-        return found and replace(found, choice=tuple(int(k[c]) for k, c in zip(kept, found.choice, strict=True)))
-
-    def _peak(self, choice: Sequence[int]) -> float:
-        return max((float(u.peak[c]) for u, c in zip(self.network.units, choice, strict=True)), default=0.0)
-
-    # -- results
-
-    def _plan(self, name: str, found: Solution) -> Plan:
-        network, sizing = self.network, self.sizing
-        states = [u.states[c] for u, c in zip(network.units, found.choice, strict=True)]
-        moves = tuple(self._moves(states))
-        compute = sum(float(u.seconds[c]) * u.count for u, c in zip(network.units, found.choice, strict=True))
-        held = sum(float(u.memory[c]) * u.count for u, c in zip(network.units, found.choice, strict=True)
-                   if u.key[0] == "weight")  # fmt: skip
-        activations = self._peak(found.choice) + found.bytes - held
-        communication = sum(seconds(m.collectives, sizing.device) for m in moves)
-        return Plan(
-            name, sizing.mesh, sizing.device, sizing.options, self._shardings(states, moves), self._names(states),
-            tuple(m for m in moves if m.before != m.after or m.collectives), compute, communication, held, activations,
-            found.bound, time.perf_counter() - self.start, len(network.units), tuple(self.notes()),
-            self._node_seconds(found.choice),
-        )  # fmt: skip
-
-    def _names(self, states: Sequence[State]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for node in self.sizing.graph:
-            number = self.network.of.get(("node", self.network.class_of[node.id]))
-            if number is not None:
-                state = states[number]
-                found[node.id] = state.name if isinstance(state, Strategy) else ""
-        return found
-
-    def _node_seconds(self, choice: Sequence[int]) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for node in self.sizing.graph:
-            number = self.network.of.get(("node", self.network.class_of[node.id]))
-            if number is not None:
-                found[node.id] = float(self.network.units[number].seconds[choice[number]])
-        return found
-
-    def _moves(self, states: Sequence[State]) -> Iterable[Move]:
-        for link, source, reader in self.network.instances:
-            given, wanted = self.network.units[link.source].gives(states[link.source], link.out)
-            taken, arising = self.network.units[link.user].takes(states[link.user], link.port)
-            forward = self.network.forward(link, given, taken)
-            backward = self.network.backward(link, arising, wanted)
-            name = "" if not reader else f"result {reader[1]}" if reader[0] == "result" else reader[1]
-            yield Move(source[-1], link.out, name, link.port, given, taken, forward, backward, link.times,
-                       source[0] == "weight")  # fmt: skip
-
-    def _shardings(self, states: Sequence[State], moves: Sequence[Move]) -> dict[str, Sharding]:
-        mesh = self.sizing.mesh.shape
-        whole = ("R",) * len(mesh)
-        weights = self._weight_placements(states)
-        results = {m.reader: m.after for m in moves if m.reader.startswith("result ")}
-        found: dict[str, Sharding] = {}
-        for node in self.sizing.graph:
-            number = self.network.of.get(("node", self.network.class_of[node.id]))
-            if node.call == "output":
-                ports = {in_port(i): results.get(f"result {i}", whole) for i in range(len(node.inputs))}
-            elif number is not None:
-                state = states[number]
-                assert isinstance(state, Strategy)
-                ports = state.ports | {p: weights[w] for p, w in node.weights.items() if w in weights}
-            elif node.call == "get_attr" and node.weights.get("value") in weights:
-                ports = {"data_out": weights[node.weights["value"]]}
-            else:
-                ports = dict.fromkeys(node.ports, whole)
-            found[node.id] = Sharding(mesh, ports)
-        return found | dict(self._inputs(found))
-
-    def _weight_placements(self, states: Sequence[State]) -> dict[str, Placements]:
-        found: dict[str, Placements] = {}
-        for name, key in self.network.weights.items():
-            state = states[self.network.of[key]]
-            assert not isinstance(state, Strategy)
-            found[name] = state.placements
-        return found
-
-    def _inputs(self, found: dict[str, Sharding]) -> Iterable[tuple[str, Sharding]]:
-        """Inputs of the model in the placement that all their readers need, since each rank can be given its part."""
-        needs: dict[str, set[Placements]] = {}
-        for node in self.sizing.graph:
-            call = self.network.calls.get(node.id)
-            inputs = call.inputs if call else tuple(_tensors(node))
-            for port, ref in inputs:
-                needs.setdefault(ref.node, set()).add(found[node.id].ports.get(port, ()))
-        for node in self.sizing.graph.placeholders:
-            if len(readers := needs.get(node.id, set())) == 1 and () not in readers:
-                yield node.id, Sharding(self.sizing.mesh.shape, {"data_out": readers.pop()})
-
-    # -- what does not divide or fit
-
-    def check_mesh(self) -> None:
-        """Raise OptionsError if no layer can be split along an axis."""
-        for axis, n in enumerate(self.network.mesh):
-            if n == 1 or any(self._splits(axis)):
-                continue
-            sizes = heads_of(self.network) + widths_of(self.network)
-            fitting = ", ".join(map(str, divisors(math.gcd(*sizes))[:12])) if sizes else ""
-            hint = f"Axes of {fitting} devices would divide its layers" if fitting else "Use one device"
-            raise OptionsError(f"An axis of {n} devices divides no width, no heads and no batch of this model.",
-                               f"{hint}, or give a batch_size that {n} divides.")  # fmt: skip
-
-    def _splits(self, axis: int) -> Iterable[bool]:
-        for unit in self.network.units:
-            if unit.call and macs(unit.call.node, self.sizing.sizes):
-                yield any(isinstance(s, Strategy) and s.names[axis] not in (REPLICATED, "partial") for s in unit.states)
-
-    def notes(self) -> Iterable[str]:
-        """What an axis does not divide, with the sizes that would."""
-        for n in dict.fromkeys(self.network.mesh):
-            for what, sizes in (("heads", heads_of(self.network)), ("width", widths_of(self.network))):
-                odd = [s for s in sizes if s % n]
-                if n > 1 and odd:
-                    text = ", ".join(map(str, divisors(odd[0])[:12])) or "no number of"
-                    many = f"a {what} of {odd[0]}" if what == "width" else f"{odd[0]} {what}"
-                    yield f"{n} devices do not divide {many}; {text} devices would."
-
-    def _too_large(self) -> OptionsError:
-        sizing, need = self.sizing, self._least()
-        mesh = sizing.mesh.shape
-        text = (f"The model needs at least {amount(need)} of each of {math.prod(mesh)} devices; "
-                f"a device has {amount(sizing.device.memory)}.")  # fmt: skip
-        while math.prod(mesh) < MOST_DEVICES:
-            mesh = (*mesh[:-1], mesh[-1] * 2)
-            larger = Planner(sizing.graph, Mesh(mesh), sizing.device, sizing.options)
-            if larger._least() <= sizing.device.memory:
-                return OptionsError(text, f"A mesh of {Mesh(mesh)} ({math.prod(mesh)} devices) would do.")
-        return OptionsError(text, "Choose devices with more memory, or a smaller batch.")
-
-    def _least(self) -> float:
-        """The least memory of any plan."""
-        peak = max((float(u.peak.min()) for u in self.network.units), default=0.0)
-        return peak + sum(float(u.memory.min()) * u.count for u in self.network.units)
-
-
-def _tensors(node: Node) -> Iterable[tuple[str, Ref]]:
-    """(port, source) of the tensors that a node which decides nothing reads; the size of a tensor is no read."""
-    if node.op != "sym_size":
-        for i, ref in enumerate(node.inputs):
-            yield in_port(i), ref
-
-
-def amount(size: float) -> str:
-    """Bytes in words: `1.5 GiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"
-        size /= 1024
-    raise AssertionError
-
-
-def worse(plan: Plan, other: Plan | str) -> float | None:
-    """How many times longer a baseline's step is; None if there is none."""
-    return other.seconds / plan.seconds if isinstance(other, Plan) and plan.seconds > 0 else None

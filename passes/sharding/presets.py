@@ -31,8 +31,8 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     "h100": Preset(
         989.4 * TERA, 80 * GB, 3.35e12, (3e-6, 450 * GB), (10e-6, 50 * GB), 8,
-        "NVIDIA H100 SXM data sheet: 989.4 TFLOP/s bfloat16 without sparsity, 80 GB, 3.35 TB/s, NVLink 900 GB/s in both "
-        "directions; between machines 400 Gbit/s per device (DGX H100). Latencies assumed",
+        "NVIDIA H100 SXM data sheet: 989.4 TFLOP/s bfloat16 without sparsity, 80 GB, 3.35 TB/s, NVLink 900 GB/s in "
+        "both directions; between machines 400 Gbit/s per device (DGX H100). Latencies assumed",
     ),
     "a100": Preset(
         312 * TERA, 80 * GB, 2.039e12, (3e-6, 300 * GB), (10e-6, 25 * GB), 8,

@@ -1,7 +1,7 @@
 """Least time under a memory limit: one choice per vertex, a cost per choice and per pair of choices along edges.
 
-Without a limit, and for bounds with one, vertices are eliminated exactly (dynamic programming); what a limit leaves open
-is an integer programme with linearised edges, as in Alpa (OSDI 2022, section 4.2), solved by HiGHS.
+Without a limit, vertices are eliminated exactly (dynamic programming). What a limit leaves open is an integer programme
+with linearised edges, as in Alpa (OSDI 2022, section 4.2), solved by HiGHS.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ Floats = NDArray[np.float64]
 Key = object
 TABLE = 20_000_000  # entries of the largest table of an elimination
 GAP, SECONDS = 1e-6, 20.0  # relative gap and time limit of HiGHS
+TIE = 1e-9  # relative price of all memory, so that of plans as quick the smaller is chosen
 
 
 @dataclass(slots=True)
 class Programme:
     """`times` and `memory`: of each vertex's choices, in seconds and bytes. `edges`: (i, j) → seconds of each pair of
-    choices, i < j."""
+    choices, i < j; infinite for a pair that is not possible."""
 
     times: list[Floats] = field(default_factory=list)  # type: ignore[assignment]
     memory: list[Floats] = field(default_factory=list)  # type: ignore[assignment]
@@ -75,7 +76,10 @@ def solve(problem: Programme, limit: float = math.inf) -> Solution | None:
     least = sum(float(m.min()) for m in problem.memory)
     if least > limit * (1 + 1e-12):
         return None
-    best = _at(problem, 0.0)
+    most = sum(float(m.max()) for m in problem.memory)
+    best = _at(problem, TIE * _scale(problem) / max(most, 1.0))
+    if best is not None and math.isinf(best.seconds):
+        return None
     if best is not None and best.bytes <= limit:
         return best
     near = _near(problem, limit)
@@ -96,12 +100,17 @@ def _at(problem: Programme, price: float) -> Solution | None:
     return Solution(choice, seconds, held, seconds)
 
 
+def _scale(problem: Programme) -> float:
+    """A time that matters: of the quickest choice of each vertex by itself."""
+    total = sum(float(t.min()) for t in problem.times)
+    return total or sum(float(e[np.isfinite(e)].max(initial=0.0)) for e in problem.edges.values()) or 1e-30
+
+
 def _near(problem: Programme, limit: float, rounds: int = 40) -> Solution | None:
     """The best choice that a price of memory leads to, with the Lagrangian bound."""
-    scale = max(1e-30, sum(float(t.max()) for t in problem.times) + sum(float(e.max()) for e in problem.edges.values()))
     low, high, bound = 0.0, None, 0.0
     best: Solution | None = None
-    price = scale / max(limit, 1.0)
+    price = _scale(problem) / max(limit, 1.0)
     for _ in range(rounds):
         found = _at(problem, price)
         if found is None:
@@ -122,89 +131,131 @@ def _near(problem: Programme, limit: float, rounds: int = 40) -> Solution | None
 # -- elimination
 
 
+Scope = tuple[int, ...]
+Folded = tuple[int, Scope, NDArray[np.int64]]  # a vertex, its neighbours, its best choice for each of theirs
+
+
+class Tables:
+    """Costs as tables over vertices, of which vertices are eliminated one by one."""
+
+    def __init__(self, times: Sequence[Floats], edges: dict[tuple[int, int], Floats]) -> None:
+        self.sizes = [len(t) for t in times]
+        self.tables: dict[Scope, Floats] = {(i,): t for i, t in enumerate(times)}
+        self.tables |= dict[Scope, Floats](edges.items())
+        self.of: list[set[Scope]] = [set() for _ in times]
+        for scope in self.tables:
+            for i in scope:
+                self.of[i].add(scope)
+        self.left, self.folded = set(range(len(times))), list[Folded]()
+
+    def around(self, i: int) -> Scope:
+        """A vertex and its neighbours, in order."""
+        return tuple(sorted({x for s in self.of[i] for x in s}))
+
+    def fold(self, i: int) -> bool:
+        """Eliminate a vertex; False where the table would be too large."""
+        scope = self.around(i)
+        if math.prod(self.sizes[x] for x in scope) > TABLE:
+            return False
+        total = np.zeros([self.sizes[x] for x in scope])
+        for each in list(self.of[i]):
+            shape = [self.sizes[x] if x in each else 1 for x in scope]
+            total = total + self.tables.pop(each).reshape(shape)
+            for x in each:
+                self.of[x].discard(each)
+        axis, rest = scope.index(i), tuple(x for x in scope if x != i)
+        self.folded.append((i, rest, total.argmin(axis)))
+        if rest:
+            low = total.min(axis)
+            self.tables[rest] = self.tables[rest] + low if rest in self.tables else low
+            for x in rest:
+                self.of[x].add(rest)
+        self.left.remove(i)
+        return True
+
+    def unfolded(self, chosen: dict[int, int]) -> tuple[int, ...]:
+        """The choices of all vertices, given those of the vertices that are left."""
+        for i, rest, best in reversed(self.folded):
+            chosen[i] = int(best[tuple(chosen[x] for x in rest)])
+        return tuple(chosen[i] for i in range(len(self.sizes)))
+
+
 def eliminate(times: Sequence[Floats], edges: dict[tuple[int, int], Floats]) -> tuple[int, ...] | None:
     """The choice of least sum, by eliminating vertices of least degree; None where a table would be too large."""
-    tables: dict[tuple[int, ...], Floats] = {(i,): t for i, t in enumerate(times)}
-    tables.update(edges)
-    of: list[set[tuple[int, ...]]] = [set() for _ in times]
-    for scope in tables:
-        for i in scope:
-            of[i].add(scope)
-    left, order = set(range(len(times))), list[tuple[int, tuple[int, ...], NDArray[np.int64]]]()
-    while left:
-        i = min(left, key=lambda v: (len({x for s in of[v] for x in s}), v))
-        scope = tuple(sorted({x for s in of[i] for x in s}))
-        if math.prod(len(times[x]) for x in scope) > TABLE:
+    tables = Tables(times, edges)
+    while tables.left:
+        if not tables.fold(min(tables.left, key=lambda v: (len(tables.around(v)), v))):
             return None
-        total = np.zeros([len(times[x]) for x in scope])
-        for each in of[i]:
-            total = total + _spread(tables.pop(each), each, scope, times)
-        for each in list(of[i]):
-            for x in each:
-                of[x].discard(each)
-        axis, rest = scope.index(i), tuple(x for x in scope if x != i)
-        order.append((i, rest, total.argmin(axis)))
-        if rest:
-            folded = total.min(axis)
-            tables[rest] = tables[rest] + folded if rest in tables else folded
-            for x in rest:
-                of[x].add(rest)
-        left.remove(i)
-    chosen: dict[int, int] = {}
-    for i, rest, best in reversed(order):
-        chosen[i] = int(best[tuple(chosen[x] for x in rest)])
-    return tuple(chosen[i] for i in range(len(times)))
+    return tables.unfolded({})
 
 
-def _spread(table: Floats, scope: tuple[int, ...], over: tuple[int, ...], times: Sequence[Floats]) -> Floats:
-    """A table as one over more vertices, to be broadcast."""
-    return table.reshape([len(times[x]) if x in scope else 1 for x in over])
+def _core(problem: Programme) -> tuple[Tables, list[int], Programme]:
+    """The problem without vertices that have at most two neighbours and take the same memory whatever is chosen."""
+    tables, same = Tables(problem.times, problem.edges), [float(np.ptp(m)) == 0.0 for m in problem.memory]
+    while ready := [v for v in tables.left if same[v] and len(tables.around(v)) <= 3]:
+        if len(tables.left) == 1 or not tables.fold(min(ready, key=lambda v: (len(tables.around(v)), v))):
+            break
+    kept = sorted(tables.left)
+    at = {v: i for i, v in enumerate(kept)}
+    core = Programme([tables.tables.get((v,), np.zeros(tables.sizes[v])) for v in kept],
+                     [problem.memory[v] for v in kept])  # fmt: skip
+    for scope, costs in tables.tables.items():
+        if len(scope) == 2:
+            core.edge(at[scope[0]], at[scope[1]], costs)
+    return tables, kept, core
 
 
 # -- the integer programme
 
 
 def programme(problem: Programme, limit: float) -> Solution | None:
-    """Solve by HiGHS: binary choices; e[p, q] ≥ 0 of each edge, whose row and column sums are the choices."""
+    """The choice of least time within a limit, by HiGHS."""
+    tables, kept, core = _core(problem)
+    fixed = sum(float(m[0]) for i, m in enumerate(problem.memory) if i not in set(kept))
+    solved = _milp(core, limit - fixed)
+    if solved is None:
+        return None
+    choice = tables.unfolded(dict(zip(kept, solved[0], strict=True)))
+    seconds, held = problem.seconds(choice), problem.bytes(choice)
+    if held > limit * (1 + 1e-6):
+        return None
+    return Solution(choice, seconds, held, min(seconds, solved[1]))
+
+
+def _milp(problem: Programme, limit: float) -> tuple[tuple[int, ...], float] | None:
+    """(choice, lower bound) by HiGHS: binary choices; e[p, q] ≥ 0 of each edge, whose row and column sums are the
+    choices. None if nothing is found."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
     starts = [0, *itertools.accumulate(len(t) for t in problem.times)]
-    rows, columns, values, sides = list[int](), list[int](), list[float](), list[float]()
+    entries, sides = list[tuple[int, int, float]](), list[float]()
     costs = [np.concatenate(problem.times)]
-
-    def put(row: int, column: int, value: float) -> None:
-        rows.append(row)
-        columns.append(column)
-        values.append(value)
-
     for i in range(len(problem.times)):
-        for c in range(starts[i], starts[i + 1]):
-            put(len(sides), c, 1.0)
+        entries += [(len(sides), c, 1.0) for c in range(starts[i], starts[i + 1])]
         sides.append(1.0)
     at = starts[-1]
     for (i, j), each in problem.edges.items():
-        p, q = each.shape
-        row = len(sides)
-        for a in range(p):
-            for b in range(q):
-                put(row + a, at + a * q + b, 1.0)
-                put(row + p + b, at + a * q + b, 1.0)
-            put(row + a, starts[i] + a, -1.0)
-        for b in range(q):
-            put(row + p + b, starts[j] + b, -1.0)
+        p, q, row = *each.shape, len(sides)
+        entries += [(row + a, at + a * q + b, 1.0) for a in range(p) for b in range(q)]
+        entries += [(row + p + b, at + a * q + b, 1.0) for a in range(p) for b in range(q)]
+        entries += [(row + a, starts[i] + a, -1.0) for a in range(p)]
+        entries += [(row + p + b, starts[j] + b, -1.0) for b in range(q)]
         sides.extend([0.0] * (p + q))
         costs.append(each.reshape(-1))
         at += p * q
     goal = np.concatenate(costs)
+    possible = np.isfinite(goal)
+    goal = np.where(possible, goal, 0.0)
     scale = max(float(np.abs(goal).max(initial=0.0)), 1e-300)
+    rows, columns, values = zip(*entries, strict=True)
     equal = csr_array((values, (rows, columns)), shape=(len(sides), at))
     held = np.concatenate([np.concatenate(problem.memory), np.zeros(at - starts[-1])])
     with quiet():
         result = milp(
             goal / scale * 1e3,
             integrality=np.concatenate([np.ones(starts[-1]), np.zeros(at - starts[-1])]),
-            bounds=Bounds(0, 1),
+            bounds=Bounds(0, possible.astype(np.float64)),  # type: ignore[arg-type]
             constraints=[
                 LinearConstraint(equal, sides, sides),  # type: ignore[arg-type]
                 LinearConstraint(held[None, :] / max(limit, 1.0), -np.inf, 1.0),
@@ -214,7 +265,4 @@ def programme(problem: Programme, limit: float) -> Solution | None:
     if result.x is None:
         return None
     choice = tuple(int(np.argmax(result.x[a:b])) for a, b in itertools.pairwise(starts))
-    seconds, held_bytes = problem.seconds(choice), problem.bytes(choice)
-    if held_bytes > limit * (1 + 1e-6):
-        return None
-    return Solution(choice, seconds, held_bytes, min(seconds, float(result.mip_dual_bound or 0.0) * scale / 1e3))
+    return choice, float(result.mip_dual_bound or 0.0) * scale / 1e3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from espalier.passes.sharding.factors import Call, Factors, rule, same_dims
+from espalier.passes.sharding.factors import RULES, Call, Factors, rule, same_dims
 
 
 @rule("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as")
@@ -152,3 +152,9 @@ def indexed(call: Call) -> Factors | None:
         skip = len(out) - len(call.shapes[port])
         ports[port] = tuple(f"d{i + skip}" if n > 1 else "" for i, n in enumerate(call.shapes[port]))
     return Factors(ports, sizes, {f"d{i}": call.name("data_out", i) for i in range(len(out))})
+
+
+def factors_of(call: Call) -> Factors | None:
+    """The factors of a call; None for an operation that runs whole on each rank."""
+    found = RULES.get(call.node.op)
+    return found(call) if found is not None and call.node.call != "opaque" and call.outs else None

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from espalier.passes.sharding.collectives import Placements
-from espalier.passes.sharding import shape_factors  # noqa: F401 - registers its rules
-from espalier.passes.sharding.factors import REPLICATED, Call, Factors, factors_of, used
+from espalier.passes.sharding.factors import REPLICATED, Call, Factors, used
+from espalier.passes.sharding.shape_factors import factors_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,10 @@ def axis_rules(call: Call, factors: Factors) -> Iterator[AxisRule]:
             elif port in outs and index in factors.summed:
                 ports[port] = "P"
         name = factors.names.get(index, "dimension")
-        yield AxisRule(name, index, ports, _gradients(ports, outs), index in factors.synchronised)
+        gradients = _gradients(ports, outs)
+        if index in factors.summed:  # what is whole is added once, so each rank has its whole gradient
+            gradients |= {p: "R" for p, at in ports.items() if at == "R" and p not in outs}
+        yield AxisRule(name, index, ports, gradients, index in factors.synchronised)
     for group in factors.linear:
         ports = {p: "P" if p in group or p in outs else "R" for p in whole}
         yield AxisRule("partial", "", ports, _gradients(ports, outs))

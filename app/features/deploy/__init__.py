@@ -1,0 +1,1 @@
+"""Distributed deployment: plans, launches and what they show."""
