@@ -9,6 +9,7 @@ from typing import Literal
 from espalier.model.errors import OptionsError
 from espalier.passes.select import Select
 
+STRATEGIES = ("auto", "megatron", "data", "fsdp", "replicated")
 _PORT = re.compile(r"([a-z_]+\d*)\s*=\s*((?:R|P|S\d)(?:\s*,\s*(?:R|P|S\d))*)")
 
 

@@ -24,6 +24,7 @@ from espalier.passes.distributed.placements import (
     settled,
     without_masked_sums,
 )
+from espalier.passes.distributed.report import RESULTS_NODE
 from espalier.passes.distributed.split_formats import SplitEffective
 from espalier.passes.distributed.split_layers import attention, embedding, whole
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from espalier.passes.distributed.volumes import Volumes
 
-RESULTS = "(results)"  # the gather of results that stay split in the plan
 # What DTensor raises for operations without a rule, and operations for placements that they cannot take.
 UNSUPPORTED = (NotImplementedError, RuntimeError, ValueError, TypeError, AssertionError, IndexError, KeyError,
                AttributeError)  # fmt: skip
@@ -54,7 +54,7 @@ class ShardedModel(fx.Interpreter):
         values = [inputs.get(str(n.target)) for n in self.module.graph.nodes if n.op == "placeholder"]
         result = self.run(*values)
         if self.volumes is not None:
-            self.volumes.node = RESULTS
+            self.volumes.node = RESULTS_NODE
         return fx.node.map_aggregate(result, full)
 
     def run_node(self, n: fx.Node) -> Any:

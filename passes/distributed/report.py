@@ -12,6 +12,8 @@ from espalier.passes.distributed.step import difference
 from espalier.passes.sharding.apply import resharding
 from espalier.passes.sharding.mesh import Mesh
 
+RESULTS_NODE = "(results)"  # the gather of results for the comparison, which is no part of a plan
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -41,6 +43,7 @@ def report_of(
         "memory": [{k: r[k] for k in ("rank", "stored_bytes", "peak_bytes", "split_tensors")} for r in reports],
         "collectives": {k: first.get(f"{k}_collectives", []) for k in ("forward", "step")},
         "totals": {k: totals(first.get(f"{k}_collectives", [])) for k in ("forward", "step")},
+        "forward_totals": totals(r for r in first.get("forward_collectives", []) if r["node"] != RESULTS_NODE),
         "planned": [
             {"node": r.target, "collective": r.collective, "port": r.port, "bytes": r.bytes}
             for r in resharding(graph, sizes_of(graph, batches[0]))

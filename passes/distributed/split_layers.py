@@ -219,7 +219,7 @@ def attention(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappi
         positional[3] = parts[3]
     elif "attn_mask" in named:
         named["attn_mask"] = parts[3]
-    result = function(*positional, **named)
+    result = function(*positional, **named).contiguous()  # DTensor's rule for reshape takes views
     placements = [Replicate() if d is None else Shard(d) for d in splits]
     return DTensor.from_local(result, query.device_mesh, placements, run_check=False)
 

@@ -12,7 +12,8 @@ from espalier.model.graph.node import Node, in_port, out_port
 from espalier.model.graph.operands import named_op, operands
 from espalier.model.graph.ops import base_port, category
 from espalier.passes.sharding.collectives import collectives
-from espalier.passes.sharding.factors import Call, Factors, factors_of
+from espalier.passes.sharding.factors import Call, Factors
+from espalier.passes.sharding.shape_factors import factors_of
 from espalier.passes.sharding.strategies import AxisRule, axis_rules
 
 Placements = tuple[str, ...]

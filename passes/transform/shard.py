@@ -13,8 +13,6 @@ from espalier.passes.select import chosen
 from espalier.passes.sharding.apply import resharding, stored_as_used
 from espalier.passes.sharding.mesh import Mesh, parse_mesh
 
-BATCHED = ("auto", "data", "fsdp", "megatron")
-
 
 @transform("shard", "Shard over devices", ShardOptions)
 def shard(graph: Graph, options: ShardOptions, context: Context) -> tuple[Graph, Report]:
