@@ -55,7 +55,15 @@ def placed(value: DTensor, placements: Placements | None) -> DTensor:
     """The value in these placements; unchanged where it has them or there is no choice."""
     if placements is None or tuple(value.placements) == placements:
         return value
-    return value.redistribute(placements=placements)
+    # DTensor keeps a tensor's strides when it redistributes, but its parts come out contiguous (torch 2.13).
+    found = value.contiguous().redistribute(placements=placements)
+    if found.requires_grad and found.grad_fn is not None:
+        found.register_hook(_contiguous)
+    return found
+
+
+def _contiguous(gradient: DTensor) -> DTensor:
+    return gradient.contiguous()
 
 
 def settled(value: DTensor) -> DTensor:

@@ -65,7 +65,7 @@ def _run(folder: Path, rank: int) -> None:
     dist.init_process_group(backend, timeout=timedelta(seconds=settings.timeout))
     _write(folder / f"started-{rank}.json", {"process": os.getpid()})
     try:
-        report = _measured(job, folder, rank, init_device_mesh(settings.device, settings.mesh))
+        report = measured(job, folder, rank, init_device_mesh(settings.device, settings.mesh))
         _write(folder / f"report-{rank}.json", report)
         dist.barrier()
     finally:
@@ -82,8 +82,8 @@ def _callables(job: Job, folder: Path) -> dict[str, Any]:
     return reopen(source.spec, folder / "again", source.inputs, source.seed).callables if source else {}
 
 
-def _measured(job: Job, folder: Path, rank: int, mesh: DeviceMesh) -> dict[str, Any]:
-    """Run all batches, then measure times, memory and collectives; rank 0 writes the results."""
+def measured(job: Job, folder: Path, rank: int, mesh: DeviceMesh, runs: int = 3) -> dict[str, Any]:
+    """Run all batches, then measure memory, collectives and times of some `runs`; rank 0 writes the results."""
     import torch.distributed as dist
 
     from espalier.model.torch.build import build
@@ -108,7 +108,7 @@ def _measured(job: Job, folder: Path, rank: int, mesh: DeviceMesh) -> dict[str, 
     stored = parts_bytes(tensors)
     memory = {"stored_bytes": stored, "peak_bytes": peak_bytes(job.settings.device)}
     split = sum(is_split(t) for t in tensors.values())
-    return {"rank": rank, **memory, "split_tensors": split, "tensors": len(tensors), **_speeds(job, model, trained),
+    return {"rank": rank, **memory, "split_tensors": split, "tensors": len(tensors), **_speeds(job, model, trained, runs),
             "gathered": model.gathered}  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def _save(folder: Path, tensors: dict[str, Tensor]) -> None:
     save_file({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, folder / RESULTS)
 
 
-def _speeds(job: Job, model: Any, trained: dict[str, Tensor]) -> dict[str, Any]:
+def _speeds(job: Job, model: Any, trained: dict[str, Tensor], runs: int) -> dict[str, Any]:
     """Seconds and collectives of the first batch: forward without gradients, and forward with backward."""
     import torch
     import torch.distributed as dist
@@ -156,7 +156,7 @@ def _speeds(job: Job, model: Any, trained: dict[str, Tensor]) -> dict[str, Any]:
             run()
         model.volumes = None
         found[f"{name}_collectives"] = list(volumes.rows())
-        found[f"{name}_seconds"] = timed(run, dist.barrier)
+        found[f"{name}_seconds"] = timed(run, dist.barrier, runs)
     return found
 
 

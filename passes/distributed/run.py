@@ -12,11 +12,10 @@ from espalier.model.graph.graph import Graph
 from espalier.model.leftovers import scratch
 from espalier.model.opening import needs_source
 from espalier.passes.base import Context
-from espalier.passes.distributed.job import INPUTS, RESULTS, Settings, Source, write_job
+from espalier.passes.distributed.job import RESULTS, Settings, Source, write_job
 from espalier.passes.distributed.launch import cores, environment, launch
 from espalier.passes.running.example import example_inputs
 from espalier.passes.running.splits import EvaluateOptions, load_split
-from espalier.passes.sharding.apply import resharding
 from espalier.passes.sharding.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def run_sharded(
         tuple(p.source for p in loaded_plugins()),
     )  # fmt: skip
     with scratch() as folder:
-        single = _single(graph, batches, threads, context)
+        single = single_process(graph, batches, threads, context)
         write_job(folder, graph, context.store, batches, settings)
         reports = launch(ranks, folder, environment(threads, settings.source), context)
         from safetensors.torch import load_file
@@ -115,7 +114,7 @@ def _sizes(graph: Graph, batch: int) -> dict[str, int]:
     return {f: batch for f in firsts if isinstance(f, str) and f.isidentifier() and f not in later}
 
 
-def _single(graph: Graph, batches: list[Batch], threads: int, context: Context) -> dict[str, Any]:
+def single_process(graph: Graph, batches: list[Batch], threads: int, context: Context) -> dict[str, Any]:
     """Results, gradients and times of one process with as many threads as a rank."""
     import torch
 
@@ -142,5 +141,3 @@ def _single(graph: Graph, batches: list[Batch], threads: int, context: Context) 
             )
     return found | {"tensors": named}
 
-
-__all__ = ["INPUTS", "RunOptions", "batches_of", "mesh_of", "resharding", "run_sharded"]

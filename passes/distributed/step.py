@@ -27,14 +27,6 @@ class Batch:
     labels: Tensor | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Median seconds of a forward pass without gradients, and of a forward and backward pass."""
-
-    forward: float
-    step: float | None
-
-
 def results_of(value: Any) -> list[Tensor]:
     """All tensors of a nested result, in order."""
     return [v for v in pytree.tree_leaves(value) if isinstance(v, Tensor)]
@@ -74,10 +66,10 @@ def passes(
     return results, gradients
 
 
-def timed(run: Callable[[], Any], before: Callable[[], Any], least: int = 3, seconds: float = 2.0) -> float:
-    """Median seconds of `run` over at least three runs; `before` each, untimed. Runs are as many on all ranks."""
+def timed(run: Callable[[], Any], before: Callable[[], Any], runs: int = 3) -> float:
+    """Median seconds of `run`, with an untimed `before` each."""
     times = list[float]()
-    for _ in range(least):
+    for _ in range(runs):
         before()
         start = time.perf_counter()
         run()
