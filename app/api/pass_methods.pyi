@@ -312,6 +312,13 @@ class PassMethods:
     ) -> Report:
         """One row per port; a shape entry is a number or an expression over the free sizes."""
 
+    def shard_plan(
+        self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimizer: Literal['adam', 'sgd'] =
+        ..., memory: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['', 'float32', 'bfloat16'] =
+        ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., seed: int = ...
+    ) -> Report:
+        """How to distribute the model over a mesh of devices in the least predicted time that their memory allows."""
+
     def smoothquant(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,

@@ -30,7 +30,8 @@ Better = Literal["low", "high"]
 Floats = NDArray[np.float64]
 PLANNED = "planned"  # the key of a mask that is not made yet
 OTHERS = "other_programs"  # beside a measured time: the share of the processors that they took
-COSTS: Registry[str, Cost] = Registry("cost", OptionsError, ("espalier.passes.costs",))
+FROM = ("espalier.passes.costs", "espalier.passes.sharding.communication")
+COSTS: Registry[str, Cost] = Registry("cost", OptionsError, FROM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ _TENSOR = ("column", "row", "heads", "vocabulary", "expert", "groups")
 def masks(name: str, network: Network) -> list[Mask]:
     """The states that a baseline allows, of every unit; raises OptionsError where it splits nothing along an axis.
 
-    data: each rank has a part of the batch (S. Li et al., "PyTorch Distributed", VLDB 2020). fsdp: the same, and weights
-    are stored in parts (Y. Zhao et al., "PyTorch FSDP", VLDB 2023). megatron: data parallel along the first of two axes;
-    along the last, layers column- or row-wise, attention by heads (M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053).
+    data: each rank has a part of the batch (S. Li et al., "PyTorch Distributed", VLDB 2020). fsdp: the same, and
+    weights are stored in parts (Y. Zhao et al., "PyTorch FSDP", VLDB 2023). megatron: data parallel along the first of
+    two axes; along the last, layers column- or row-wise, attention by heads (M. Shoeybi et al., arXiv:1909.08053).
     """
     if name not in BASELINES:
         raise OptionsError(f"There is no baseline {name!r}.", nearest(name, BASELINES))

@@ -21,7 +21,8 @@ OPTIMIZER_BYTES = {"adam": 8, "sgd": 0}  # per parameter: two moments in float32
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """What costs are counted with. `accumulated`: runs after which gradients of weights are reduced once."""
+    """What costs are counted with. `accumulated`: runs after which gradients of weights are reduced once;
+    `alive`: runs whose activations are kept at once."""
 
     graph: Graph
     mesh: Mesh
@@ -29,6 +30,7 @@ class Sizing:
     options: ShardPlanOptions
     sizes: dict[str, int]
     accumulated: int = 1
+    alive: int = 1
 
     def element_bytes(self, dtype: str) -> float:
         """Bytes of an element, floats as the options count them."""
@@ -95,7 +97,8 @@ class Sizing:
         """Bytes that a rank keeps for the backward pass: the results of what computes."""
         if not self.options.training or spec(call.node.op).moves:
             return 0.0
-        return sum(self.port_bytes(call.node, p) / shards(strategy.ports[p], self.mesh.shape) for p in call.outs)
+        kept = sum(self.port_bytes(call.node, p) / shards(strategy.ports[p], self.mesh.shape) for p in call.outs)
+        return kept * self.alive
 
     def transient(self, call: Call, strategy: Strategy) -> float:
         """Bytes of a node's activations on a rank while it runs."""

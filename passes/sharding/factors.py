@@ -76,7 +76,7 @@ def call_of(node: Node, graph: Graph, sizes: dict[str, int], batches: frozenset[
     found = list[tuple[str, Ref]]()
     ports = operands(named_op(node), node.args, node.kwargs, graph.nodes)
     for ref, operand in zip(node.inputs, ports, strict=True):
-        if operand is not None:
+        if operand is not None and operand[0] in node.ports:
             found.append((operand[0], ref))
     try:
         shapes = {p: m.sizes(sizes) for p, m in node.ports.items()}

@@ -97,7 +97,7 @@ class Network:
         self.of: dict[Key, int] = {}
         self.instances: list[tuple[Link, Key, Key]] = []  # link, source and reader of each tensor
         self.class_of = classes(self.graph) if folded else {n: n for n in self.graph.nodes}
-        self.floating = carriers(self.graph)
+        self.deciding = carriers(self.graph) & _varying(self.graph)
         self.batches = batch_symbols(self.graph)
         self.calls: dict[str, Call] = {}
         self.weights: dict[str, Key] = {}
@@ -162,6 +162,17 @@ def _differentiated(graph: Graph) -> frozenset[str]:
     for node in graph:
         own = any(trained(graph.weights[w]) for w in node.tensors if w in graph.weights)
         if own or any(r.node in found for r in node.inputs):
+            found.add(node.id)
+    return frozenset(found)
+
+
+def _varying(graph: Graph) -> frozenset[str]:
+    """The nodes whose values depend on an input of the model or on a parameter; others, such as angles of
+    positions, are made whole on every rank."""
+    found: set[str] = set()
+    for node in graph:
+        own = node.call == "placeholder" or any(graph.weights[w].role == "parameter" for w in node.weights.values())
+        if node.op != "sym_size" and (own or any(r.node in found for r in node.inputs)):
             found.add(node.id)
     return frozenset(found)
 
@@ -246,7 +257,7 @@ class _Building:
                 self._add(self._unit(key, call, members[key[1]]))
 
     def _decides(self, node: Node) -> bool:
-        return (node.call not in ("placeholder", "get_attr", "output") and node.id in self.network.floating
+        return (node.call not in ("placeholder", "get_attr", "output") and node.id in self.network.deciding
                 and floating(node.out))  # fmt: skip
 
     def _unit(self, key: Key, call: Call, count: int) -> Unit:

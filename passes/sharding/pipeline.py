@@ -21,6 +21,8 @@ from espalier.passes.sharding.options import ShardPlanOptions, batch_symbols, si
 from espalier.passes.sharding.planned import Plan, Stage, amount
 from espalier.passes.sharding.planner import Planner
 
+SHARES = (1.0, 0.85, 0.7, 0.5)  # of the memory of all stages: stages are not equally full
+
 
 def pipelined(graph: Graph, mesh: Mesh, device: Device, options: ShardPlanOptions, folded: bool = True) -> Plan:
     """The plan of a pipeline; raises OptionsError where the stages or micro-batches do not divide, or nothing fits.
@@ -31,11 +33,9 @@ def pipelined(graph: Graph, mesh: Mesh, device: Device, options: ShardPlanOption
     """
     start = time.perf_counter()
     small = _checked(graph, mesh, options)
-    inner, roomy = Mesh((1, *mesh.shape[1:])), replace(device, memory=device.memory * options.stages)
-    planner = Planner(graph, inner, roomy, small, folded, options.micro_batches)
-    plan = planner.plan()
-    chain = _Chain(planner, plan, device, options)
-    stages = chain.stages()
+    inner, alive = Mesh((1, *mesh.shape[1:])), min(options.micro_batches, options.stages)
+    planner = Planner(graph, inner, device, small, folded, options.micro_batches, alive)
+    plan, stages = _cut(planner, device, options)
     slowest, m, p = max(stages, key=lambda s: s.seconds), options.micro_batches, options.stages
     fullest = max(stages, key=lambda s: s.memory)
     shardings = {n: Sharding(mesh.shape, {port: at[: len(mesh.shape)] for port, at in s.ports.items()})
@@ -45,6 +45,18 @@ def pipelined(graph: Graph, mesh: Mesh, device: Device, options: ShardPlanOption
         compute=m * slowest.compute, communication=m * slowest.communication, bubble=(p - 1) * slowest.seconds,
         state=fullest.memory, activations=0.0, bound=0.0, planning=time.perf_counter() - start,
     )  # fmt: skip
+
+
+def _cut(planner: Planner, device: Device, options: ShardPlanOptions) -> tuple[Plan, tuple[Stage, ...]]:
+    """A plan of the whole model in the memory of all stages, or in less where no cut of it fits; and its stages."""
+    for share in SHARES:
+        try:
+            plan = planner.plan(share * options.stages * device.memory)
+            return plan, _Chain(planner, plan, device, options).stages()
+        except OptionsError:
+            if share == SHARES[-1]:
+                raise
+    raise AssertionError
 
 
 def _checked(graph: Graph, mesh: Mesh, options: ShardPlanOptions) -> ShardPlanOptions:
@@ -79,14 +91,13 @@ class _Chain:
         self.names = list(plan.strategies)
         self.number = {n: i for i, n in enumerate(self.names)}
         self.ways = 2 if options.training else 1  # a tensor forward, its gradient backward
-        alive = min(options.micro_batches, options.stages)
         moved = np.zeros(len(self.names))
         for move in plan.moves:
             owner = move.reader if move.reader in self.number else move.source
             moved[self.number.get(owner, len(self.names) - 1)] += move.seconds(device, options.micro_batches)
         self.compute = _running([plan.node_seconds[n] for n in self.names])
         self.moved = _running(moved)
-        self.kept = _running([plan.node_bytes[n] * alive + self._weights(n) for n in self.names])
+        self.kept = _running([plan.node_bytes[n] + self._weights(n) for n in self.names])
         self.peak = 0.0 if options.training else plan.activations
         self.cuts = [_Cut(-1, 0.0), *self._cuts(), _Cut(len(self.names) - 1, 0.0)]
 
@@ -98,7 +109,7 @@ class _Chain:
         return sum(self.plan.weight_bytes.get(w, 0.0) for w in names)
 
     def _cuts(self) -> list[_Cut]:
-        """Where only one tensor crosses, apart from those that any rank can make from the inputs."""
+        """Where only one tensor crosses, apart from constants, which every rank makes."""
         last: dict[tuple[str, str], int] = {}
         for name, at in self.number.items():
             for _, ref in self.planner.network.calls[name].inputs:

@@ -76,7 +76,7 @@ class Plan:
     not divide. `node_seconds`: of computing each node; `node_bytes`: that it keeps for the backward pass;
     `weight_bytes`: of each weight on a rank, with its gradient and optimiser state. `baselines`: by name, a plan or why
     there is none. `stages` and `bubble`: of a pipeline, whose compute and communication are those of the slowest stage
-    and whose memory is that of the fullest.
+    and whose memory, all in `state`, is that of the fullest. Its moves are those of one micro-batch in all stages.
     """
 
     name: str

@@ -23,10 +23,11 @@ from espalier.passes.sharding.mesh import Device, Mesh
 from espalier.passes.sharding.network import Network, State
 from espalier.passes.sharding.options import ShardPlanOptions, sizes_of
 from espalier.passes.sharding.planned import Move, Plan, amount
-from espalier.passes.sharding.programme import Programme, Solution, solve
+from espalier.passes.sharding.programme import Programme, Solution, restricted, solve
 from espalier.passes.sharding.strategies import Strategy
 
 THRESHOLDS = 8  # limits of transient activations that are tried
+SPREAD = 0.02  # of the memory: within it, one limit is tried
 MOST_DEVICES = 4096
 
 
@@ -35,10 +36,10 @@ class Planner:
 
     def __init__(
         self, graph: Graph, mesh: Mesh, device: Device, options: ShardPlanOptions, folded: bool = True,
-        accumulated: int = 1,
+        accumulated: int = 1, alive: int = 1,
     ) -> None:  # fmt: skip
         self.start = time.perf_counter()
-        self.sizing = Sizing(graph, mesh, device, options, sizes_of(options, graph), accumulated)
+        self.sizing = Sizing(graph, mesh, device, options, sizes_of(options, graph), accumulated, alive)
         self.network = Network(self.sizing, folded)
 
     @cached_property
@@ -46,9 +47,10 @@ class Planner:
         """The decisions with their costs."""
         return self.network.programme
 
-    def plan(self) -> Plan:
-        """The plan of least time that fits; raises OptionsError."""
-        found = self._solved([np.ones(len(u.states), bool) for u in self.network.units], self.sizing.device.memory)
+    def plan(self, memory: float | None = None) -> Plan:
+        """The plan of least time that fits into `memory`, by default a device's; raises OptionsError."""
+        limit = self.sizing.device.memory if memory is None else memory
+        found = self._solved([np.ones(len(u.states), bool) for u in self.network.units], limit)
         if found is None:
             raise self._too_large()
         return self._plan("planned", found)
@@ -88,7 +90,10 @@ class Planner:
         if free is None or self._peak(free.choice) + free.bytes <= limit:
             return free
         values = sorted({float(x) for p in peaks for x in p if lowest <= x <= highest})
-        if len(values) > THRESHOLDS:
+        reached = self._peak(free.choice)
+        if reached - lowest <= SPREAD * limit:
+            values = [reached]
+        elif len(values) > THRESHOLDS:
             values = [values[round(i * (len(values) - 1) / (THRESHOLDS - 1))] for i in range(THRESHOLDS)]
         best: Solution | None = None
         for most in values:
@@ -102,10 +107,7 @@ class Planner:
         kept = [np.flatnonzero(m) for m in allowed]
         if any(not len(k) for k in kept):
             return None
-        whole = self.programme
-        part = Programme([t[k] for t, k in zip(whole.times, kept, strict=True)],
-                         [m[k] for m, k in zip(whole.memory, kept, strict=True)],
-                         {(i, j): e[np.ix_(kept[i], kept[j])] for (i, j), e in whole.edges.items()})  # fmt: skip
+        part = restricted(self.programme, kept)
         found = solve(part, limit)
         return found and replace(found, choice=tuple(int(k[c]) for k, c in zip(kept, found.choice, strict=True)))
 
@@ -206,9 +208,9 @@ class Planner:
                                f"{hint}, or give a batch_size that {n} divides.")  # fmt: skip
 
     def _splits(self, axis: int) -> Iterable[bool]:
-        for unit in self.network.units:
-            if unit.call and macs(unit.call.node, self.sizing.sizes):
-                yield any(isinstance(s, Strategy) and s.names[axis] not in (REPLICATED, "partial") for s in unit.states)
+        units = [u for u in self.network.units if u.call]
+        for unit in [u for u in units if u.call and macs(u.call.node, self.sizing.sizes)] or units:
+            yield any(isinstance(s, Strategy) and s.names[axis] not in (REPLICATED, "partial") for s in unit.states)
 
     def notes(self) -> Iterable[str]:
         """What an axis does not divide, with the sizes that would."""

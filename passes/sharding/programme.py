@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,13 +82,55 @@ def solve(problem: Programme, limit: float = math.inf) -> Solution | None:
         return None
     if best is not None and best.bytes <= limit:
         return best
-    near = _near(problem, limit)
-    if near is not None and near.gap <= GAP:
+    tables, kept, core = _core(problem)
+    fixed = sum(float(m[0]) for i, m in enumerate(problem.memory) if i not in set(kept))
+    found = _limited(core, limit - fixed)
+    if found is None:
+        return None
+    choice = tables.unfolded(dict(zip(kept, found.choice, strict=True)))
+    seconds = problem.seconds(choice)
+    return Solution(choice, seconds, problem.bytes(choice), min(seconds, found.bound))
+
+
+def _limited(problem: Programme, limit: float) -> Solution | None:
+    """The same where the limit matters: by a price of memory if that is exact, else by HiGHS among the choices that can
+    be better."""
+    near, price = _near(problem, limit)
+    if near is None:
+        return programme(problem, limit)
+    if near.gap <= GAP:
         return near
-    exact = programme(problem, limit)
-    if near is None or (exact is not None and exact.seconds <= near.seconds):
-        return exact
-    return near
+    kept = _promising(problem, price, limit, near)
+    part = restricted(problem, kept)
+    exact = programme(part, limit)
+    if exact is None:
+        return near
+    choice = tuple(int(k[c]) for k, c in zip(kept, exact.choice, strict=True))
+    bound = min(exact.bound, near.seconds)
+    return replace(exact, choice=choice, bound=bound) if exact.seconds <= near.seconds else replace(near, bound=bound)
+
+
+def restricted(problem: Programme, kept: Sequence[NDArray[np.int64]]) -> Programme:
+    """The problem with only these choices of each vertex."""
+    return Programme([t[k] for t, k in zip(problem.times, kept, strict=True)],
+                     [m[k] for m, k in zip(problem.memory, kept, strict=True)],
+                     {(i, j): e[np.ix_(kept[i], kept[j])] for (i, j), e in problem.edges.items()})  # fmt: skip
+
+
+def _promising(problem: Programme, price: float, limit: float, near: Solution) -> list[NDArray[np.int64]]:
+    """The choices of each vertex whose Lagrangian bound is not above a solution; those of the solution among them."""
+    priced = [t + price * m for t, m in zip(problem.times, problem.memory, strict=True)]
+    found: list[NDArray[np.int64]] = []
+    for vertex, picked in enumerate(near.choice):
+        tables = Tables(priced, problem.edges)
+        others = tables.left - {vertex}
+        while others and tables.fold(min(others, key=lambda v: (tables.entries(v), v))):
+            others = tables.left - {vertex}
+        least = tables.tables.get((vertex,), priced[vertex])
+        kept = np.isfinite(least) if others else least - price * limit <= near.seconds * (1 + 1e-9)
+        kept[picked] = True
+        found.append(np.flatnonzero(kept))
+    return found
 
 
 def _at(problem: Programme, price: float) -> Solution | None:
@@ -106,26 +148,28 @@ def _scale(problem: Programme) -> float:
     return total or sum(float(e[np.isfinite(e)].max(initial=0.0)) for e in problem.edges.values()) or 1e-30
 
 
-def _near(problem: Programme, limit: float, rounds: int = 40) -> Solution | None:
-    """The best choice that a price of memory leads to, with the Lagrangian bound."""
-    low, high, bound = 0.0, None, 0.0
+def _near(problem: Programme, limit: float, rounds: int = 30) -> tuple[Solution | None, float]:
+    """The best choice that a price of memory leads to, with the Lagrangian bound, and the price of that bound."""
+    low, high, bound, dearest = 0.0, None, 0.0, 0.0
     best: Solution | None = None
     price = _scale(problem) / max(limit, 1.0)
     for _ in range(rounds):
         found = _at(problem, price)
         if found is None:
-            return None
-        bound = max(bound, found.seconds + price * (found.bytes - limit))
+            return None, 0.0
+        lower = found.seconds + price * (found.bytes - limit)
+        if lower > bound:
+            bound, dearest = lower, price
         if found.bytes <= limit:
             high = price
             if best is None or found.seconds < best.seconds:
                 best = found
         else:
             low = price
-        if high is not None and best is not None and (high - low <= 1e-9 * high or best.seconds - bound <= GAP * bound):
+        if high is not None and best is not None and (high - low <= 1e-6 * high or best.seconds - bound <= GAP * bound):
             break
         price = (low + high) / 2 if high is not None else price * 8
-    return None if best is None else Solution(best.choice, best.seconds, best.bytes, min(bound, best.seconds))
+    return best and replace(best, bound=min(bound, best.seconds)), dearest
 
 
 # -- elimination
@@ -152,10 +196,14 @@ class Tables:
         """A vertex and its neighbours, in order."""
         return tuple(sorted({x for s in self.of[i] for x in s}))
 
+    def entries(self, i: int) -> int:
+        """Entries of the table that eliminating a vertex needs."""
+        return math.prod(self.sizes[x] for x in self.around(i))
+
     def fold(self, i: int) -> bool:
         """Eliminate a vertex; False where the table would be too large."""
         scope = self.around(i)
-        if math.prod(self.sizes[x] for x in scope) > TABLE:
+        if self.entries(i) > TABLE:
             return False
         total = np.zeros([self.sizes[x] for x in scope])
         for each in list(self.of[i]):
@@ -184,7 +232,7 @@ def eliminate(times: Sequence[Floats], edges: dict[tuple[int, int], Floats]) -> 
     """The choice of least sum, by eliminating vertices of least degree; None where a table would be too large."""
     tables = Tables(times, edges)
     while tables.left:
-        if not tables.fold(min(tables.left, key=lambda v: (len(tables.around(v)), v))):
+        if not tables.fold(min(tables.left, key=lambda v: (tables.entries(v), v))):
             return None
     return tables.unfolded({})
 
@@ -210,16 +258,11 @@ def _core(problem: Programme) -> tuple[Tables, list[int], Programme]:
 
 def programme(problem: Programme, limit: float) -> Solution | None:
     """The choice of least time within a limit, by HiGHS."""
-    tables, kept, core = _core(problem)
-    fixed = sum(float(m[0]) for i, m in enumerate(problem.memory) if i not in set(kept))
-    solved = _milp(core, limit - fixed)
+    solved = _milp(problem, limit)
     if solved is None:
         return None
-    choice = tables.unfolded(dict(zip(kept, solved[0], strict=True)))
-    seconds, held = problem.seconds(choice), problem.bytes(choice)
-    if held > limit * (1 + 1e-6):
-        return None
-    return Solution(choice, seconds, held, min(seconds, solved[1]))
+    seconds, held = problem.seconds(solved[0]), problem.bytes(solved[0])
+    return Solution(solved[0], seconds, held, min(seconds, solved[1])) if held <= limit * (1 + 1e-6) else None
 
 
 def _milp(problem: Programme, limit: float) -> tuple[tuple[int, ...], float] | None:

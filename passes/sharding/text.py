@@ -51,8 +51,7 @@ def plan_summary(plan: Plan) -> Row:
     found: Row = {
         "mesh": str(plan.mesh), "device": plan.device.name, "step_ms": plan.seconds * 1e3,
         "compute_ms": plan.compute * 1e3, "communication_ms": plan.communication * 1e3,
-        "memory_bytes": plan.memory, "state_bytes": plan.state, "activation_bytes": plan.activations,
-        "moved_bytes": plan.bytes, "saved_bytes": plan.bytes - plan.wire, "planning_seconds": plan.planning,
+        "memory_bytes": plan.memory, "planning_seconds": plan.planning,
     }  # fmt: skip
     if plan.stages:
         found |= {
@@ -61,6 +60,8 @@ def plan_summary(plan: Plan) -> Row:
             "bubble_share": plan.bubble / plan.seconds,
         }
     else:
+        found |= {"state_bytes": plan.state, "activation_bytes": plan.activations, "moved_bytes": plan.bytes,
+                  "saved_bytes": plan.bytes - plan.wire}  # fmt: skip
         found["gap"] = max(0.0, (plan.seconds - plan.bound) / plan.seconds) if plan.seconds else 0.0
     for name, other in plan.baselines.items():
         found[f"{name}_ratio"] = other.seconds / plan.seconds if isinstance(other, Plan) and plan.seconds else None
@@ -75,11 +76,14 @@ def plan_text(plan: Plan) -> Iterator[str]:
     kind = "training step" if plan.options.training else "forward run"
     yield f"mesh {plan.mesh} of {plan.device.name} · {kind} {_ms(plan.seconds)} · planned in {plan.planning:.2g} s"
     yield f"  compute        {_ms(plan.compute)}"
-    yield f"  communication  {_ms(plan.communication)} · {amount(plan.bytes)} per rank" + _saved(plan)
-    if plan.stages:
+    if not plan.stages:
+        yield f"  communication  {_ms(plan.communication)} · {amount(plan.bytes)} per rank" + _saved(plan)
+    else:
+        yield f"  communication  {_ms(plan.communication)}"
         yield f"  bubble         {_ms(plan.bubble)} ({100 * plan.bubble / plan.seconds:.1f} %)"
-    yield (f"  memory         {amount(plan.memory)} of {amount(plan.device.memory)} per rank "
-           f"(weights and state {amount(plan.state)}, activations {amount(plan.activations)})")  # fmt: skip
+    parts = f"weights and state {amount(plan.state)}, activations {amount(plan.activations)}"
+    parts = "of the fullest stage" if plan.stages else parts
+    yield f"  memory         {amount(plan.memory)} of {amount(plan.device.memory)} per rank ({parts})"
     for number, stage in enumerate(plan.stages):
         yield (f"  stage {number + 1}: {stage.nodes[0]} … {stage.nodes[-1]} · {_ms(stage.seconds)} per micro-batch · "
                f"{amount(stage.memory)}")  # fmt: skip

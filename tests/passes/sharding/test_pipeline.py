@@ -34,6 +34,21 @@ class Chain(nn.Module):
         return x
 
 
+class Turned(nn.Module):
+    """Layers that all read the same angles, which depend on no input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+        self.register_buffer("angles", torch.arange(8.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        turns = torch.cos(self.angles)
+        for layer in self.layers:
+            x = layer(x) * turns
+        return x
+
+
 @pytest.fixture(scope="module")
 def chain() -> Graph:
     """Its graph."""
@@ -57,6 +72,14 @@ def test_the_slowest_stage_is_as_quick_as_any_cut_allows(chain: Graph, stages: i
     m, p = 4, stages
     assert plan.bubble / plan.seconds == pytest.approx((p - 1) / (m + p - 1))
     assert plan.seconds == pytest.approx((m + p - 1) * best, rel=1e-9)
+
+
+def test_angles_of_positions_cross_for_nothing() -> None:
+    """A tensor that every rank can make does not prevent a cut."""
+    cases.EXAMPLES[Turned] = {"x": torch.zeros(4, 8)}
+    mesh = Mesh((2,))
+    plan = make_plan(cases.graph_of(Turned), mesh, device(mesh), OPTIONS, compare=False)
+    assert [len([n for n in s.nodes if n.startswith("layers")]) for s in plan.stages] == [2, 2]
 
 
 def test_what_is_sent_counts(chain: Graph) -> None:
@@ -84,5 +107,5 @@ def test_what_does_not_divide(chain: Graph, options: ShardPlanOptions, shape: tu
 
 def test_stages_that_do_not_fit(chain: Graph) -> None:
     """No cut leaves stages small enough."""
-    with pytest.raises(OptionsError, match="No cut into 2 stages|needs at least"):
+    with pytest.raises(OptionsError, match=r"No cut into 2 stages|needs at least"):
         make_plan(chain, Mesh((2,)), device(Mesh((2,)), memory=4000), OPTIONS)

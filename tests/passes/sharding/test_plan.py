@@ -15,7 +15,12 @@ from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision
 from espalier.model.opening import open_any
+from espalier.passes.allocation.plan import configured
+from espalier.passes.allocation.solve import allocate
+from espalier.passes.costs.base import cost
+from espalier.passes.costs.limits import parse_budget
 from espalier.passes.sharding.collectives import Collective
+from espalier.passes.sharding.communication import communication
 from espalier.passes.sharding.costs_of_nodes import Sizing
 from espalier.passes.sharding.mesh import Device, Mesh
 from espalier.passes.sharding.network import Network
@@ -23,6 +28,7 @@ from espalier.passes.sharding.options import ShardPlanOptions, memory_of, sizes_
 from espalier.passes.sharding.plan import BASELINES, Plan, baseline, make_plan
 from espalier.passes.sharding.presets import PRESETS, measure_device
 from espalier.passes.sharding.presets import device as preset
+from tests.passes.allocation.cases import made_table
 from tests.passes.sharding.cases import Convolutions, Odd, Pair, Residual, Tied, device, graph_of
 
 SMALL = ShardPlanOptions(batch_size=4)
@@ -273,3 +279,40 @@ def test_blocks_share_their_decisions(tmp_path: Any) -> None:
     assert all(plan.seconds <= b.seconds * (1 + 1e-9) for b in plan.baselines.values() if isinstance(b, Plan))
     assert set(plan.shardings) == set(four.nodes)
     assert all(len(p) == 2 for s in plan.shardings.values() for p in s.ports.values())
+
+
+def sharded(graph: Graph, plan: Plan) -> Graph:
+    """The graph with a plan's placements."""
+    return graph.replace(*(replace(n, sharding=plan.shardings[n.id]) for n in graph))
+
+
+def test_communication_is_a_cost() -> None:
+    """What ranks send, as the plan counts it; codes where a port has a format."""
+    graph, mesh = graph_of(Pair), Mesh((2,))
+    options = replace(SMALL, batch_size=graph.symbols["batch"])
+    assert math.isnan(communication(graph))
+    for name in ("fsdp", "megatron"):
+        plan = baseline(name, graph, mesh, device(mesh), options)
+        inner = [c for m in plan.moves for c in m.forward]
+        assert communication(sharded(graph, plan)) == sum(c.sent() for c in inner) > 0
+    fsdp = baseline("fsdp", graph, mesh, device(mesh), options)
+    quick = replace(graph.nodes["up"], precision={"weight": Precision(Integer(4, 2))})
+    before, after = sharded(graph, fsdp), sharded(graph.replace(quick), fsdp)
+    assert communication(before) - communication(after) == (32 - 4) / 8 * 8 * 16 / 2
+    shares = cost("communication").shares
+    assert shares is not None
+    assert shares.node is not None
+    assert sum(shares.node(n, after) for n in after) == communication(after)
+
+
+def test_an_allocation_spares_the_links() -> None:
+    """Under a budget of communication, gathered weights get few bits."""
+    graph, mesh = graph_of(Pair), Mesh((2,))
+    options = replace(SMALL, batch_size=graph.symbols["batch"])
+    graph = sharded(graph, baseline("fsdp", graph, mesh, device(mesh), options))
+    budget = communication(graph) / 4
+    rows = made_table(graph)
+    found = allocate(graph, rows, [parse_budget(f"communication<={budget}")])
+    after = configured(graph, found.chosen)
+    assert communication(after) <= budget
+    assert {p for _, p in found.chosen} == {"weight"}

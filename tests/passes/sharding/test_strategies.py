@@ -98,24 +98,33 @@ class Checking(fx.Interpreter):
 
         args, kwargs = cut(tuple(args)), {k: cut(v) for k, v in kwargs.items()}
         if call.node.op in RESHAPES:
-            shape = list(call.shapes["data_out"])
-            if rule.ports["data_out"][0] == "S":
-                shape[int(rule.ports["data_out"][1:])] //= RANKS
-            return args[0].expand(shape) if "expand" in call.node.op else args[0].reshape(shape)
+            return _reshaped(call, rule, args[0])
         if n.op == "call_module":
-            module = self.fetch_attr(str(n.target))
-            ports = rule.ports | dict.fromkeys(("running_mean", "running_var"), rule.ports.get("weight", "R"))
-            weights = {k: part(v.detach(), ports.get(k, "R"), rank) for k, v in module.state_dict().items()}
-            if "bias" in weights and "P" in rule.ports["data_out"] and rule.ports["bias"] == "R":
-                weights["bias"] = weights["bias"] / RANKS  # added once
-            if rule.name == "vocabulary":
-                return _rows(args[0], weights["weight"], rank)
-            if rule.name == "groups":
-                module = _with(module, groups=module.groups // RANKS)
-            if hasattr(module, "nf"):  # transformers' Conv1D holds its number of outputs
-                module = _with(module, nf=weights["weight"].shape[1])
-            return functional_call(module, weights, args, kwargs)
+            return _module(self.fetch_attr(str(n.target)), rule, args, kwargs, rank)
         return n.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _reshaped(call: Call, rule: AxisRule, x: Tensor) -> Tensor:
+    """To the shape of a part."""
+    shape = list(call.shapes["data_out"])
+    if rule.ports["data_out"][0] == "S":
+        shape[int(rule.ports["data_out"][1:])] //= RANKS
+    return x.expand(shape) if "expand" in call.node.op else x.reshape(shape)
+
+
+def _module(module: Any, rule: AxisRule, args: Any, kwargs: Any, rank: int) -> Tensor:
+    """A module with parts of its weights."""
+    ports = rule.ports | dict.fromkeys(("running_mean", "running_var"), rule.ports.get("weight", "R"))
+    weights = {k: part(v.detach(), ports.get(k, "R"), rank) for k, v in module.state_dict().items()}
+    if "bias" in weights and "P" in rule.ports["data_out"] and rule.ports["bias"] == "R":
+        weights["bias"] = weights["bias"] / RANKS  # added once
+    if rule.name == "vocabulary":
+        return _rows(args[0], weights["weight"], rank)
+    if rule.name == "groups":
+        module = _with(module, groups=module.groups // RANKS)
+    if hasattr(module, "nf"):  # transformers' Conv1D holds its number of outputs
+        module = _with(module, nf=weights["weight"].shape[1])
+    return functional_call(module, weights, args, kwargs)
 
 
 def _rows(index: Tensor, weight: Tensor, rank: int) -> Tensor:
