@@ -19,7 +19,8 @@ class ShardRule:
 
     select: Select = field(default_factory=Select, metadata={"help": "the nodes"})
     placements: str = field(
-        default="", metadata={"help": "per port one per axis: weight=R,S0 data_out=S0,S2 (R replicated, S split, P sum)"}
+        default="",
+        metadata={"help": "per port one per axis: weight=R,S0 data_out=S0,S2 (R replicated, S split, P sum)"},
     )
 
     def ports(self, axes: int) -> dict[str, tuple[str, ...]]:

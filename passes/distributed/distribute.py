@@ -95,7 +95,7 @@ def _of_users(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def _replace_tensors(module: nn.Module, parts: dict[int, Tensor]) -> None:
-    for table in (module._parameters, module._buffers):
+    for table in (module._parameters, module._buffers):  # pyright: ignore[reportPrivateUsage]
         entries: dict[str, Any] = table
         for key, value in list(entries.items()):
             if value is not None and id(value) in parts:
@@ -107,15 +107,13 @@ def _replace_tensors(module: nn.Module, parts: dict[int, Tensor]) -> None:
 
 def _replace_leaves(module: nn.Module, seen: dict[int, nn.Module]) -> None:
     """Replace leaves without rules of DTensor, innermost first; a shared leaf stays shared."""
-    for name, child in list(module._modules.items()):
-        if child is None:
-            continue
+    for name, child in list(module.named_children()):
         if id(child) not in seen:
             layer = innermost(child) if isinstance(child, Adapted | Compressed) else child
             if not isinstance(child, Effective):
                 _replace_leaves(child.effective if isinstance(child, Compressed) else child, seen)
             seen[id(child)] = _replaced(child, layer)
-        module._modules[name] = seen[id(child)]
+        module._modules[name] = seen[id(child)]  # pyright: ignore[reportPrivateUsage]
 
 
 def _replaced(child: nn.Module, layer: nn.Module) -> nn.Module:

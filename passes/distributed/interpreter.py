@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, fx, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.fx.node import map_aggregate, map_arg
+from torch.utils import _pytree as pytree
 
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.node import Node, in_port, out_port
@@ -45,17 +47,18 @@ class ShardedModel(fx.Interpreter):
         super().__init__(module)
         self.model, self.mesh = graph, mesh
         self.inputs = {n.target: n for n in graph.placeholders}
+        self.order = [str(n.target) for n in module.graph.nodes if n.op == "placeholder"]
         self.gathered: dict[str, str] = {}
         self.volumes: Volumes | None = None
         self._node_id = ""
 
     def __call__(self, **inputs: Tensor) -> Any:
         """The results, in the structure of the original, as plain tensors that are equal on all ranks."""
-        values = [inputs.get(str(n.target)) for n in self.module.graph.nodes if n.op == "placeholder"]
+        values = [inputs.get(name) for name in self.order]
         result = self.run(*values)
         if self.volumes is not None:
             self.volumes.node = RESULTS_NODE
-        return fx.node.map_aggregate(result, full)
+        return map_aggregate(result, full)
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node; its collectives count as its own."""
@@ -73,8 +76,8 @@ class ShardedModel(fx.Interpreter):
         if n.op == "call_module":
             return self._result(self._module(n, node, args, kwargs), node)
         ports = {name: port for port, name in reversed(n.meta.get(OPERANDS, ())) if port}
-        args = fx.node.map_arg(n.args, lambda a: self._operand(a, node, ports))
-        kwargs = fx.node.map_arg(n.kwargs, lambda a: self._operand(a, node, ports))
+        args = map_arg(n.args, lambda a: self._operand(a, node, ports))
+        kwargs = map_arg(n.kwargs, lambda a: self._operand(a, node, ports))
         return self._result(self._function(n.target, node, tuple(args), dict(kwargs)), node)
 
     def _input(self, n: fx.Node) -> Any:
@@ -93,7 +96,7 @@ class ShardedModel(fx.Interpreter):
         def place(value: Any) -> Any:
             return placed(value, planned(output, in_port(next(count)), value)) if isinstance(value, DTensor) else value
 
-        return fx.node.map_aggregate(values, place)
+        return map_aggregate(values, place)
 
     def _distributed(self, value: Any) -> Any:
         plain = isinstance(value, Tensor) and not isinstance(value, DTensor)
@@ -144,7 +147,7 @@ class ShardedModel(fx.Interpreter):
         return changed
 
     def _function(self, target: Any, node: Node | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        values = [v for v in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(v, Tensor)]
+        values = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Tensor)]
         if not values:  # sizes, or new tensors that are equal on all ranks
             return target(*args, **kwargs)
         if node is not None and node.call == "opaque":
@@ -186,4 +189,4 @@ def _sums_settled(value: DTensor, node: Node | None) -> DTensor:
 
 
 def _on_whole(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return target(*fx.node.map_aggregate(args, full), **fx.node.map_aggregate(kwargs, full))
+    return target(*map_aggregate(args, full), **map_aggregate(kwargs, full))

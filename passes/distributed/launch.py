@@ -66,7 +66,9 @@ def _started(ranks: int, folder: Path, given: dict[str, str]) -> Generator[subpr
                 process.stdin.close()
 
 
-def launch(ranks: int, folder: Path, given: dict[str, str], context: Context, start: float = START) -> list[dict[str, Any]]:
+def launch(
+    ranks: int, folder: Path, given: dict[str, str], context: Context, start: float = START
+) -> list[dict[str, Any]]:
     """Run a job's ranks and return their reports, in order. Raises JobError naming the rank that failed."""
     begin = time.monotonic()
     with _started(ranks, folder, given) as process:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
@@ -56,14 +56,16 @@ def placed(value: DTensor, placements: Placements | None) -> DTensor:
     if placements is None or tuple(value.placements) == placements:
         return value
     # DTensor keeps a tensor's strides when it redistributes, but its parts come out contiguous (torch 2.13).
-    found = value.contiguous().redistribute(placements=placements)
+    dense: Any = value.contiguous()
+    found: DTensor = dense.redistribute(placements=placements)
     if found.requires_grad and found.grad_fn is not None:
         found.register_hook(_contiguous)
     return found
 
 
 def _contiguous(gradient: DTensor) -> DTensor:
-    return gradient.contiguous()
+    dense: Any = gradient.contiguous()
+    return cast("DTensor", dense)
 
 
 def settled(value: DTensor) -> DTensor:

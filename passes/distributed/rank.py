@@ -108,7 +108,8 @@ def measured(job: Job, folder: Path, rank: int, mesh: DeviceMesh, runs: int = 3)
     stored = parts_bytes(tensors)
     memory = {"stored_bytes": stored, "peak_bytes": peak_bytes(job.settings.device)}
     split = sum(is_split(t) for t in tensors.values())
-    return {"rank": rank, **memory, "split_tensors": split, "tensors": len(tensors), **_speeds(job, model, trained, runs),
+    speeds = _speeds(job, model, trained, runs)
+    return {"rank": rank, **memory, "split_tensors": split, "tensors": len(tensors), **speeds,
             "gathered": model.gathered}  # fmt: skip
 
 

@@ -45,12 +45,17 @@ def report_of(
         "totals": {k: totals(first.get(f"{k}_collectives", [])) for k in ("forward", "step")},
         "forward_totals": totals(r for r in first.get("forward_collectives", []) if r["node"] != RESULTS_NODE),
         "planned": [
-            {"node": r.target, "collective": r.collective, "port": r.port, "bytes": r.bytes}
+            {"node": r.target, "collective": on_device(r.collective, settings.device), "port": r.port, "bytes": r.bytes}
             for r in resharding(graph, sizes_of(graph, batches[0]))
         ],
         "gathered": [{"node": n, "why": text} for n, text in first["gathered"].items()],
         "notes": notes,
     }
+
+
+def on_device(collective: str, device: str) -> str:
+    """The collective that torch calls there: on CPUs it gathers and cuts instead of an all-to-all (torch 2.13)."""
+    return "all_gather" if device == "cpu" and collective == "all_to_all" else collective
 
 
 def sizes_of(graph: Graph, batch: Batch) -> dict[str, int]:

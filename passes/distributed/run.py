@@ -43,9 +43,7 @@ def mesh_of(graph: Graph) -> Mesh:
     return Mesh(shapes.pop())
 
 
-def run_sharded(
-    graph: Graph, options: RunOptions, context: Context, source: Source | None = None
-) -> dict[str, Any]:
+def run_sharded(graph: Graph, options: RunOptions, context: Context, source: Source | None = None) -> dict[str, Any]:
     """Run a sharded graph by one process per device of its mesh and compare it with a single process.
 
     Raises PassError for a graph without shardings, JobError for ranks that fail, DataError.
@@ -111,7 +109,7 @@ def _sizes(graph: Graph, batch: int) -> dict[str, int]:
     shapes = [n.out.shape for n in graph.placeholders if n.out]
     firsts = {s[0] for s in shapes if s and isinstance(s[0], str)}
     later = {d for s in shapes for d in s[1:]}
-    return {f: batch for f in firsts if isinstance(f, str) and f.isidentifier() and f not in later}
+    return {f: batch for f in firsts if f.isidentifier() and f not in later}
 
 
 def single_process(graph: Graph, batches: list[Batch], threads: int, context: Context) -> dict[str, Any]:
@@ -136,8 +134,5 @@ def single_process(graph: Graph, batches: list[Batch], threads: int, context: Co
 
         found: dict[str, Any] = {"forward_seconds": timed(forward, lambda: None)}
         if trained:
-            found["step_seconds"] = timed(
-                lambda: passes(module, graph, batches[:1], trained), lambda: None
-            )
+            found["step_seconds"] = timed(lambda: passes(module, graph, batches[:1], trained), lambda: None)
     return found | {"tensors": named}
-

@@ -34,9 +34,7 @@ class SplitEffective(nn.Module):
             value = as_replicated(self.inner(full(x)), x.device_mesh)
             return placed(value, tuple(x.placements))
         value = self._part(x)(local(x, [isinstance(p, Shard) for p in x.placements]))
-        return DTensor.from_local(
-            value, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=x.stride()
-        )  # type: ignore[arg-type]
+        return DTensor.from_local(value, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=x.stride())  # type: ignore[arg-type]
 
     def _part(self, x: DTensor) -> Effective:
         """The inner module with this rank's part of its mask."""
@@ -81,8 +79,9 @@ def separable(effective: Effective, shape: tuple[int, ...], dim: int, parts: int
     last = axis > 0 if view is not None and view.flat else axis == len(shape) - 1
     if not last or len(shape) == 1:
         return not last
-    whole_blocks = isinstance(fmt, BlockFormat) and not isinstance(fmt, NVFP4) and fmt.blocks.rows == 1
-    return whole_blocks and not (view and view.flat) and (shape[dim] // parts) % fmt.blocks.block == 0
+    if not isinstance(fmt, BlockFormat) or isinstance(fmt, NVFP4) or (view is not None and view.flat):
+        return False
+    return fmt.blocks.rows == 1 and (shape[dim] // parts) % fmt.blocks.block == 0
 
 
 def _rule_separable(effective: Effective, shape: tuple[int, ...], dim: int) -> bool:

@@ -204,7 +204,7 @@ def attention(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappi
     rows = query.dim() - 1 - causal  # rows of the query are independent, but a causal mask needs their positions
     splits = [p.dim if isinstance(p, Shard) and p.dim < rows else None for p in query.placements]
     mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
-    operands = [query, *args[1:3], mask]
+    operands: list[Any] = [query, *args[1:3], mask]
     for axis, dim in enumerate(splits):
         count = query.device_mesh.size(axis)
         shared = operands[: 1 if dim == query.dim() - 2 else 3]

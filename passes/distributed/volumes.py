@@ -29,7 +29,8 @@ class Volumes(CommDebugMode):  # type: ignore[misc]
     def __enter__(self) -> Volumes:
         """Begin to count, without the tracker of modules: it cannot follow an interpreter."""
         self.comm_counts.clear()
-        return TorchDispatchMode.__enter__(self)
+        TorchDispatchMode.__enter__(self)
+        return self
 
     def __exit__(self, *args: Any) -> None:
         """Stop counting."""

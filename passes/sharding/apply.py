@@ -47,7 +47,9 @@ def _rule(node: Node, axis: int) -> AxisRule | None:
     result, stored = ports.get("data_out"), ports.get("weight")
     fitting = [r for r in _rules(_Shapes(node)) if r.ports.get("data_in") == ports.get("data_in")
                and r.ports.get("data_out") in (result, "P")]  # fmt: skip
-    return max(fitting, key=lambda r: (r.ports.get("weight") == stored, r.ports.get("data_out") == result), default=None)
+    return max(
+        fitting, key=lambda r: (r.ports.get("weight") == stored, r.ports.get("data_out") == result), default=None
+    )
 
 
 def stored_as_used(graph: Graph, shardings: Mapping[str, Sharding]) -> dict[str, Sharding]:
@@ -87,7 +89,13 @@ class _Shapes:
     def __init__(self, node: Node) -> None:
         self.node = node
         shapes = tuple(sorted((p, m.shape) for p, m in node.ports.items()))
-        self.key = node.op, node.target if node.call == "call_function" else "", shapes, repr(node.args), repr(node.attrs)
+        self.key = (
+            node.op,
+            node.target if node.call == "call_function" else "",
+            shapes,
+            repr(node.args),
+            repr(node.attrs),
+        )
 
     def __hash__(self) -> int:
         return hash(self.key)

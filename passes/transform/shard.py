@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.meta import Sharding
+from espalier.model.graph.meta import Sharding, TensorMeta
 from espalier.passes.base import Context, Report, transform
 from espalier.passes.choices.shard import ShardOptions, ShardRule
 from espalier.passes.select import chosen
 from espalier.passes.sharding.apply import resharding, stored_as_used
 from espalier.passes.sharding.mesh import Mesh, parse_mesh
+
+if TYPE_CHECKING:
+    from espalier.passes.sharding.options import ShardPlanOptions
 
 
 @transform("shard", "Shard over devices", ShardOptions)
@@ -56,7 +60,7 @@ def shard(graph: Graph, options: ShardOptions, context: Context) -> tuple[Graph,
     return after, Report("shard", rows, summary)
 
 
-def _plan_options(options: ShardOptions) -> object:
+def _plan_options(options: ShardOptions) -> ShardPlanOptions:
     from espalier.passes.sharding.options import ShardPlanOptions
 
     return ShardPlanOptions(mesh=options.mesh, device=options.device, training=options.training,
@@ -80,18 +84,24 @@ def _ruled(node: Node, rule: ShardRule, mesh: Mesh, before: Sharding | None, gra
         meta = node.ports.get(port)
         if meta is None:
             raise PassError(f"{node.id} has no tensor {port}.", f"It has {', '.join(node.ports)}.", node.id)
-        sizes = list(meta.sizes(graph.symbols))
-        for axis, text in enumerate(texts):
-            if text.startswith("S"):
-                dim = int(text[1:])
-                if dim >= len(sizes):
-                    raise PassError(f"{port} of {node.id} has no dimension {dim}.",
-                                    f"Its shape is {' × '.join(map(str, meta.shape))}.", node.id)  # fmt: skip
-                if isinstance(meta.shape[dim], int) and sizes[dim] % mesh.shape[axis]:
-                    fits = [n for n in range(2, min(sizes[dim], 64) + 1) if sizes[dim] % n == 0]
-                    raise PassError(
-                        f"{port} of {node.id} has size {sizes[dim]} there; {mesh.shape[axis]} devices do not divide it.",
-                        f"Use {', '.join(map(str, fits))} devices along that axis.", node.id,
-                    )  # fmt: skip
-                sizes[dim] //= mesh.shape[axis]
+        _check(node, port, meta, texts, mesh, graph)
     return Sharding(mesh.shape, {**(before.ports if before else _whole(node, mesh)), **ports})
+
+
+def _check(
+    node: Node, port: str, meta: TensorMeta, texts: tuple[str, ...], mesh: Mesh, graph: Graph
+) -> None:  # fmt: skip
+    """Raise PassError unless the splits have dimensions of the tensor that they divide."""
+    sizes = list(meta.sizes(graph.symbols))
+    for count, text in zip(mesh.shape, texts, strict=True):
+        if not text.startswith("S"):
+            continue
+        dim = int(text[1:])
+        if dim >= len(sizes):
+            shape = " × ".join(map(str, meta.shape))
+            raise PassError(f"{port} of {node.id} has no dimension {dim}.", f"Its shape is {shape}.", node.id)
+        if isinstance(meta.shape[dim], int) and sizes[dim] % count:
+            fits = ", ".join(str(n) for n in range(2, min(sizes[dim], 64) + 1) if sizes[dim] % n == 0)
+            text = f"{port} of {node.id} has size {sizes[dim]} there; {count} devices do not divide it."
+            raise PassError(text, f"Use {fits} devices along that axis." if fits else "Leave it whole.", node.id)
+        sizes[dim] //= count

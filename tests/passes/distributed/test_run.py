@@ -83,8 +83,9 @@ def _reports(ranks: int, folder: Path) -> dict[str, dict[str, Any]]:
         single = single_process(graph, batches, 1, context)
         write_job(inner, graph, context.store, batches, settings)
         jobs[name] = graph, settings, single, batches
-    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1",
-               "--nproc-per-node", str(ranks), "-m", "tests.passes.distributed.many", str(folder)]  # fmt: skip
+    torchrun = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone"]
+    torchrun += ["--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks)]
+    command = [*torchrun, "-m", "tests.passes.distributed.many", str(folder)]
     given = environment(1, None) | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=170, check=False)
     assert not done.returncode, done.stderr[-9000:]
