@@ -16,14 +16,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt, QUrl, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.measured.live import is_evaluation
 from espalier.app.settings import data_folder
-from espalier.app.widgets.heading import column_of, row_of
-from espalier.model.errors import EspalierError, JobError
+from espalier.app.widgets.forms.flow_layout import FlowLayout
+from espalier.app.widgets.heading import column_of
+from espalier.model.errors import EspalierError, JobError, PassError
 from espalier.model.files import write_private
 from espalier.model.private import redacted
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent, JobInfo, ReplayJob, Started
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 MAX_REPORTS = 20
+WIDTH, MARGIN, LOWEST = 520, 12, 30  # pixels of the banner: width, distance from the edges, the line that stays free
 EDIT = "edit"  # the cause of errors of an edit
+PLUGINS = "plug-ins"
 Button = tuple[str, Callable[[], object]]
 
 
@@ -41,8 +44,17 @@ def cause(job: JobInfo) -> str:
     return EDIT if isinstance(job.job, ReplayJob) and not job.job.beside else job.title
 
 
+class PluginsError(PassError):
+    """Plug-ins that could not be loaded; resolved when plug-ins are loaded again."""
+
+
+def cause_of(error: EspalierError) -> str:
+    """The cause of an error that is not of a job."""
+    return PLUGINS if isinstance(error, PluginsError) else EDIT
+
+
 class Banner(QFrame):
-    """One message above the canvas, with a hint and buttons.
+    """One message with a hint and buttons.
 
     A new message replaces the old one; an offer is shown again when the message that replaced it is dismissed.
     """
@@ -60,17 +72,42 @@ class Banner(QFrame):
         texts = column_of(2)
         texts.addWidget(self._message)
         texts.addWidget(self._hint)
-        self._buttons = row_of(4)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(14, 8, 8, 8)
-        row.addLayout(texts, 1)
-        row.addLayout(self._buttons)
+        self._buttons = FlowLayout(spacing=4)  # wraps
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 10, 10, 6)
+        column.setSpacing(6)
+        column.addLayout(texts)
+        column.addLayout(self._buttons)
         self.setAccessibleName("Message")
         self._cause, self._warning = "", ""
         self._unassigned: JobError | None = None  # the error shown, until the event of its job arrives
         self._offer: tuple[str, str, list[Button]] | None = None
         self._shows_offer = False
         self.hide()
+
+    def float_over(self, parent: QWidget) -> None:
+        """Show messages over the lower right corner of a widget, so that none of its controls moves."""
+        self.setParent(parent)
+        parent.installEventFilter(self)
+        self.hide()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Stay in the corner of the parent."""
+        if event.type() == QEvent.Type.Resize:
+            self._place()
+        return False
+
+    def _place(self) -> None:
+        """In the corner, above the lowest line of the parent; as high as its texts need."""
+        parent = self.parentWidget()
+        if parent is None or self.isHidden():
+            return
+        width = min(WIDTH, parent.width() - 2 * MARGIN)
+        height = min(self.heightForWidth(width), parent.height() - MARGIN)
+        self.setGeometry(
+            parent.width() - width - MARGIN, max(0, parent.height() - height - MARGIN - LOWEST), width, height
+        )
+        self.raise_()
 
     @property
     def text(self) -> str:
@@ -84,11 +121,13 @@ class Banner(QFrame):
         if isinstance(error, JobError):
             buttons.append(("Show log", self.show_log.emit))
         self.show_message(error.message, error.hint, buttons, "error")
-        self._unassigned, self._cause = (error, "") if isinstance(error, JobError) else (None, EDIT)
+        self._unassigned, self._cause = (error, "") if isinstance(error, JobError) else (None, cause_of(error))
 
     def follow(self, session: Session) -> None:
         """Show the errors and warnings of a session until they are resolved."""
         session.problem.connect(self.show_error)
+        session.noticed.connect(self.show_message)
+        session.resolved.connect(self.resolve)
         session.job_event.connect(self.job_event)
         session.changed.connect(lambda _: self.resolve(EDIT))
         session.opened.connect(lambda: self._warn(""))
@@ -161,12 +200,14 @@ class Banner(QFrame):
         self.style().unpolish(self)
         self.style().polish(self)
         self.show()
+        self._place()
 
     def _button(self, title: str, act: Callable[[], object]) -> None:
         button = QPushButton(title)
         button.setProperty("link", True)
         button.clicked.connect(lambda: act())
         self._buttons.addWidget(button)
+        button.show()  # at once: the banner takes the height that it needs
 
 
 class _Crashes(QObject):

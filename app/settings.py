@@ -80,8 +80,8 @@ class Settings:
         return [str(v) for v in items if v] if isinstance(items, list) else []
 
     def add_recent(self, spec: str) -> None:
-        """Put `spec` first; keeps RECENT entries."""
-        spec = redacted(spec)
+        """Put `spec` first, a file by its absolute path; keeps RECENT entries."""
+        spec = redacted(absolute(spec))
         rest = [r for r in self.recent if r != spec]
         self._store.setValue("recent", [spec, *rest][:RECENT])
 
@@ -113,7 +113,9 @@ class Settings:
     def session(self, value: tuple[list[str], int]) -> None:
         """Store the sources."""
         sources, current = value
-        self._store.setValue("session", json.dumps({"sources": [redacted(s) for s in sources], "current": current}))
+        self._store.setValue(
+            "session", json.dumps({"sources": [redacted(absolute(s)) for s in sources], "current": current})
+        )
 
     @property
     def plugins(self) -> tuple[str, ...]:
@@ -170,6 +172,15 @@ def is_path(spec: str) -> bool:
     """Whether a source is a file or folder, rather than a demo, a name on the hub or a configuration."""
     head, colon, _ = spec.partition(":")
     return not (colon and head in ("demo", "hf", "config"))
+
+
+def absolute(spec: str) -> str:
+    """A source that is found again from any folder: a file or folder that exists by its absolute path."""
+    factory = factory_of(spec)
+    path, name = factory or (spec, "")
+    if not is_path(spec) or is_missing(spec):
+        return spec
+    return f"{Path(path).expanduser().absolute()}{f':{name}' if name else ''}"
 
 
 def is_missing(spec: str) -> bool:

@@ -138,23 +138,25 @@ class Schedule:
                 return
 
     def _lane_of(self, info: JobInfo, running: dict[int, JobInfo]) -> tuple[int | None, str]:
-        """The lane that can take a job beside the running ones, or None and why, if memory is the reason."""
+        """The lane that can take a job beside the running ones, or None and why."""
         others = [job.job for job in running.values()]
-        if others and (runs_alone(info.job) or any(runs_alone(job) for job in others)):
-            return None, ""
+        if others and runs_alone(info.job):
+            return None, "it measures times, so that no other job may run"
+        if timed := next((j for j in running.values() if runs_alone(j.job)), None):
+            return None, f"{timed.title} measures times, so that no other job may run"
         if is_long(info.job) and others and sum(map(is_long, others)) >= self.lanes - 1:
-            return None, ""  # one lane is left for short jobs
-        if any(conflicts(info.job, job) for job in others):
-            return None, ""
+            return None, "one process is kept for short jobs"
+        if rival := next((j for j in running.values() if conflicts(info.job, j.job)), None):
+            return None, f"{rival.title} works on the same model"
         idle = [lane for lane in range(self.lanes) if lane not in running]
         warm = [lane for lane in idle if lane in self._has_worker]
         folder = getattr(info.job, "workdir", None)  # its worker remembers results of this document
         lane = next((k for k in warm if self._folders.get(k) == folder), next(iter(warm or idle), None))
         if lane is None or not others:
-            return lane, ""
+            return lane, "" if lane is not None else "all processes work"
         has_worker = lane in self._has_worker
         if not has_worker and not all(self._lasts(k, job) for k, job in running.items()):
-            return None, ""  # it waits for less time than a new worker would take to start
+            return None, "a job is about to end"  # sooner than a new worker would start
         reason = too_little_memory(info, has_worker)
         return (None if reason else lane), reason
 
@@ -164,8 +166,12 @@ class Schedule:
         return job.id not in self._cancelled and (is_long(job.job) or spent > LASTING)
 
     def _take(self, lane: int) -> JobInfo | None:
+        overtakes = True  # a long job does not overtake one that waits to run alone, which else might wait for ever
         for info in self._ready():
+            if not overtakes and is_long(info.job):
+                continue
             found, info.waits = self._lane_of(info, self._running)
+            overtakes = overtakes and (found is not None or not runs_alone(info.job))
             if found == lane:
                 self._queue.remove(info)
                 self._running[lane], self._begun[lane] = info, time.monotonic()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from espalier.app.session.repeats import Repeats
+from espalier.app.step_text import title
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe, Step
@@ -33,6 +34,11 @@ class EditContext(Protocol):
     @property
     def problem(self) -> Any:
         """The signal that shows an error."""
+        ...
+
+    @property
+    def noticed(self) -> Any:
+        """The signal that shows a message and a hint which are no error."""
         ...
 
     @property
@@ -78,6 +84,7 @@ class EditQueue:
         self._session = session
         self._waiting: deque[EditRequest] = deque()
         self._running: EditRequest | None = None
+        self._began_with = Recipe()  # the document's recipe when the running request began
         self._answered = False  # whether the running request has been applied or has failed
 
     @property
@@ -207,11 +214,12 @@ class EditQueue:
 
     def _submit(self, request: EditRequest) -> None:
         self._running, self._answered = request, False
+        self._began_with = self._session.open_document.recipe
         job, count = self._job(self._session.open_document, request.recipe)
-        title = _lasting_titles(request.recipe.active[count:]) or request.label
+        name = _lasting_titles(request.recipe.active[count:]) or request.label
         failed = None if request.ended is None else lambda error: self._end(request, error)
         info = self._session.submit(
-            title, job, lambda result: self._replayed(request, result), urgent=True, failed=failed
+            name, job, lambda result: self._replayed(request, result), urgent=True, failed=failed
         )
         self._note_repeat(info, request, count)
 
@@ -237,8 +245,21 @@ class EditQueue:
         self._remember(document, request.recipe, result)
         reports = [r.report if r else None for r in result.results]
         document.describe(source_after(document.project.source, request.recipe.active, reports))
+        began, present, ended = self._began_with.steps, document.recipe.steps, request.recipe.steps
+        undone = [title(s) for s in began if s not in present and s in ended]
+        added = [title(s) for s in present if s not in began and s not in ended]
         _commit(document, request, result.graph)
         self._end(request)
+        if undone or added:
+            self._session.noticed.emit(*_changed_meanwhile(request.label, undone, added))
+
+
+def _changed_meanwhile(label: str, undone: Sequence[str], added: Sequence[str]) -> tuple[str, str]:
+    """What is said of a long edit during which the recipe was changed: its result is that of the recipe of then."""
+    back = f" {', '.join(undone)} is in the recipe again." if undone else ""
+    gone = f" {', '.join(added)} is not in the recipe any more." if added else ""
+    text = f"{label} began before the recipe was changed, and its result belongs to the recipe of then.{back}{gone}"
+    return text, "Undo (Ctrl+Z) returns to the recipe as it was before the result."
 
 
 def _commit(document: Document, request: EditRequest, graph: Graph) -> None:

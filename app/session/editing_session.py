@@ -35,6 +35,8 @@ class EditingSession(ScoringSession):
 
     pending_changed = Signal()  # an edit was queued, applied or dropped
     report_ready = Signal(object)
+    noticed = Signal(str, str)  # a message and a hint which are no error
+    resolved = Signal(str)  # errors of this cause hold no more
     saved_selections: SavedSelections
 
     def __init__(self, runner: Callable[[Listener], Runner], parent: QObject | None = None) -> None:

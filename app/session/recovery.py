@@ -189,7 +189,7 @@ class Recovery(QObject):
         if self._written is None:
             self.journal.begin(self._subject(document))
         if edit != self._written:
-            label = edit[1][-1] if edit[1] else document.undo_label or "results"
+            label = edit[1][-1] if edit[1] else document.undo_label or "new results of analyses, without an edit"
             self.journal.edit(label, *edit)
             self._written = None if self.journal.failed else edit
             self._report_failure()

@@ -17,8 +17,8 @@ from espalier.app.file_claims import claim, give_back, holder, is_wanted, want
 from espalier.app.locks import Locked
 from espalier.app.number_text import plural
 from espalier.app.session.measures import Baseline
-from espalier.app.step_text import title
-from espalier.model.document.recipe import Recipe
+from espalier.app.step_text import summary, title
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.leftovers import clear_parts
 from espalier.model.store.open_files import Version
 from espalier.passes.jobs.kinds import Failed, JobEvent, OpenJob, OpenResult, SaveJob
@@ -197,6 +197,7 @@ class Ownership(Base):
             buttons.append(("Overwrite with mine", self._overwrite))
         if not differences:
             buttons.append(("Compare", self._compare))
+        buttons.append(("Save as…", self.save_as_wanted.emit))
         hint = differences or "Choose which version to keep, or save under another name."
         self._banner.offer(f"{path.name} was changed by another program since it was opened.", hint, buttons)
 
@@ -244,9 +245,14 @@ def recipe_differences(mine: Recipe, theirs: Recipe) -> str:
         shared += 1
     if mine.steps == theirs.steps:
         return "Both have the same steps."
-    here, there = (", ".join(title(s) for s in r.steps[shared:]) or "no step" for r in (mine, theirs))
+    here, there = (", ".join(map(_described, r.steps[shared:])) or "no step" for r in (mine, theirs))
     prefix = f"The first {plural(shared, 'step')} {'is' if shared == 1 else 'are'} equal; then " if shared else ""
     return f"{prefix}{here} here, {there} on disk."
+
+
+def _described(step: Step) -> str:
+    """A step with its options, so that two quantisations can be told apart."""
+    return f"{title(step)} ({text})" if (text := summary(step)) else title(step)
 
 
 def _elsewhere(path: Path) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Signal
 
-from espalier.model.errors import EspalierError, PassError
+from espalier.app.errors import PLUGINS, PluginsError
+from espalier.model.errors import EspalierError
 from espalier.model.registry import PASSES
 from espalier.passes.base import PassSpec
 from espalier.passes.jobs.kinds import TERMINAL, Failed, JobEvent, PluginJob
@@ -104,6 +105,8 @@ class Plugins(QObject):
         self.specs = tuple(PASSES.add(p.name, stand_in(p), replace=True, source=source) for p, source in passes)
         self.states = states
         self._session.discard_results()
+        self._session.resolved.emit(PLUGINS)
+        self._report_missing()
         self._report_failed([s for s in states if s.error])
 
     @staticmethod
@@ -130,14 +133,14 @@ class Plugins(QObject):
 
     def _report_failed(self, failed: list[PluginState]) -> None:
         if len(failed) == 1:
-            self._session.problem.emit(PassError(failed[0].error, failed[0].hint))
+            self._session.problem.emit(PluginsError(failed[0].error, failed[0].hint))
         elif failed:
             names = ", ".join(Path(s.source).name for s in failed)
             text = f"{len(failed)} plug-ins could not be loaded: {names}."
-            self._session.problem.emit(PassError(text, "Model → Plug-ins… shows why."))
+            self._session.problem.emit(PluginsError(text, "Model → Plug-ins… shows why."))
 
     def _report_missing(self) -> None:
         document = self._session.document
         hint = "Add the plug-in under Model → Plug-ins… to run or edit them."
         if document and (notice := missing_notice(document.recipe, hint)):
-            self._session.problem.emit(notice)
+            self._session.problem.emit(PluginsError(notice.message, notice.hint, notice.node))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QMessageBox, QWidget
 
+from espalier.app.jobs.status import can_keep
 from espalier.model.opening import is_project
 from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, SaveJob
 
@@ -48,7 +49,7 @@ class Saving(QObject):
             document.path.name if document.path else document.project.source.name,
             self._session.pending_edits,
         )
-        warning = f"Edits still in the queue are lost: {', '.join(queued)}." if queued else ""
+        warning = self._unfinished(queued)
         buttons = QMessageBox.StandardButton
         box = QMessageBox(self._parent)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -65,6 +66,14 @@ class Saving(QObject):
             box.setDefaultButton(buttons.Cancel)
         box.buttonClicked.connect(lambda b: self._answered(box.standardButton(b), then))
         box.open()
+
+    def _unfinished(self, queued: Sequence[str]) -> str:
+        """What is said of edits that have not ended; empty if there are none."""
+        if not queued:
+            return ""
+        keeps = [j for j in self._session.jobs if can_keep(j)]
+        hint = " “Stop and keep” in the Jobs panel keeps the best weights so far." if keeps else ""
+        return f"Edits that are not finished are lost: {', '.join(queued)}.{hint}"
 
     def _answered(self, answer: QMessageBox.StandardButton, then: Continuation) -> None:
         if answer == QMessageBox.StandardButton.Discard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QMimeData, Signal
+from PySide6.QtCore import QMimeData, QTimer, Signal
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from espalier.app.session.recovery import UnsavedProject, discard, is_of, title_of, unsaved_projects
@@ -30,6 +30,9 @@ def dropped_paths(data: QMimeData) -> list[Path]:
     return [Path(u.toLocalFile()) for u in data.urls() if u.isLocalFile()]
 
 
+LOOK = 500  # milliseconds between two looks at a queued opening
+
+
 class StartPages(QStackedWidget):
     """The pages at the centre of the window: the workbench while a model is open.
 
@@ -49,6 +52,8 @@ class StartPages(QStackedWidget):
         self.welcome.recover_wanted.connect(self._recover)
         self.welcome.discard_wanted.connect(self._discard)
         session.job_event.connect(self._job_event)
+        self._waiting = QTimer(self, interval=LOOK)
+        self._waiting.timeout.connect(self._show_waiting)
         self.refresh()
 
     def refresh(self) -> None:
@@ -85,6 +90,7 @@ class StartPages(QStackedWidget):
         """Open a source or project and show the progress."""
         self._session.open(spec)
         self.loading.begin(f"Opening {spec}")
+        self._waiting.start()
 
     @property
     def page(self) -> QWidget:
@@ -99,6 +105,15 @@ class StartPages(QStackedWidget):
             self.loading.show_progress(event.event.text)
         elif isinstance(event.event, TERMINAL) and not isinstance(event.event, Done):
             self.changed.emit()
+
+    def _show_waiting(self) -> None:
+        """Say what the opening waits for, as long as it is queued."""
+        opening = next((j for j in self._session.jobs if isinstance(j.job, OpenJob)), None)
+        if opening is None or opening.state != "waiting":
+            self._waiting.stop()
+            return
+        if opening.waits:
+            self.loading.show_progress(f"queued: {opening.waits}")
 
     def _cancel(self) -> None:
         for job in list(self._session.jobs):

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
@@ -95,13 +95,20 @@ class Tabs(QWidget):
     def new(self) -> None:
         """Open an empty tab behind the present one and choose it."""
         self.open("")
+        self.current.pages.welcome.spec.setFocus()
 
     def bring(self, spec: str) -> bool:
-        """Bring the other tab to the front in which a project is open or being opened; False if there is none."""
-        tab = self._tab_of(spec)
+        """Bring the other tab to the front in which a project is open or being opened; False if there is none.
+
+        An empty tab that was in front is closed.
+        """
+        tab = _tab_of(spec, self._tabs)
         if tab is None or tab is self._tabs[self.bar.currentIndex()]:
             return False
+        left = self._tabs[self.bar.currentIndex()]
         self.bar.setCurrentIndex(self._tabs.index(tab))
+        if _is_empty(left):
+            QTimer.singleShot(0, lambda: self._remove(left))  # its window still handles the request
         return True
 
     def open(self, spec: str) -> None:
@@ -131,13 +138,6 @@ class Tabs(QWidget):
         if self.count == 1:
             self._chosen(0)
 
-    def _tab_of(self, spec: str) -> Tab | None:
-        """The tab in which a project file is open or going to be opened."""
-        if not spec.endswith(".espalier"):
-            return None
-        path = Path(spec).expanduser().resolve()
-        return next((t for t in self._tabs if (s := _source(t)) and Path(s).expanduser().resolve() == path), None)
-
     def _chosen(self, index: int) -> None:
         """Show the tab in front; create its window if it was never shown."""
         if not 0 <= index < self.count:
@@ -158,7 +158,7 @@ class Tabs(QWidget):
         window.setWindowFlags(Qt.WindowType.Widget)
         window.tabs = self
         window.title_changed.connect(lambda: self._show_name(tab))
-        window.session.opened.connect(lambda: self._forget_source(tab))
+        window.session.opened.connect(lambda: _forget_source(tab))
         for signal in (window.session.queued, window.session.job_event):
             signal.connect(lambda *_: self._show_name(tab))
         tab.window = tab.page = window
@@ -169,10 +169,6 @@ class Tabs(QWidget):
         self._share_plugins(window)
         if tab.spec:
             (window.services.reopening.begin if tab.restored else window.begin_opening)(tab.spec)
-
-    def _forget_source(self, tab: Tab) -> None:
-        if tab.window is not None and tab.window.session.document is not None:
-            tab.spec = ""
 
     def _share_plugins(self, window: Window) -> None:
         """Plug-ins belong to the process: a new tab takes what another one has loaded, and all follow a change."""
@@ -287,6 +283,23 @@ class Tabs(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.WindowStateChange:
             self.bar.setVisible(self.count > 1 and not self.isFullScreen())
+
+
+def _tab_of(spec: str, tabs: Sequence[Tab]) -> Tab | None:
+    """The tab in which a project file is open or going to be opened."""
+    if not spec.endswith(".espalier"):
+        return None
+    path = Path(spec).expanduser().resolve()
+    return next((t for t in tabs if (s := _source(t)) and Path(s).expanduser().resolve() == path), None)
+
+
+def _forget_source(tab: Tab) -> None:
+    if tab.window is not None and tab.window.session.document is not None:
+        tab.spec = ""
+
+
+def _is_empty(tab: Tab) -> bool:
+    return tab.window is not None and not _source(tab) and not tab.window.session.jobs
 
 
 def _source(tab: Tab) -> str:

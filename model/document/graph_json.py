@@ -19,6 +19,7 @@ from espalier.model.graph.meta import Adapter, Parallel, Precision, Sharding, Sp
 _TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],
                           "sparsity": dict[str, Sparsity], "weights": dict[str, str],
                           "adapters": dict[str, Adapter]}  # fmt: skip
+_DEFAULTS = {"parallel": None, "sharding": None, "packed": False, "arithmetic": "float", "annotation": PLAIN}
 _TEXT = ("op", "call", "target", "module_path", "source")
 
 
@@ -34,15 +35,9 @@ def node_to_json(node: Node) -> dict[str, Any]:
             data[name] = encode(getattr(node, name)) if name != "ports" else _ports(node.ports)
     if node.outputs is not None:
         data["outputs"] = node.outputs
-    for name in ("parallel", "sharding"):
-        if getattr(node, name) is not None:
+    for name, default in _DEFAULTS.items():
+        if getattr(node, name) != default:
             data[name] = encode(getattr(node, name))
-    if node.packed:
-        data["packed"] = True
-    if node.arithmetic != "float":
-        data["arithmetic"] = node.arithmetic
-    if node.annotation != PLAIN:
-        data["annotation"] = encode(node.annotation)
     return data
 
 

@@ -33,13 +33,15 @@ class OfferedField:
 
 @dataclass(frozen=True, slots=True)
 class OfferedPass:
-    """A plug-in's pass without its code."""
+    """A plug-in's pass without its code; `lasting` and `timed` as of PassSpec."""
 
     name: str
     kind: Literal["analysis", "transform"]
     title: str
     doc: str
     fields: tuple[OfferedField, ...]
+    lasting: bool = False
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def describe(spec: PassSpec) -> OfferedPass:
     """A pass as data; kinds of value that only the plug-in knows become JSON."""
     known = hints(spec.options)
     options = [_describe(f, known[f.name]) for f in fields(spec.options) if f.init]
-    return OfferedPass(spec.name, spec.kind, spec.title, spec.doc, tuple(options))
+    return OfferedPass(spec.name, spec.kind, spec.title, spec.doc, tuple(options), spec.lasting, spec.timed)
 
 
 def _describe(option: Field[Any], kind: Any) -> OfferedField:
@@ -91,7 +93,10 @@ def stand_in(offered: OfferedPass) -> PassSpec:
         namespace={"OFFERED": True},
         frozen=True,
     )
-    return PassSpec(offered.name, offered.kind, options, _elsewhere, offered.title, offered.doc, False)
+    return PassSpec(
+        offered.name, offered.kind, options, _elsewhere, offered.title, offered.doc, instant=False,
+        lasting=offered.lasting, timed=offered.timed,
+    )  # fmt: skip
 
 
 def _first(option: OfferedField) -> Callable[[], Any]:

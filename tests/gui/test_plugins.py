@@ -11,6 +11,7 @@ from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QMenu
 
 from espalier.app.features.options.panel import OptionsWindow
+from espalier.app.features.problems.state import problems_of
 from espalier.app.features.recipe.panel import RecipePanel
 from espalier.app.shell.plugins_window import PluginsWindow
 from espalier.app.shell.window import Window
@@ -158,7 +159,16 @@ def test_a_missing_plugin_is_told_once_and_all_else_works(window: Window, runner
     assert "gui_tag" in window.banner.text and "Plug-ins…" in window.banner.text
     assert window.docks.docks["problems"].windowTitle() == "Problems 1"
     assert lines(window)[1] == "gui_tag (not available). times 4"
+    window.plugins.load()
+    runner[-1].finish(())
+    assert "gui_tag" in window.banner.text, "it is still missing"
+    window.plugins.load()
+    runner[-1].finish((PluginState("mine.py", (TAG,)),))
+    assert window.banner.text == "" and problems_of(window.session).errors == []
+    window.plugins.load()
+    runner[-1].finish(())
     window.banner.hide()
+    runner[-1].waiting.clear()
     window.session.set_format(["fc2"], "weight", Integer(4, 2))
     document = window.session.document
     assert document and not runner[-1].waiting and window.banner.text == ""
@@ -197,6 +207,7 @@ def test_the_list(plugged: Window, runner: list[FakeRunner], tmp_path: Path) -> 
     page.remove()
     runner[-1].finish(())
     assert plugged.settings.plugins == () and "bad.py" not in rows()
+    assert plugged.banner.text == "" and problems_of(plugged.session).errors == [], "its error went with it"
     page.close()
 
 

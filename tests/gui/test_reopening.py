@@ -54,6 +54,16 @@ def test_the_row_names_what_it_opens_and_leaves_out_the_open_model(window: Windo
     assert opened(runner) == ["demo:digits"]
 
 
+def test_files_are_found_again_from_any_folder(window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text("")
+    for spec in ("gone.espalier", "hf:org/net", "net.py", "net.py:make"):
+        window.settings.add_recent(spec)
+    assert window.settings.recent == [f"{tmp_path}/net.py:make", f"{tmp_path}/net.py", "hf:org/net", "gone.espalier"]
+    window.settings.session = ["net.py", "demo:digits"], 1
+    assert window.settings.session == ([f"{tmp_path}/net.py", "demo:digits"], 1)
+
+
 def test_a_closed_model_is_the_last_one(window: Window, runner: list[FakeRunner]) -> None:
     open_small(window, runner)
     runner[-1].waiting.clear()

@@ -109,6 +109,7 @@ def test_keys_open_choose_and_close_tabs(tabs: Tabs, runner: list[FakeRunner], q
     tabs.activateWindow()
     QTest.keyClick(first, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
     assert tabs.count == 2 and tabs.current is not first and texts(tabs) == ["Small", "New tab"]
+    assert tabs.focusWidget() is tabs.current.pages.welcome.spec, "a name can be typed at once"
     second = tabs.current
     QTest.keyClick(second, Qt.Key.Key_PageDown, Qt.KeyboardModifier.ControlModifier)
     assert tabs.current is first, "it begins again at the left"
@@ -291,18 +292,20 @@ def test_plugins_are_loaded_once_and_followed_by_all_tabs(
 
 
 def test_a_project_that_is_open_elsewhere_comes_to_the_front_from_an_empty_tab(
-    tabs: Tabs, runner: list[FakeRunner], tmp_path: Path
+    tabs: Tabs, runner: list[FakeRunner], tmp_path: Path, qtbot: QtBot
 ) -> None:
     first = open_in(tabs, runner)
     first.session.open_document.path = (tmp_path / "p.espalier").resolve()
     tabs.new()
     tabs.current.services.opening.open_spec(str(tmp_path / "p.espalier"))
-    assert tabs.current is first and tabs.count == 2
-    tabs.bar.setCurrentIndex(1)
+    assert tabs.current is first
+    qtbot.waitUntil(lambda: tabs.count == 1)  # the empty one goes
+    tabs.new()
     tabs.current.services.opening.open_spec(str(tmp_path / "q.espalier"))
     tabs.new()
     tabs.current.services.opening.open_spec(str(tmp_path / "q.espalier"))
     assert tabs.bar.currentIndex() == 1, "also while it is loading"
+    qtbot.waitUntil(lambda: tabs.count == 2)
 
 
 def test_floating_panels_of_a_tab_behind_stay_hidden(tabs: Tabs, runner: list[FakeRunner]) -> None:

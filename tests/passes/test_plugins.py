@@ -298,7 +298,7 @@ KINDS = """
         widths: tuple[int, ...] = (4, 8)
         mine: Mine = field(default_factory=Mine)
 
-    @transform("kinds_plugin_test", "Kinds", Options)
+    @transform("kinds_plugin_test", "Kinds", Options, lasting=True)
     def kinds(graph, options, context):
         'What it does.'
         assert isinstance(options, Options) and isinstance(options.mine, Mine)
@@ -313,6 +313,7 @@ def test_options_travel_as_data_and_come_back_typed(tmp_path: Path) -> None:
     options = spec.options(times=2, mine={"x": 5})
     assert (spec.title, spec.doc, spec.instant, options.how, options.widths) == (
         "Kinds", "What it does.", False, "soft", (4, 8))  # fmt: skip
+    assert spec.lasting and not spec.timed, "the window treats its jobs as those of a built-in pass"
     assert dict(fields(spec.options)[2].metadata) == {"min": 0.0, "max": 1.0, "help": "how much"}
     step = pickle.loads(pickle.dumps(Step("kinds_plugin_test", kept(options))))
     found = run_step(case("mlp").graph, step, Context(case("mlp").store))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,11 @@ from PySide6.QtGui import QDesktopServices
 from espalier.app.features.hardware.state.hardware import hardware_of
 from espalier.app.features.hardware.state.overlays import MODULES, overlay
 from espalier.app.number_text import plural
+from espalier.model.formats.base import Format
+from espalier.model.formats.integer import Integer
+from espalier.model.graph.ops import category
+from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.select import Select
 
 if TYPE_CHECKING:
     from espalier.app.features.hardware.panel import HardwarePanel
@@ -37,10 +43,18 @@ def connect(host: Host, panel: HardwarePanel) -> None:
     """Connect the panel's signals to the window."""
     panel.begun.connect(lambda: host.show_dock("hardware"))
     panel.folder_wanted.connect(lambda: emit(host, panel))
-    panel.pass_wanted.connect(host.ask_pass)
+    panel.pass_wanted.connect(lambda name: ask_formats(host) if name == "quantize" else host.ask_pass(name))
     panel.node_wanted.connect(host.go_to)
     panel.mode_wanted.connect(host.canvas.set_mode)
     panel.save_wanted.connect(lambda table: save(host, panel, table))
+
+
+def ask_formats(host: Host) -> None:
+    """Show the form of quantize for all layers with weights, whatever is selected: a design needs them all."""
+    ops = {n.op for n in host.session.open_document.graph if category(n) == "linear" and "weight" in n.weights}
+    formats: dict[str, Format] = {"data_in": Integer(8, 4), "weight": Integer(8, 6), "bias": Integer(12, 8)}
+    rule = Rule(Select("type", tuple(sorted(ops)) or ("linear",)), formats)
+    host.ask_options("quantize", QuantizeOptions((rule,)), partial(host.session.run_pass, "quantize"), "Apply")
 
 
 def emit(host: Host, panel: HardwarePanel) -> None:

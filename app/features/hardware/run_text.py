@@ -76,11 +76,13 @@ def verdicts(result: RunResult) -> list[tuple[str, str]]:
 def summary_html(result: RunResult, palette: Palette, stale: bool) -> str:
     """The summary as rich text."""
     colours = {"good": palette.good, "bad": palette.bad, "same": palette.muted}
+    if stale:  # a green verdict would be read as one on the present model
+        colours["good"] = palette.muted
     parts = [f'<span style="color:{colours[tone]}">{escape(text)}</span>' for tone, text in verdicts(result)]
-    parts += [f'<span style="color:{palette.muted}">of an earlier state: run again</span>'] if stale else []
     if synthesis := result.summary.get("synthesis"):
         parts.append(escape(synthesis_text(synthesis)))
-    return " · ".join([escape(figures(result)), *parts])
+    old = [f'<b style="color:{palette.bad}">Of an earlier state of the model: run again</b>'] if stale else []
+    return " · ".join([*old, escape(figures(result)), *parts])
 
 
 def synthesis_text(synthesis: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QSplitter, QStackedWidget, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 from espalier.app.features.hardware.elided_table import ElidedTable
 from espalier.app.features.hardware.front import FrontView
@@ -15,6 +15,7 @@ from espalier.app.features.hardware.state.overlays import MODULES
 from espalier.app.features.hardware.state.project_tables import RunResult
 from espalier.app.features.hardware.tree import ModuleTree
 from espalier.app.features.hardware.waves import WavesView
+from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from espalier.app.features.hardware.state.hardware import Hardware
     from espalier.app.session.session import Session
 
+WIDE = 900  # pixels from which the tree of modules is beside the tabs
 TABS = ("Source", "Table", "Mismatches", "Lint", "Host", "Handshakes", "Area")
 SOURCE, TABLE, MISMATCHES, LINT, HOST, WAVES, FRONT = range(7)
 COLOUR = "Colour by …"
@@ -76,11 +78,9 @@ class Views(QWidget):
         self.colours.setAccessibleName("Colour the graph by")
         whole = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
         whole.setContentsMargins(0, 0, 0, 0)
-        split, right = QSplitter(Qt.Orientation.Horizontal), QWidget()
+        split, right = AdaptiveSplitter(WIDE, (2, 3)), QWidget()
         whole.addWidget(split)
-        split.setHandleWidth(1)
-        for part in (self.tree, right):
-            split.addWidget(part)
+        split.add(self.tree, right)
         bar = FlowLayout(spacing=6)  # wraps
         bar.setContentsMargins(4, 0, 12, 2)
         for part in (self.tabs, *self._tools):
@@ -92,9 +92,6 @@ class Views(QWidget):
         box.addWidget(self._pages, 1)
         for page in (self.source, *self.tables.values(), self.waves, self.front, self._words):
             self._pages.addWidget(page)
-        split.setStretchFactor(0, 2)
-        split.setStretchFactor(1, 3)
-        split.setSizes([400, 660])
 
     def show_design(self, result: RunResult | None) -> None:
         """Show a result; mismatches are brought to the front."""

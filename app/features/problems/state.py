@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from espalier.app.errors import EDIT, cause
+from espalier.app.errors import EDIT, cause, cause_of
 from espalier.model.errors import EspalierError, JobError
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent
 
@@ -34,6 +34,7 @@ class Problems(QObject):
         session.opened.connect(self.clear_errors)
         session.changed.connect(lambda _: self._resolve(EDIT))
         session.problem.connect(self.add_error)
+        session.resolved.connect(self._resolve)
         session.job_event.connect(self.on_job_event)
 
     @property
@@ -47,7 +48,7 @@ class Problems(QObject):
     def add_error(self, error: EspalierError) -> None:
         """Add an error of an edit; errors of jobs arrive with the job event."""
         if not isinstance(error, JobError):
-            self._add(EDIT, error.message, error.hint, error.node)
+            self._add(cause_of(error), error.message, error.hint, error.node)
 
     def on_job_event(self, job_event: JobEvent) -> None:
         """Add the error of a failed job; remove it when a job with the same cause succeeds."""

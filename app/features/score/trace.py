@@ -130,7 +130,7 @@ class Trace(QWidget):
         painter.setOpacity(UNDONE if index > self.shown.at and not chosen else 1.0)
         colour = QColor(look.text if chosen else look.accent)
         if self.shown.values[index] is None:
-            if present or chosen:
+            if (present or chosen) and any(v is not None for v in self.shown.values):
                 painter.fillRect(QRectF(x - 0.75, HEIGHT - TICK - 1, 1.5, TICK), colour)
             return
         joined = any(index in pair for pair in self.lines())

@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from PySide6.QtCore import QEvent, QObject, QPointF, QRect, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QPalette, QPen, QWheelEvent
-from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QComboBox, QLineEdit, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QComboBox, QLineEdit, QPushButton, QWidget
 
 from espalier.app.theme import DARK, LIGHT, Palette
 from espalier.model.errors import EspalierError, OptionsError
@@ -101,6 +101,14 @@ class Line(QLineEdit):
         self._optional, self._hint = optional, hint
         self.setPlaceholderText(hint)
         self.textEdited.connect(self.edited)
+        self.returnPressed.connect(self._pass_on_return)
+
+    def _pass_on_return(self) -> None:
+        """Press the dialog's default button where the list of completions, with nothing chosen in it, takes Return."""
+        if (words := self.completer()) and words.popup().isVisible() and not words.popup().currentIndex().isValid():
+            buttons = (b for b in self.window().findChildren(QPushButton) if b.isDefault() and b.isEnabled())
+            if button := next(buttons, None):
+                QTimer.singleShot(0, button.click)
 
     def get(self) -> Any:
         """The text; None if it is empty and optional."""

@@ -10,6 +10,7 @@ import pytest
 
 from espalier.app.jobs import concurrency
 from espalier.app.jobs.concurrency import BASE, conflicts, is_long, memory, runs_alone, too_little_memory
+from espalier.app.jobs.schedule import Schedule
 from espalier.kernels.bench.request import Request
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.graph.graph import Graph
@@ -75,3 +76,36 @@ def test_memory_is_a_worker_and_some_copies_of_the_weights(monkeypatch: pytest.M
     monkeypatch.setattr(concurrency, "free", lambda: 8000)
     assert not too_little_memory(JobInfo(1, "t", job), has_worker=True)
     assert "0.7 GiB" in too_little_memory(JobInfo(1, "t", job), has_worker=False)
+
+
+def test_a_job_that_waits_to_run_alone_is_not_overtaken_by_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "free", lambda: 1 << 40)
+    schedule = Schedule(3)
+    jobs = [training(), analysis("profile"), replace(SWEEP, workdir=Path("other")), analysis("evaluate")]
+    first, timed, long, short = (JobInfo(number, "t", job) for number, job in enumerate(jobs))
+    for info in (first, timed, long, short):
+        schedule.add(info)
+    assert schedule._take(0) is first
+    assert schedule._take(1) is short, "which ends soon"
+    assert schedule._take(2) is None, "the long one would keep the timed one waiting, and the next long one again"
+    schedule._running.clear()
+    assert schedule._take(0) is timed
+
+
+def test_a_waiting_job_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "free", lambda: 1 << 40)
+    schedule = Schedule(2)
+
+    def why(*running: Any, job: Any) -> str:
+        lanes = {lane: JobInfo(lane, f"Job {lane}", each) for lane, each in enumerate(running)}
+        schedule._begun = dict.fromkeys(lanes, -1e9)
+        return schedule._lane_of(JobInfo(9, "t", job), lanes)[1]
+
+    evaluation = analysis("evaluate")
+    assert why(evaluation, job=analysis("profile")) == "it measures times, so that no other job may run"
+    assert why(analysis("profile"), job=evaluation) == "Job 0 measures times, so that no other job may run"
+    assert why(training(), job=training(Path("other"))) == "one process is kept for short jobs"
+    assert why(evaluation, evaluation, job=evaluation) == "all processes work"
+    assert why(training(), job=evaluation) == "" and why(job=training()) == ""
+    monkeypatch.setattr(concurrency, "free", lambda: 0)
+    assert "GiB" in why(training(), job=evaluation)

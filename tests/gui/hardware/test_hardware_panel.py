@@ -278,6 +278,7 @@ def test_the_graph_takes_its_colours(
     assert window.canvas.mode == "cycles" and window.canvas._measured["cycles"].values["fc1"] == 64.0
     window.session.set_format(("fc1",), "weight", Integer(4, 2))
     assert panel.hardware.stale and "earlier state" in panel._summary.text()
+    assert window.appearance.palette.good not in panel._summary.text(), "no green verdict on another model"
     assert window.canvas._measured["cycles"].note == "of an earlier state"
     window.session.close()
     assert panel.hardware.result is None and not window.canvas._measured["cycles"].values

@@ -27,6 +27,7 @@ from espalier.app.features.search.state.study import FINISHED, Study, cut_off
 from espalier.app.jobs.queue import Rest
 from espalier.app.session.document_runs import DocumentRuns
 from espalier.app.session.measures import SCORES, Baseline
+from espalier.app.step_text import title
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe
@@ -66,6 +67,8 @@ PAUSE = 1500  # milliseconds between two writes of new trials
 class Applied(DocumentRuns):
     """Actions on a trial: apply its recipe, or write its model."""
 
+    _used: Recipe | None = None  # the recipe of the last trial that was applied
+
     def recipe_of(self, study: Study, trial: Trial) -> Recipe:
         """The recipe of a trial as the worker measured it; raises OptionsError for another architecture."""
         if study.other:
@@ -102,7 +105,20 @@ class Applied(DocumentRuns):
             self._session.record_score(recipe, study.spec.score, {**trial.figures, **trial.noise})
             opened = Baseline(OPENED, Recipe(), self._session.open_document.project.base)
             self._session.record_divergence(recipe, study.spec.score, trial.figures.get("kl"), opened)
+        replaced = self._replaced(study, recipe)
         self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
+        self._used = recipe
+        if replaced:
+            text = f"Trial {trial.number} of {study.name} starts from the recipe that the search began with."
+            text += f" Steps made since are not in the recipe any more: {', '.join(replaced)}."
+            self._session.noticed.emit(text, "Undo (Ctrl+Z) returns to the recipe with them.")
+
+    def _replaced(self, study: Study, recipe: Recipe) -> list[str]:
+        """The titles of steps that the user made since the search began, which a trial's recipe does not have."""
+        present = self._session.recipe
+        if present == self._used:  # those of another trial
+            return []
+        return [title(s) for s in present.steps if s not in study.recipe.steps and s not in recipe.steps]
 
 
 def searches_of(session: Session) -> Searches:
