@@ -312,6 +312,13 @@ class PassMethods:
     ) -> Report:
         """One row per port; a shape entry is a number or an expression over the free sizes."""
 
+    def shard(
+        self, /, *, mesh: str = ..., strategy: Literal['auto', 'megatron', 'data', 'fsdp', 'replicated'] = ...,
+        device: str = ..., batch_size: int = ..., training: bool = ..., memory: str = ..., sizes: str = ..., rules:
+        list[Any] | tuple[Any, ...] = ..., seed: int = ...
+    ) -> Self:
+        """Choose how each tensor is placed on a mesh of devices: replicated, split along a dimension, or a partial sum."""
+
     def shard_plan(
         self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimizer: Literal['adam', 'sgd'] =
         ..., memory: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['', 'float32', 'bfloat16'] =

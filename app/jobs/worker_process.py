@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from espalier.model.orphans import end_with_parent
 from espalier.model.trust import begin_session
 from espalier.passes.jobs.kinds import Command, Event, Failed, Job
-from espalier.passes.jobs.orphans import end_with_parent
 from espalier.passes.jobs.serving import INTERRUPT
 
 GRACE = 1.5  # seconds that the process has to end before it is killed

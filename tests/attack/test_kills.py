@@ -31,7 +31,7 @@ def test_slice(kind: str, pytestconfig: pytest.Config) -> None:
 
 # A pattern that holds the interpreter for longer than anybody waits: no thread of the child's own gets a turn.
 BUSY = "import re; re.match('(a+)+$', 'a' * 60 + 'b')"
-CHILD = "from espalier.passes.jobs.orphans import end_with_parent; end_with_parent({pipe}); "
+CHILD = "from espalier.model.orphans import end_with_parent; end_with_parent({pipe}); "
 CHILD += f"print('up', flush=True); {BUSY}"
 PARENT = """
 import subprocess, sys, time
@@ -42,7 +42,7 @@ time.sleep(600)
 """
 SPAWNED = """
 import multiprocessing, sys, threading, time
-from espalier.passes.jobs.orphans import end_with_parent
+from espalier.model.orphans import end_with_parent
 
 def child(up):
     end_with_parent()

@@ -14,8 +14,8 @@ from typing import Any
 
 from espalier.app.features.console.messages import Output, Quit
 from espalier.app.jobs.worker_process import SAFE_PATH, safe_path
+from espalier.model.orphans import end_with_parent
 from espalier.model.trust import begin_session
-from espalier.passes.jobs.orphans import end_with_parent
 
 MAIN = "espalier.app.interpreter.main"  # by name: it stands above the features
 GRACE = 1.0  # seconds that the process has to end before it is killed

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from espalier.passes.jobs.orphans import end_with_parent
+from espalier.model.orphans import end_with_parent
 
 MIN_TRIALS = 10  # complete trials
 

@@ -6,6 +6,7 @@ from espalier.app.commands.command import Answer, Arguments, Command, Parser
 from espalier.app.commands.console import Console
 from espalier.app.commands.opening import opened
 from espalier.app.commands.option_flags import add_options, read_options
+from espalier.app.features.deploy.commands.run_shard import add_run_arguments, run
 from espalier.passes.analysis.shard_plan import planned
 from espalier.passes.sharding.options import ShardPlanOptions
 from espalier.passes.sharding.text import plan_rows, plan_summary, plan_text
@@ -14,19 +15,26 @@ DETAILS = """examples
   main.py shard demo:reviews --mesh 2x2
   main.py shard "config:bert" --mesh 2x4 --training --sizes seq=128 --memory 16GiB
   main.py shard "config:llama?num_hidden_layers=80&weights=none" --mesh 8x8 --dtype bfloat16 --json
-Devices: h100, a100, cpu, or `this`, which times this machine. Times are predictions of a cost model."""
+  main.py shard demo:reviews --mesh 1x2 --run --strategy megatron --data demo:reviews --limit 32
+Devices: h100, a100, cpu, or `this`, which times this machine. Times are predictions of a cost model.
+--run starts torchrun with one process per device on this machine and compares outputs, gradients, times and
+bytes with one process. Exit code 1: they differ by more than rounding."""
 
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model; a project's steps are part of it")
     add_options(parser, ShardPlanOptions)
+    add_run_arguments(parser)
 
 
 def _run(args: Arguments, console: Console) -> Answer:
+    if args.run:
+        with opened(args.target, args, console) as target:
+            return run(target, args, console)
     options: ShardPlanOptions = read_options(ShardPlanOptions, args)
     with opened(args.target, args, console) as target:
         plan = planned(target.project.graph, options)
     return Answer({"rows": list(plan_rows(plan)), "summary": plan_summary(plan)}, lambda: plan_text(plan))
 
 
-COMMAND = Command("shard", "plans the model over a mesh of devices", _arguments, _run, DETAILS)
+COMMAND = Command("shard", "plans the model over a mesh of devices, and runs it there", _arguments, _run, DETAILS)

@@ -14,8 +14,8 @@ from espalier.app.commands.console import Console, cell, seconds, size
 from espalier.app.features.search.commands.interrupts import interruptible
 from espalier.app.features.search.commands.storages import trying
 from espalier.model.leftovers import scratch
+from espalier.model.orphans import end_with_parent
 from espalier.model.private import redacted
-from espalier.passes.jobs.orphans import end_with_parent
 from espalier.passes.search.goals import wanted
 from espalier.passes.search.storage import STORAGE_VARIABLE, damage_of, load_study, open_storage, study_names
 from espalier.passes.search.trial import Trial

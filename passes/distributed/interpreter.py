@@ -1,0 +1,192 @@
+"""Runs a built model node by node on DTensors, redistributed where the plan of a node and its producer differ."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, fx, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.fx.node import map_aggregate, map_arg
+from torch.utils import _pytree as pytree
+
+from espalier.model.graph.graph import Graph
+from espalier.model.graph.node import Node, in_port, out_port
+from espalier.model.torch.build import NODE, OPERANDS
+from espalier.model.torch.layers import Switch
+from espalier.passes.distributed.placements import (
+    applied,
+    as_replicated,
+    full,
+    placed,
+    planned,
+    replicated,
+    settled,
+    without_masked_sums,
+)
+from espalier.passes.distributed.report import RESULTS_NODE
+from espalier.passes.distributed.split_formats import SplitEffective
+from espalier.passes.distributed.split_layers import attention, embedding, whole
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from espalier.passes.distributed.volumes import Volumes
+
+# What DTensor raises for operations without a rule, and operations for placements that they cannot take.
+UNSUPPORTED = (NotImplementedError, RuntimeError, ValueError, TypeError, AssertionError, IndexError, KeyError,
+               AttributeError)  # fmt: skip
+
+
+class ShardedModel(fx.Interpreter):
+    """A built module whose tensors are distributed. `gathered`: node id → why it ran on whole tensors."""
+
+    def __init__(self, module: fx.GraphModule, graph: Graph, mesh: DeviceMesh) -> None:
+        super().__init__(module)
+        self.model, self.mesh = graph, mesh
+        self.inputs = {n.target: n for n in graph.placeholders}
+        self.order = [str(n.target) for n in module.graph.nodes if n.op == "placeholder"]
+        self.gathered: dict[str, str] = {}
+        self.volumes: Volumes | None = None
+        self._node_id = ""
+
+    def __call__(self, **inputs: Tensor) -> Any:
+        """The results, in the structure of the original, as plain tensors that are equal on all ranks."""
+        values = [inputs.get(name) for name in self.order]
+        result = self.run(*values)
+        if self.volumes is not None:
+            self.volumes.node = RESULTS_NODE
+        return map_aggregate(result, full)
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run one node; its collectives count as its own."""
+        self._node_id = n.meta.get(NODE) or str(n.target if n.op == "placeholder" else n.name)
+        if self.volumes is not None:
+            self.volumes.node = self._node_id
+        if n.op == "placeholder":
+            return self._input(n)
+        if n.op == "get_attr":
+            return self._distributed(self.fetch_attr(str(n.target)))
+        node = self.model.nodes.get(n.meta.get(NODE, ""))
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if n.op == "output":
+            return self._outputs(args[0])
+        if n.op == "call_module":
+            return self._result(self._module(n, node, args, kwargs), node)
+        ports = {name: port for port, name in reversed(n.meta.get(OPERANDS, ())) if port}
+        args = map_arg(n.args, lambda a: self._operand(a, node, ports))
+        kwargs = map_arg(n.kwargs, lambda a: self._operand(a, node, ports))
+        return self._result(self._function(n.target, node, tuple(args), dict(kwargs)), node)
+
+    def _input(self, n: fx.Node) -> Any:
+        value = next(self.args_iter)
+        if not isinstance(value, Tensor):
+            return value
+        node = self.inputs[str(n.target)]
+        texts = node.sharding.ports.get("data_out") if node.sharding else None
+        wanted = applied(texts, value.shape, self.mesh) if texts else replicated(self.mesh)
+        return distribute_tensor(value, self.mesh, wanted, src_data_rank=None)
+
+    def _outputs(self, values: Any) -> Any:
+        """The results in the placements of the output node."""
+        output, count = self.model.output, itertools.count()
+
+        def place(value: Any) -> Any:
+            return placed(value, planned(output, in_port(next(count)), value)) if isinstance(value, DTensor) else value
+
+        return map_aggregate(values, place)
+
+    def _distributed(self, value: Any) -> Any:
+        plain = isinstance(value, Tensor) and not isinstance(value, DTensor)
+        return as_replicated(value, self.mesh) if plain else value
+
+    def _operand(self, n: fx.Node, node: Node | None, ports: dict[str, str]) -> Any:
+        value = self.env[n]
+        if not isinstance(value, DTensor) or n.name not in ports:
+            return value
+        return placed(value, planned(node, ports[n.name], value))
+
+    def _module(self, n: fx.Node, node: Node | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        module = self.module.get_submodule(str(n.target))
+        if isinstance(module, Switch):
+            return module()
+        if isinstance(module, SplitEffective):
+            value = module(*args)
+            if module.gathered:
+                self.gathered.setdefault(n.name, f"a split would cut blocks or scales of {module.inner.format}")
+            return value
+        first, *others = args
+        if isinstance(first, DTensor):
+            first = placed(first, planned(node, "data_in", first))
+        return self._module_on(module, node, (first, *others), kwargs)
+
+    def _module_on(self, module: nn.Module, node: Node | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if node is None:  # such as the emulation of hardware
+            return self._whole(lambda: whole(module, args, kwargs), "it has no rule for parts")
+        try:
+            gathers = self._gathers(module, node)
+            if gathers:
+                return torch.func.functional_call(module, gathers, args, kwargs, tie_weights=False)
+            return module(*args, **kwargs)
+        except dist.DistError:
+            raise
+        except UNSUPPORTED as error:
+            return self._whole(lambda: whole(module, args, kwargs), error)
+
+    def _gathers(self, module: nn.Module, node: Node) -> dict[str, Any]:
+        """Parameters in the placements of their use, where these are not those that they are stored in."""
+        changed: dict[str, Any] = {}
+        for name, value in module.named_parameters():
+            port = name.rpartition(".")[2]
+            if isinstance(value, DTensor) and port in node.weights:
+                wanted = planned(node, port, value)
+                if wanted is not None and wanted != tuple(value.placements):
+                    changed[name] = placed(value, wanted)
+        return changed
+
+    def _function(self, target: Any, node: Node | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        values = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Tensor)]
+        if not values:  # sizes, or new tensors that are equal on all ranks
+            return target(*args, **kwargs)
+        if node is not None and node.call == "opaque":
+            return self._whole(lambda: _on_whole(target, args, kwargs), "it is foreign code")
+        try:
+            if node is not None and node.op == "scaled_dot_product_attention":
+                return attention(target, args, kwargs)
+            if str(target) == "aten.embedding.default" and all(isinstance(a, DTensor) for a in args[:2]):
+                return embedding(args[0], args[1], args[2] if len(args) > 2 else None)
+            return target(*args, **kwargs)
+        except dist.DistError:
+            raise
+        except UNSUPPORTED as error:
+            return self._whole(lambda: _on_whole(target, args, kwargs), error)
+
+    def _whole(self, compute: Any, reason: Exception | str) -> Any:
+        text = str(reason).strip().partition("\n")[0] or type(reason).__name__
+        self.gathered.setdefault(self._node_id, text[:200])
+        return compute()
+
+    def _result(self, value: Any, node: Node | None) -> Any:
+        """A node's result as DTensors in its planned placements."""
+        if isinstance(value, list | tuple):
+            return type(value)(self._placed_result(v, node, out_port(i)) for i, v in enumerate(value))
+        return self._placed_result(value, node, "data_out")
+
+    def _placed_result(self, value: Any, node: Node | None, port: str) -> Any:
+        value = self._distributed(value)
+        if not isinstance(value, DTensor):
+            return value
+        value = without_masked_sums(value)
+        wanted = planned(node, port, value)
+        return placed(value, wanted) if wanted is not None else _sums_settled(value, node)
+
+
+def _sums_settled(value: DTensor, node: Node | None) -> DTensor:
+    """Without a plan a partial sum is added up at once, so that formats and activations see whole values."""
+    return settled(value) if node is not None else value
+
+
+def _on_whole(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return target(*map_aggregate(args, full), **map_aggregate(kwargs, full))

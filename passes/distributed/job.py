@@ -1,0 +1,106 @@
+"""What ranks are given, as JSON and safetensors in a private folder: graph, places of weights, inputs and settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from espalier.model.borders import reading
+from espalier.model.document.graph_json import graph_from_json, graph_to_json
+from espalier.model.errors import JobError
+from espalier.model.graph.graph import Graph
+from espalier.model.store.weights import Location, WeightStore
+
+if TYPE_CHECKING:
+    from espalier.passes.distributed.step import Batch
+
+JOB, INPUTS, RESULTS, LABELS = "job.json", "inputs.safetensors", "results.safetensors", "#labels"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The source that is opened again for functions which cannot be stored."""
+
+    spec: str
+    inputs: tuple[str, ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How ranks run. `timeout`: seconds that a collective waits for other ranks."""
+
+    mesh: tuple[int, ...]
+    threads: int
+    timeout: float
+    device: str = "cpu"
+    source: Source | None = None
+    plugins: tuple[str, ...] = ()
+
+
+def write_job(folder: Path, graph: Graph, store: WeightStore, batches: Iterable[Batch], settings: Settings) -> None:
+    """Write a job. Tensors that are only in memory are written; all others are read where they are."""
+    from safetensors.torch import save_file
+
+    keys = {w.key for w in graph.weights.values() if w.key}
+    keys |= {s.mask for n in graph for s in n.sparsity.values() if s.mask}
+    store.flush(f"sharded-{folder.name}")
+    places = store.elsewhere(keys, f"moved-{folder.name}")
+    if missing := keys - places.keys():
+        raise JobError(f"{len(missing)} tensors of the model are missing.", "Open the project's source again.")
+    source = settings.source
+    data = {
+        "graph": graph_to_json(graph),
+        "places": {k: [str(p.path), p.offset, p.dtype, list(p.shape)] for k, p in places.items()},
+        "mesh": list(settings.mesh),
+        "threads": settings.threads,
+        "timeout": settings.timeout,
+        "device": settings.device,
+        "source": [source.spec, list(source.inputs), source.seed] if source else None,
+        "plugins": list(settings.plugins),
+    }
+    (folder / JOB).write_text(json.dumps(data), encoding="utf-8")
+    tensors = {f"{i}.{n}": v.contiguous() for i, b in enumerate(batches) for n, v in _named(b)}
+    save_file(tensors, folder / INPUTS)
+
+
+def _named(batch: Batch) -> Iterable[tuple[str, Any]]:
+    yield from batch.inputs.items()
+    if batch.labels is not None:
+        yield LABELS, batch.labels
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as a rank reads it."""
+
+    graph: Graph
+    store: WeightStore
+    batches: list[Batch]
+    settings: Settings
+
+
+def read_job(folder: Path) -> Job:
+    """The job in a folder; raises JobError."""
+    from safetensors.torch import load_file
+
+    from espalier.passes.distributed.step import Batch
+
+    with reading(folder / JOB, JobError, "is no job of a sharded run", "Start the run again."):
+        data: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        store = WeightStore(folder)
+        store.add({k: Location(Path(p), o, d, tuple(s)) for k, (p, o, d, s) in data["places"].items()})
+        grouped: dict[int, dict[str, Any]] = {}
+        for name, value in load_file(folder / INPUTS).items():
+            index, _, key = name.partition(".")
+            grouped.setdefault(int(index), {})[key] = value
+        batches = [Batch(values, values.pop(LABELS, None)) for _, values in sorted(grouped.items())]
+        spec = data["source"]
+        source = Source(spec[0], tuple(spec[1]), spec[2]) if spec else None
+        settings = Settings(
+            tuple(data["mesh"]), data["threads"], data["timeout"], data["device"], source, tuple(data["plugins"])
+        )
+    return Job(graph_from_json(data["graph"]), store, batches, settings)

@@ -1,0 +1,115 @@
+"""Starts the ranks of a job on this machine, waits for them, and ends them in every case."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from espalier.model.errors import JobError
+from espalier.model.trust import NAMED, factory_file
+from espalier.passes.base import Context
+from espalier.passes.distributed.job import Source
+from espalier.passes.distributed.launcher import ENDED
+
+START = 120.0  # seconds that ranks have to find one another
+POLL = 0.1
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def environment(threads: int, source: Source | None) -> dict[str, str]:
+    """The environment of ranks: module path, threads, and the code that this process allowed for the source."""
+    given = dict(os.environ)
+    root = Path(__file__).parents[3] if "espalier" in __file__ else Path(__file__).parents[2]
+    paths = [p for p in sys.path if p and Path(p, "espalier").exists()] or [str(root)]
+    given["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [given.get("PYTHONPATH")])])
+    given["PYTHONSAFEPATH"] = "1"  # the working folder may hold foreign modules
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        given[name] = str(threads)
+    if source is not None and (file := factory_file(source.spec)) is not None:
+        given[NAMED] = os.pathsep.join([*filter(None, [given.get(NAMED)]), str(file)])
+    import socket
+
+    if sys.platform == "linux" and any(name == "lo" for _, name in socket.if_nameindex()):
+        given["GLOO_SOCKET_IFNAME"] = given["NCCL_SOCKET_IFNAME"] = "lo"
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        given.pop(name, None)
+    return given
+
+
+@contextmanager
+def _started(ranks: int, folder: Path, given: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
+    """The launcher's process; it and its ranks are killed at the end."""
+    command = [sys.executable, "-m", "espalier.passes.distributed.launcher", str(ranks), str(folder)]
+    with (folder / "launcher.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=given, cwd=folder, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # the ranks follow their parent
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+
+
+def launch(
+    ranks: int, folder: Path, given: dict[str, str], context: Context, start: float = START
+) -> list[dict[str, Any]]:
+    """Run a job's ranks and return their reports, in order. Raises JobError naming the rank that failed."""
+    begin = time.monotonic()
+    with _started(ranks, folder, given) as process:
+        while process.poll() is None:
+            time.sleep(POLL)
+            ready = sum((folder / f"started-{r}.json").exists() for r in range(ranks))
+            done = sum((folder / f"report-{r}.json").exists() for r in range(ranks))
+            text = f"running on {ranks} ranks" if ready == ranks else f"{ready} of {ranks} ranks started"
+            context.progress(done, ranks, text)
+            if ready < ranks and time.monotonic() - begin > start and process.poll() is None:
+                missing = ", ".join(str(r) for r in range(ranks) if not (folder / f"started-{r}.json").exists())
+                text = f"Rank {missing} of {ranks} did not start within {start:.0f} s."
+                raise JobError(text, "Use fewer ranks, or free memory and cores of this machine.")
+        if process.returncode:
+            raise _failure(ranks, folder, process.returncode)
+    return [json.loads((folder / f"report-{r}.json").read_text(encoding="utf-8")) for r in range(ranks)]
+
+
+def _failure(ranks: int, folder: Path, code: int) -> JobError:
+    """Why a run failed: a rank's own message, before others that lost their connection to it; or a signal."""
+    ended = _read(folder / ENDED)
+    for rank, number in ended.items():
+        if int(number) < 0 and -int(number) != signal.SIGTERM:  # with which torchrun ends the others
+            name = signal.Signals(-int(number)).name
+            hint = "It may have been out of memory: use more ranks or smaller batches." if name == "SIGKILL" else ""
+            return JobError(f"Rank {rank} of {ranks} was ended by {name}.", hint or "Start the run again.")
+    files = sorted(folder.glob("failure-*.json"), key=lambda p: p.stat().st_mtime_ns)
+    if files:
+        first, rank = _read(files[0]), files[0].stem.partition("-")[2]
+        hint = first["hint"] or "Run the model in one process first; its error is shown there."
+        return JobError(f"Rank {rank} of {ranks} failed: {first['message'].rstrip('.')}.", hint)
+    ranked = ", ".join(f"rank {r} with exit code {c}" for r, c in ended.items())
+    if ranked:
+        return JobError(f"A sharded run failed: {ranked}.", "Use fewer ranks, or free memory of this machine.")
+    lines = (folder / "launcher.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = lines[-1][:200] if lines else f"exit code {code}"
+    return JobError(f"torchrun did not start: {last.rstrip('.')}.", "Check that this machine allows local connections.")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}

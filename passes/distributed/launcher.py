@@ -1,0 +1,36 @@
+"""The process that runs torchrun for a parent, and ends with it; its ranks end with this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from espalier.model.orphans import end_with_parent
+from espalier.passes.distributed.rank import LAUNCHER
+
+ENDED = "ended.json"  # {rank: exit code} of ranks that failed
+
+
+def main(ranks: int, folder: Path) -> int:
+    """Start the ranks by torchrun on this machine and wait for them; returns the exit code."""
+    end_with_parent(0)  # standard input is a pipe that only the parent holds
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main as torchrun
+
+    os.environ[LAUNCHER] = str(os.getpid())
+    module = "espalier.passes.distributed.rank"
+    arguments = ["--standalone", "--nproc-per-node", str(ranks), "--local-addr", "127.0.0.1", "--monitor-interval",
+                 "0.2", "--log-dir", str(folder / "logs"), "--redirects", "3", "-m", module, str(folder)]  # fmt: skip
+    try:
+        torchrun(arguments)
+    except ChildFailedError as error:
+        codes = {str(rank): failure.exitcode for rank, failure in error.failures.items()}
+        (folder / ENDED).write_text(json.dumps(codes), encoding="utf-8")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2])))

@@ -1,0 +1,138 @@
+"""Runs a sharded model by ranks on this machine and compares it with one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from espalier.model.errors import MissingCodeError, PassError
+from espalier.model.graph.graph import Graph
+from espalier.model.leftovers import scratch
+from espalier.model.opening import needs_source
+from espalier.passes.base import Context
+from espalier.passes.distributed.job import RESULTS, Settings, Source, write_job
+from espalier.passes.distributed.launch import cores, environment, launch
+from espalier.passes.running.example import example_inputs
+from espalier.passes.running.splits import EvaluateOptions, load_split
+from espalier.passes.sharding.mesh import Mesh
+
+if TYPE_CHECKING:
+    from espalier.passes.distributed.step import Batch
+
+BATCHES = 2  # without a limit
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions(EvaluateOptions):
+    """Data of a sharded run, and how long its ranks wait for one another."""
+
+    batch_size: int = field(default=8, metadata={"min": 1, "max": 4096})
+    timeout: int = field(default=300, metadata={"min": 1, "help": "seconds that a rank waits for the others"})
+
+
+def mesh_of(graph: Graph) -> Mesh:
+    """The mesh for which the nodes of a graph are sharded; raises PassError."""
+    shapes = {n.sharding.mesh for n in graph if n.sharding}
+    if not shapes:
+        raise PassError("The model is not sharded.", "Add the step shard with a mesh, such as 1x2.")
+    if len(shapes) > 1:
+        found = " and ".join(str(Mesh(s)) for s in sorted(shapes))
+        raise PassError(f"Nodes are sharded for different meshes: {found}.", "Keep one step shard.")
+    return Mesh(shapes.pop())
+
+
+def run_sharded(graph: Graph, options: RunOptions, context: Context, source: Source | None = None) -> dict[str, Any]:
+    """Run a sharded graph by one process per device of its mesh and compare it with a single process.
+
+    Raises PassError for a graph without shardings, JobError for ranks that fail, DataError.
+    """
+    from espalier.passes.distributed.report import report_of
+    from espalier.passes.plugins.plugins import loaded_plugins
+
+    mesh = mesh_of(graph)
+    _check(graph, context)
+    ranks, available = mesh.devices, cores()
+    threads = max(1, available // ranks)
+    batches = batches_of(graph, options, context)
+    device = _device(ranks)
+    settings = Settings(
+        mesh.shape, threads, float(options.timeout), device, source if needs_source(graph) else None,
+        tuple(p.source for p in loaded_plugins()),
+    )  # fmt: skip
+    with scratch() as folder:
+        single = single_process(graph, batches, threads, context)
+        write_job(folder, graph, context.store, batches, settings)
+        reports = launch(ranks, folder, environment(threads, settings.source), context)
+        from safetensors.torch import load_file
+
+        actual = load_file(folder / RESULTS)
+    notes = list[str]()
+    if available < ranks and device == "cpu":
+        notes.append(f"{ranks} ranks share {available} cores, so the times are no estimate of {ranks} devices.")
+    if threads == 1 and available > 1:
+        notes.append("Each process, the single one too, uses one thread.")
+    return report_of(graph, mesh, settings, single, reports, actual, batches, notes)
+
+
+def _check(graph: Graph, context: Context) -> None:
+    if graph.runs == "module":
+        text = "This model was recorded from a run, so its operations cannot be split over ranks."
+        raise PassError(text, "Use a model that torch.export can capture.")
+    for node in graph:
+        if node.call == "opaque" and node.target not in context.callables:
+            raise MissingCodeError(f"{node.id} is opaque, and its function is not loaded.",
+                                   "Open the model's source again.", node.id)  # fmt: skip
+
+
+def _device(ranks: int) -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() and torch.cuda.device_count() >= ranks else "cpu"
+
+
+def batches_of(graph: Graph, options: RunOptions, context: Context) -> list[Batch]:
+    """The batches of the data, by default two; without data one of valid random inputs."""
+    from espalier.passes.distributed.step import Batch
+    from espalier.passes.running.batches import batches
+
+    if not options.data:
+        return [Batch(example_inputs(graph, _sizes(graph, options.batch_size), context.seed))]
+    split = load_split(options, context)
+    pairs: Iterable[Any] = batches(split, graph, options.batch_size)
+    return [Batch(inputs, labels) for inputs, labels in (pairs if options.limit else islice(pairs, BATCHES))]
+
+
+def _sizes(graph: Graph, batch: int) -> dict[str, int]:
+    """The symbol of the samples at the size of a batch, if there is one."""
+    shapes = [n.out.shape for n in graph.placeholders if n.out]
+    firsts = {s[0] for s in shapes if s and isinstance(s[0], str)}
+    later = {d for s in shapes for d in s[1:]}
+    return {f: batch for f in firsts if f.isidentifier() and f not in later}
+
+
+def single_process(graph: Graph, batches: list[Batch], threads: int, context: Context) -> dict[str, Any]:
+    """Results, gradients and times of one process with as many threads as a rank."""
+    import torch
+
+    from espalier.model.torch.build import build, parameters_of
+    from espalier.model.torch.threads import torch_threads
+    from espalier.passes.distributed.step import passes, timed
+
+    context.progress(0, 0, "running in one process")
+    with torch_threads(threads):
+        module: Any = build(graph, context.store, context.callables)
+        trained = {n: t for n, t in parameters_of(module).items() if t.requires_grad}
+        results, gradients = passes(module, graph, batches, trained)
+        named = {f"result.{i}.{j}": v for i, values in enumerate(results) for j, v in enumerate(values)}
+        named |= {f"gradient.{n}": g for n, g in gradients.items()}
+
+        def forward() -> None:
+            with torch.no_grad():
+                module(**batches[0].inputs)
+
+        found: dict[str, Any] = {"forward_seconds": timed(forward, lambda: None)}
+        if trained:
+            found["step_seconds"] = timed(lambda: passes(module, graph, batches[:1], trained), lambda: None)
+    return found | {"tensors": named}
