@@ -326,6 +326,13 @@ class PassMethods:
     ) -> Report:
         """How to distribute the model over a mesh of devices in the least predicted time that their memory allows."""
 
+    def shard_scaling(
+        self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimizer: Literal['adam', 'sgd'] =
+        ..., memory: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['', 'float32', 'bfloat16'] =
+        ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., most: int = ..., seed: int = ...
+    ) -> Report:
+        """The predicted step of the best plan on 1, 2, 4, … devices: a simulation by the cost model, not a measurement."""
+
     def smoothquant(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,

@@ -51,7 +51,7 @@ def plan_summary(plan: Plan) -> Row:
     found: Row = {
         "mesh": str(plan.mesh), "device": plan.device.name, "step_ms": plan.seconds * 1e3,
         "compute_ms": plan.compute * 1e3, "communication_ms": plan.communication * 1e3,
-        "memory_bytes": plan.memory, "planning_seconds": plan.planning,
+        "memory_bytes": plan.memory,
     }  # fmt: skip
     if plan.stages:
         found |= {
