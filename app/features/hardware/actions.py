@@ -52,7 +52,7 @@ def connect(host: Host, panel: HardwarePanel) -> None:
 def ask_formats(host: Host) -> None:
     """Show the form of quantize for all layers with weights, whatever is selected: a design needs them all."""
     ops = {n.op for n in host.session.open_document.graph if category(n) == "linear" and "weight" in n.weights}
-    formats: dict[str, Format] = {"data_in": Integer(8, 4), "weight": Integer(8, 6), "bias": Integer(12, 8)}
+    formats: dict[str, Format | None] = {"data_in": Integer(8, 4), "weight": Integer(8, 6), "bias": Integer(12, 8)}
     rule = Rule(Select("type", tuple(sorted(ops)) or ("linear",)), formats)
     host.ask_options("quantize", QuantizeOptions((rule,)), partial(host.session.run_pass, "quantize"), "Apply")
 

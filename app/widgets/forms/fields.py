@@ -105,7 +105,9 @@ class Line(QLineEdit):
 
     def _pass_on_return(self) -> None:
         """Press the dialog's default button where the list of completions, with nothing chosen in it, takes Return."""
-        if (words := self.completer()) and words.popup().isVisible() and not words.popup().currentIndex().isValid():
+        words = self.completer()
+        popup = words.popup() if words else None
+        if popup is not None and popup.isVisible() and not popup.currentIndex().isValid():
             buttons = (b for b in self.window().findChildren(QPushButton) if b.isDefault() and b.isEnabled())
             if button := next(buttons, None):
                 QTimer.singleShot(0, button.click)
