@@ -129,6 +129,7 @@ def single_process(graph: Graph, batches: list[Batch], threads: int, context: Co
         named |= {f"gradient.{n}": g for n, g in gradients.items()}
 
         def forward() -> None:
+            """Run the first batch without gradients."""
             with torch.no_grad():
                 module(**batches[0].inputs)
 
