@@ -32,7 +32,7 @@ from espalier.app.widgets.file_export import write_image
 from espalier.app.widgets.style import Appearance
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.leftovers import scratch
-from espalier.passes.jobs.heap import share_arenas
+from espalier.passes.jobs.heap import return_freed_memory, share_arenas
 
 SETTLED = 5000  # milliseconds after which all long-lived objects exist
 ARENAS = 2  # of the heap: the threads beside the window's hardly ever allocate at the same time
@@ -45,6 +45,7 @@ def make_application(arguments: Sequence[str] = ()) -> QApplication:
     app = QApplication.instance()
     if not isinstance(app, QApplication):
         share_arenas(ARENAS)
+        return_freed_memory()
         QGuiApplication.setDesktopFileName("espalier")
         app = QApplication(["espalier", *arguments])
     app.setApplicationName("Espalier")
