@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,8 @@ from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import link, muted, warning
 from espalier.app.widgets.table import Table
 from espalier.model.errors import EspalierError
-from espalier.model.registry import PASSES
 from espalier.passes.analysis.shard_scaling import ShardScalingOptions
+from espalier.passes.choices.shard import ShardOptions
 from espalier.passes.sharding.options import ShardPlanOptions
 from espalier.passes.sharding.presets import PRESETS
 
@@ -194,9 +194,9 @@ class DeployPanel(FormPanel):
 
     def apply(self) -> None:
         """Append the step that places the tensors as planned."""
-        options = self.deployment.options
-        if options is not None and "shard" in PASSES:
-            self._session.run_pass("shard", PASSES.get("shard").options(mesh=options.mesh))
+        if (planned := self.deployment.options) is not None:
+            given = {f.name: getattr(planned, f.name) for f in fields(ShardOptions) if hasattr(planned, f.name)}
+            self._session.run_pass("shard", ShardOptions(**given))
 
     # -- display
 
@@ -222,8 +222,14 @@ class DeployPanel(FormPanel):
         plan = reports.get(PLAN)
         self._summary.setText(self._summary_html() if plan else "")
         self._summary.setVisible(plan is not None)
-        self.apply_link.setVisible(plan is not None and not deployment.stale() and "shard" in PASSES)
+        self.apply_link.setVisible(self._can_apply)
         self._show_reports()
+
+    @property
+    def _can_apply(self) -> bool:
+        """Whether the step leads to the shown plan: it is of the present model, and no pipeline."""
+        options = self.deployment.options
+        return options is not None and options.stages == 1 and not self.deployment.stale()
 
     def _show_reports(self) -> None:
         reports = self.deployment.reports

@@ -38,6 +38,7 @@ class Deployment(QObject):
         super().__init__(session)
         self._session = session
         self._asking = AnalysisRequests(session)
+        self._asked: dict[str, tuple[Graph, ShardPlanOptions]] = {}  # by analysis: what it was asked about
         self.error: EspalierError | None = None
         self._clear()
         self._asking.answered.connect(self._answered)
@@ -59,7 +60,7 @@ class Deployment(QObject):
     def ask(self, name: str, options: ShardPlanOptions) -> None:
         """Run PLAN or SCALING on the present graph; one of the same name is cancelled."""
         self.error = None
-        self._asked = {**getattr(self, "_asked", {}), name: (self._session.open_document.graph, options)}
+        self._asked[name] = self._session.open_document.graph, options
         self._asking.ask(name, options)
         self.changed.emit()
 

@@ -89,6 +89,22 @@ def test_the_graph_shows_placements_and_a_stale_plan_says_so(
     assert not panel.deployment.stale()
 
 
+def test_a_plan_becomes_a_step(window: Window, panel: DeployPanel, runner: list[FakeRunner]) -> None:
+    panel.plan()
+    answer(runner, "shard_plan")
+    panel.apply_link.click()
+    step = window.session.recipe.steps[-1]
+    assert (step.pass_name, step.options.mesh, step.options.device, step.options.batch_size) == (
+        "shard",
+        "2",
+        "cpu",
+        64,
+    )
+    panel.form.put(ShardPlanOptions(mesh="2", device="cpu", stages=2))
+    panel.plan()
+    assert asked(runner, "shard_plan")
+
+
 def test_the_scaling_is_marked_as_simulated(panel: DeployPanel, runner: list[FakeRunner]) -> None:
     panel.predict()
     report = answer(runner, "shard_scaling")
