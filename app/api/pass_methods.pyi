@@ -314,22 +314,24 @@ class PassMethods:
 
     def shard(
         self, /, *, mesh: str = ..., strategy: Literal['auto', 'megatron', 'data', 'fsdp', 'replicated'] = ...,
-        device: str = ..., batch_size: int = ..., training: bool = ..., memory: str = ..., sizes: str = ..., rules:
-        list[Any] | tuple[Any, ...] = ..., seed: int = ...
+        device: str = ..., rates: str = ..., batch_size: int = ..., training: bool = ..., memory: str = ..., sizes:
+        str = ..., rules: list[Any] | tuple[Any, ...] = ..., seed: int = ...
     ) -> Self:
         """Choose how each tensor is placed on a mesh of devices: replicated, split along a dimension, or a partial sum."""
 
     def shard_plan(
         self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimizer: Literal['adam', 'sgd'] =
-        ..., memory: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['', 'float32', 'bfloat16'] =
-        ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., seed: int = ...
+        ..., memory: str = ..., rates: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['',
+        'float32', 'bfloat16'] = ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., seed: int =
+        ...
     ) -> Report:
         """How to distribute the model over a mesh of devices in the least predicted time that their memory allows."""
 
     def shard_scaling(
         self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimizer: Literal['adam', 'sgd'] =
-        ..., memory: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['', 'float32', 'bfloat16'] =
-        ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., most: int = ..., seed: int = ...
+        ..., memory: str = ..., rates: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['',
+        'float32', 'bfloat16'] = ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., most: int =
+        ..., seed: int = ...
     ) -> Report:
         """The predicted step of the best plan on 1, 2, 4, … devices: a simulation by the cost model, not a measurement."""
 

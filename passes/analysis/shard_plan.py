@@ -30,4 +30,4 @@ def planned(graph: Graph, options: ShardPlanOptions) -> Plan:
     """The plan of these options."""
     mesh = parse_mesh(options.mesh)
     memory = memory_of(options.memory) if options.memory else None
-    return make_plan(graph, mesh, device(options.device, mesh, memory), options)
+    return make_plan(graph, mesh, device(options.device, mesh, memory, options.rates), options)

@@ -52,7 +52,8 @@ def _row(graph: Graph, options: ShardScalingOptions, count: int) -> dict[str, An
     memory = memory_of(options.memory) if options.memory else None
     shared = ShardPlanOptions(**{f.name: getattr(options, f.name) for f in fields(ShardPlanOptions)})
     found: dict[str, Any] = {"devices": count, "mesh": str(mesh)}
-    hardware = device(options.device, mesh, memory)
+    rates = options.rates if len(options.rates.split(",")) == len(mesh.shape) else ""
+    hardware = device(options.device, mesh, memory, rates)
     try:
         plan = make_plan(graph, mesh, hardware, shared, compare=False)
     except OptionsError as error:

@@ -47,6 +47,9 @@ class ShardOptions:
         default="auto", metadata={"help": "auto: the plan of least estimated time"}
     )
     device: str = field(default="cpu", metadata={"help": "preset whose speed and links the plan assumes"})
+    rates: str = field(
+        default="", metadata={"help": "bytes per second of the links of each axis (default: the preset's)"}
+    )
     batch_size: int = field(default=8, metadata={"min": 1, "help": "samples of the whole mesh"})
     training: bool = field(default=False, metadata={"help": "plan a training step instead of a forward run"})
     memory: str = field(default="", metadata={"help": "of each device, such as 16GiB (default: the preset's)"})

@@ -27,6 +27,10 @@ class ShardPlanOptions:
         default="adam", metadata={"help": "whose state counts in training: adam 8 bytes per parameter, sgd none"}
     )
     memory: str = field(default="", metadata={"help": "of each device, such as 16GiB (default: the preset's)"})
+    rates: str = field(
+        default="", metadata={"help": "bytes per second of the links of each axis, such as 10e9,100e9 "
+                                      "(default: the preset's)"}
+    )  # fmt: skip
     batch_size: int = field(default=32, metadata={"min": 1, "max": 1 << 20, "help": "samples of the whole mesh"})
     sizes: str = field(default="", metadata={"help": "other sizes than those of the trace, such as seq=512"})
     dtype: Literal["", "float32", "bfloat16"] = field(

@@ -47,11 +47,14 @@ PRESETS: dict[str, Preset] = {
 MEASURED = "this"  # the name of this machine, measured
 
 
-def device(name: str, mesh: Mesh, memory: float | None = None) -> Device:
-    """A preset over a mesh; raises OptionsError for an unknown one.
+def device(name: str, mesh: Mesh, memory: float | None = None, rates: str = "") -> Device:
+    """A preset over a mesh; raises OptionsError for an unknown one. `rates`: bytes/s of the links of each axis.
 
     Ranks count along the last axis first, so an axis whose neighbours lie within one machine has its links.
     """
+    if rates:
+        found = device(name, mesh, memory)
+        return replace(found, rate=_rates(rates, mesh), source=f"{found.source}; the rates of the links are given")
     if name == MEASURED:
         return measure_device(mesh, memory)
     if name not in PRESETS:
@@ -62,6 +65,19 @@ def device(name: str, mesh: Mesh, memory: float | None = None) -> Device:
         links.insert(0, preset.inside if span <= preset.machine else preset.across)
     latency, rate = zip(*links, strict=True)
     return Device(name, preset.flops, memory or preset.memory, preset.bandwidth, latency, rate, preset.source)
+
+
+def _rates(text: str, mesh: Mesh) -> tuple[float, ...]:
+    """Bytes per second of each axis from "10e9, 100e9"; raises OptionsError."""
+    try:
+        rates = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        rates = ()
+    if len(rates) != len(mesh.shape) or not all(0 < r < float("inf") for r in rates):
+        axes = f"{len(mesh.shape)} axes" if len(mesh.shape) > 1 else "one axis"
+        raise OptionsError(f"rates is {text!r}; the mesh has {axes}.",
+                           "Give bytes per second for each axis, such as 10e9,100e9.")  # fmt: skip
+    return rates
 
 
 def measure_device(mesh: Mesh, memory: float | None = None, size: int = 768, seconds: float = 0.5) -> Device:

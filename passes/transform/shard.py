@@ -38,7 +38,7 @@ def shard(graph: Graph, options: ShardOptions, context: Context) -> tuple[Graph,
         shardings = {n.id: Sharding(mesh.shape, _whole(n, mesh)) for n in graph}
         strategies, notes = dict[str, str](), ()
     else:
-        devices = device(options.device, mesh, memory)
+        devices = device(options.device, mesh, memory, options.rates)
         plan = (
             make_plan(graph, mesh, devices, planned, compare=False)
             if options.strategy == "auto"
@@ -64,7 +64,8 @@ def _plan_options(options: ShardOptions) -> ShardPlanOptions:
     from espalier.passes.sharding.options import ShardPlanOptions
 
     return ShardPlanOptions(mesh=options.mesh, device=options.device, training=options.training,
-                            memory=options.memory, batch_size=options.batch_size, sizes=options.sizes)  # fmt: skip
+                            memory=options.memory, rates=options.rates, batch_size=options.batch_size,
+                            sizes=options.sizes)  # fmt: skip
 
 
 def _memory(options: ShardOptions) -> float | None:

@@ -162,3 +162,13 @@ def test_a_pass_that_cannot_work_leaves_the_model(m: es.Model) -> None:
     with pytest.raises(PassError):
         m.fold_batch_norm("linear")
     assert m.project is before and not m.copy().undo(3).recipe.rows
+
+
+def test_a_mesh_is_a_tuple_or_a_text() -> None:
+    model = es.open("demo:digits-mlp")
+    for mesh in ((1, 2), [1, 2], "1x2"):
+        assert model.shard_plan(mesh=mesh, device="cpu").summary["mesh"] == "1x2"
+    model.shard(mesh=(1, 2), strategy="megatron")
+    assert {n.sharding.mesh for n in model._graph if n.sharding} == {(1, 2)}
+    with pytest.raises(OptionsError, match="no mesh"):
+        model.shard_plan(mesh=(1, 2, 3))

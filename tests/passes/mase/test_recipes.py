@@ -21,6 +21,7 @@ from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.mase.formats import port_formats
 from espalier.passes.recipes.config import load_recipe, recipe_to_dict
 from espalier.passes.select import Select
+from espalier.passes.sharding.options import ShardPlanOptions
 from tests.strategies import json_values
 
 INT84 = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8, "weight_frac_width": 4,
@@ -301,3 +302,14 @@ def test_the_callers_dict_is_left_alone() -> None:
     kept = copy.deepcopy(data)
     first, second = load_recipe(data), load_recipe(data)
     assert data == kept and json.dumps(data) == json.dumps(kept) and first == second
+
+
+def test_autosharding_becomes_a_plan() -> None:
+    """The options of MASE's distributed pipeline; the first axis lies between machines."""
+    theirs = {"algo": "alpa", "mesh_shape": [2, 4], "inter_node_bandwidth": 10e9, "intra_node_bandwidth": 100e9,
+              "skip_fully_replicated": False, "time_limit": 100, "mip_rel_gap": 0, "run_checks": False,
+              "preload_solution": False, "ilp_solution_file": "ilp_solution.pkl"}  # fmt: skip
+    found = load_recipe({"autosharding_analysis_pass": theirs}).steps[0]
+    assert found.pass_name == "shard_plan" and found.options == ShardPlanOptions(mesh="2x4", rates="1e+10,1e+11")
+    with pytest.raises(OptionsError, match="algo"):
+        load_recipe({"autosharding_analysis_pass": {"mesh_shape": [4], "algo": "megatron"}})

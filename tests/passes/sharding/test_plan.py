@@ -239,6 +239,16 @@ def test_presets_name_their_source() -> None:
         preset("h10", Mesh((2,)))
 
 
+def test_rates_of_the_links_are_given() -> None:
+    mesh = Mesh((2, 4))
+    given = preset("h100", mesh, rates="10e9, 100e9")
+    assert given.rate == (10e9, 100e9) and given.latency == preset("h100", mesh).latency
+    assert "given" in given.source
+    for wrong in ("10e9", "a,b", "0,1", "-1,1", "inf,1", "nan,1"):
+        with pytest.raises(OptionsError, match="2 axes"):
+            preset("h100", mesh, rates=wrong)
+
+
 def test_this_machine_is_measured() -> None:
     """FLOP/s and bytes/s of this machine, within what machines do."""
     found = measure_device(Mesh((2,)), size=256, seconds=0.05)

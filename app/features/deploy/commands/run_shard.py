@@ -37,7 +37,7 @@ def sharded(target: Target, args: Arguments, **given: Any) -> Graph:
     shapes = {n.sharding.mesh for n in graph if n.sharding}
     if shapes and (args.mesh is None or shapes == {parse_mesh(args.mesh).shape}) and args.strategy == "auto":
         return graph
-    names = ("mesh", "device", "training", "memory", "batch_size", "sizes")
+    names = ("mesh", "device", "training", "memory", "rates", "batch_size", "sizes")
     values = {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
     options = replace(ShardOptions(strategy=args.strategy), **(values | given))
     return run_step(graph, Step("shard", options, target.context.seed), target.context).graph
