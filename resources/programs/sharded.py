@@ -1,10 +1,10 @@
 """Runs the sharded model of this folder by ranks that torchrun starts (launch.sh). Needs torch and transformers."""
 
 import argparse
-import fnmatch
 import json
 import os
 import time
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,11 +21,11 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 HERE = Path(__file__).resolve().parent
-STYLES = {  # the names that transformers uses in its tp_plan
-    "colwise": lambda: ColwiseParallel(),
-    "colwise_gather_output": lambda: ColwiseParallel(output_layouts=Replicate()),
-    "rowwise": lambda: RowwiseParallel(),
-    "rowwise_split_input": lambda: RowwiseParallel(input_layouts=Replicate()),
+STYLES = {  # mostly named as in the tp_plan of transformers
+    "colwise": ColwiseParallel(),
+    "colwise_gather_output": ColwiseParallel(output_layouts=Replicate()),
+    "rowwise": RowwiseParallel(),
+    "rowwise_split_input": RowwiseParallel(input_layouts=Replicate()),
 }
 
 
@@ -49,7 +49,8 @@ def parameters_on_meta():
 def build(plan, mesh, device):
     """The model with this rank's parts of the weights."""
     config = transformers.AutoConfig.from_pretrained(HERE / "checkpoint", trust_remote_code=False)
-    kind = getattr(transformers, plan["architecture"])
+    kind = getattr(transformers, plan["architecture"])  # one of transformers' own classes, nothing else
+    assert issubclass(kind, transformers.PreTrainedModel)
     default = torch.get_default_dtype()
     torch.set_default_dtype(config.dtype or default)
     with parameters_on_meta():
@@ -61,7 +62,7 @@ def build(plan, mesh, device):
 
     # Tensor parallelism: layers that compute on columns or rows of their weights.
     if plan["tp_plan"]:
-        styles = {pattern: STYLES[style]() for pattern, style in plan["tp_plan"].items()}
+        styles = {pattern: STYLES[style] for pattern, style in plan["tp_plan"].items()}
         parallelize_module(model, mesh[plan["tensor_axis"]], styles)
     # Fully sharded data parallelism: weights stored in parts and gathered before use.
     dims = plan["fsdp"]["dims"]
@@ -74,8 +75,9 @@ def build(plan, mesh, device):
             "shard_placement_fn": lambda value: Shard(dims[names[value]]),
             "ignored_params": whole,
         }
-        for block in [b for m in model.modules() if isinstance(m, nn.ModuleList) for b in m]:
-            if any(p not in whole for p in block.parameters()) and not has_list(block):
+        lists = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
+        for block in [b for m in lists for b in m if not any(isinstance(inner, nn.ModuleList) for inner in b.modules())]:
+            if any(p not in whole for p in block.parameters()):
                 fully_shard(block, **options)
         fully_shard(model, **options)
     # Data parallelism needs nothing here: each rank has whole weights. For training, average the gradients (DDP).
@@ -89,13 +91,10 @@ def build(plan, mesh, device):
             owner, _, attribute = name.rpartition(".")
             setattr(model.get_submodule(owner), attribute, model.get_parameter(first))
     stored = {name: value for name, value in model.state_dict().items() if name in plan["placements"]}
-    # Each rank reads its own parts, so that nothing is exchanged (no_dist).
+    # Each rank reads its own parts, so that nothing is exchanged (no_dist), of which torch warns.
+    warnings.filterwarnings("ignore", "torch.distributed is disabled")
     dcp.load(stored, storage_reader=HuggingFaceStorageReader(str(HERE / "checkpoint")), no_dist=True)
     return model
-
-
-def has_list(module):
-    return any(isinstance(m, nn.ModuleList) for m in module.modules())
 
 
 def batch_of(plan, model, args, device):
@@ -109,7 +108,7 @@ def batch_of(plan, model, args, device):
         if dtype.startswith("int") or dtype == "bool":
             size = (len(rows), len(rows[0])) if rows else (args.batch, args.length or shape[1], *shape[2:])[: len(shape)]
             fill = torch.zeros(size, dtype=torch.long)
-            if fnmatch.fnmatch(name, "*input_ids"):
+            if name.endswith("input_ids"):
                 fill = torch.tensor(rows) if rows else torch.randint(0, model.config.vocab_size, size)
             inputs[name] = fill + 1 if name.endswith("mask") else fill
         else:
@@ -127,14 +126,14 @@ def main():
     args = parser.parse_args()
     plan = json.loads((HERE / "plan.json").read_text(encoding="utf-8"))
     kind = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device("cpu")
+    device = torch.device(kind, int(os.environ["LOCAL_RANK"]) if kind == "cuda" else None)
     if kind == "cuda":
         torch.cuda.set_device(device)
     mesh = init_device_mesh(kind, plan["mesh"]["shape"], mesh_dim_names=plan["mesh"]["axes"])
     model = build(plan, mesh, device)
     whole = batch_of(plan, model, args, device)
-    axes, part, parts = plan["batch_axes"], 0, 1  # along these axes each rank has a part of the batch
-    for axis in axes:
+    axes, part, parts = plan["batch_axes"], 0, 1
+    for axis in axes:  # along these each rank has a part of the batch
         part, parts = part * mesh[axis].size() + mesh[axis].get_local_rank(), parts * mesh[axis].size()
     samples = len(next(iter(whole.values())))
     if samples % parts:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.graph.graph import Graph
 from espalier.passes.distributed.distribute import stored_placements
 from espalier.passes.distributed.run import mesh_of
-from espalier.passes.export.sharded.layers import GATHERED, WHOLE, styles
+from espalier.passes.export.sharded.layers import WHOLE, styles
 from espalier.passes.sharding.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class TorchPlan:
 
 def torch_plan(graph: Graph, model: nn.Module, tensors: Mapping[str, Tensor], rename: Callable[[str], str]) -> TorchPlan:
     """The plan for a model whose saved tensors are `tensors`. `rename`: path in the graph → path in the model."""
+    from torch import nn
+
     mesh, first = mesh_of(graph), _first_names(model)
     found = {first.get(rename(n), rename(n)): texts for n, texts in _placements(graph).items()}
     placements = {n: found.get(n, ("R",) * len(mesh.shape)) for n in tensors}
@@ -54,9 +56,10 @@ def torch_plan(graph: Graph, model: nn.Module, tensors: Mapping[str, Tensor], re
     ranks = math.prod(mesh.shape[a] for a in axes)
     gathered = {n: d for n, d in wanted.items() if d == 0 or tensors[n].shape[d] % ranks == 0}
     notes = list[str]()
-    ends = sum(s in (GATHERED, WHOLE) for m, s in chosen.items() if type(model.get_submodule(m)).__name__ == "Linear")
-    if ends:
-        notes.append(f"{ends} layers take or give whole tensors in the program, as the code around them is not split.")
+    rows = [m for m, s in chosen.items() if s == WHOLE and type(model.get_submodule(m)) is nn.Linear]
+    if rows:
+        notes.append(f"{len(rows)} row-wise layers take whole inputs in the program, as the code before them does not "
+                     "compute on parts.")  # fmt: skip
     whole = [n for n, texts in parameters.items() if _splits(texts) and n not in by_style and n not in gathered]
     if whole:
         notes.append(f"{len(whole)} weights that the plan splits are whole on each rank of the program.")
