@@ -237,7 +237,7 @@ if __name__ == "__main__":
 
 
 def _write_own(project: Project, weights: dict[str, Tensor], store: WeightStore, folder: Path, name: str) -> None:
-    graph = _bare(project.graph, weights)
+    graph = bare(project.graph, weights)
     masks = {s.mask for n in graph for s in n.sparsity.values() if s.mask is not None}
     with (folder / "model.safetensors").open("wb") as handle:
         write(handle, {**weights, **{f"{MASK}{key}": store.get(key) for key in sorted(masks)}})
@@ -257,7 +257,7 @@ def _write_plain(project: Project, weights: dict[str, Tensor], _: WeightStore, f
     (folder / "README.md").write_text(PLAIN.format(name=project.source.name, code=code), encoding="utf-8")
 
 
-def _bare(graph: Graph, weights: dict[str, Tensor]) -> Graph:
+def bare(graph: Graph, weights: dict[str, Tensor]) -> Graph:
     """The graph without the choices that the values now hold."""
     kept = set(shared_differently(graph))
     nodes = [

@@ -76,7 +76,9 @@ def build(plan, mesh, device):
             "ignored_params": whole,
         }
         lists = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
-        for block in [b for m in lists for b in m if not any(isinstance(inner, nn.ModuleList) for inner in b.modules())]:
+        for block in [
+            b for m in lists for b in m if not any(isinstance(inner, nn.ModuleList) for inner in b.modules())
+        ]:
             if any(p not in whole for p in block.parameters()):
                 fully_shard(block, **options)
         fully_shard(model, **options)
@@ -106,7 +108,9 @@ def batch_of(plan, model, args, device):
     inputs = {}
     for name, (dtype, shape) in plan["inputs"].items():
         if dtype.startswith("int") or dtype == "bool":
-            size = (len(rows), len(rows[0])) if rows else (args.batch, args.length or shape[1], *shape[2:])[: len(shape)]
+            size = (
+                (len(rows), len(rows[0])) if rows else (args.batch, args.length or shape[1], *shape[2:])[: len(shape)]
+            )
             fill = torch.zeros(size, dtype=torch.long)
             if name.endswith("input_ids"):
                 fill = torch.tensor(rows) if rows else torch.randint(0, model.config.vocab_size, size)

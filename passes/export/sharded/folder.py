@@ -8,26 +8,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.document.graph_json import graph_to_json
 from espalier.model.document.project import APP, Project
 from espalier.model.errors import ExportError
 from espalier.model.files import explained, make_folder, replacing_folder
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ports import weight_at
 from espalier.model.store.weights import WeightStore
+from espalier.model.torch.tensors import to_numpy, to_torch
 from espalier.passes.distributed.run import mesh_of
-from espalier.passes.export.checkpoint import copy_tokenizer, model_of
+from espalier.passes.export.checkpoint import bare, copy_tokenizer, model_of
 from espalier.passes.export.effective_weights import effective_weights
+from espalier.passes.export.loading import MASK
+from espalier.passes.export.sharded.loading import CHECKPOINT, GRAPH
 from espalier.passes.export.sharded.parts import write_parts
-from espalier.passes.export.sharded.plan import TorchPlan, as_json, torch_plan
+from espalier.passes.export.sharded.plan import TorchPlan, as_json, own_plan, torch_plan
 from espalier.passes.export.sharded.scripts import scripts
 from espalier.passes.export.smaller_config import kept_layers, renumbered
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-PROGRAM = Path(__file__).resolve().parents[3] / "resources" / "programs" / "sharded.py"
-PLAN, RUN, CHECKPOINT = "plan.json", "run.py", "checkpoint"
-FILES = {PLAN, RUN, CHECKPOINT, "launch.sh", "slurm.sh", "kubernetes.yaml", "README.md"}
+PROGRAMS = Path(__file__).resolve().parents[3] / "resources" / "programs"
+PLAN, RUN = "plan.json", "run.py"
+FILES = {GRAPH, PLAN, RUN, CHECKPOINT, "launch.sh", "slurm.sh", "kubernetes.yaml", "README.md"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +77,17 @@ def emit_sharded(project: Project, store: WeightStore, folder: Path, facts: Mapp
     _check(graph)
     make_folder(folder.resolve().parent, ExportError)
     with replacing_folder(folder, ExportError) as part:
-        model = _model(project, store, part)
-        tensors = _tensors(model)
-        kept = kept_layers(project.base, graph)
-        plan = torch_plan(graph, model, tensors, lambda name: renumbered(name, kept))
-        checkpoint = part / CHECKPOINT
-        checkpoint.mkdir()
-        write_parts(checkpoint, tensors, plan.placements, plan.mesh.shape)
-        model.config.save_pretrained(checkpoint)
-        copy_tokenizer(project, checkpoint)
-        notes = [*plan.notes, *activation_notes(graph)]
-        data = as_json(plan, model, {"espalier": APP, "architecture": type(model).__name__, **facts,
-                                     "inputs": _inputs(graph)})  # fmt: skip
+        (part / CHECKPOINT).mkdir()
+        model, why = _model(project, store, part)
+        facts = {"espalier": APP, **facts}
+        plan, data, notes = _write(model, project, store, part, facts) if model else _write_own(
+            project, store, part, facts, why)  # fmt: skip
         (part / PLAN).write_text(json.dumps(data, indent=1), encoding="utf-8")
-        (part / RUN).write_text(PROGRAM.read_text(encoding="utf-8"), encoding="utf-8")
+        (part / RUN).write_text((PROGRAMS / data["program"]).read_text(encoding="utf-8"), encoding="utf-8")
         for name, text in scripts(plan, data, project.source.name, notes).items():
             (part / name).write_text(text, encoding="utf-8")
-        (part / "launch.sh").chmod(0o755)
-        (part / "slurm.sh").chmod(0o755)
+        for name in ("launch.sh", "slurm.sh"):
+            (part / name).chmod((part / name).stat().st_mode | 0o111)
     files = sorted(p for p in folder.rglob("*") if p.is_file())
     return Emitted(tuple(map(str, files)), sum(f.stat().st_size for f in files), tuple(notes))
 
@@ -103,19 +100,46 @@ def _check(graph: Graph) -> None:
                           "Use a model that torch.export can capture.")  # fmt: skip
 
 
-def _model(project: Project, store: WeightStore, folder: Path) -> Any:
-    """The model of transformers with the project's values in it."""
-    found = model_of(project, dict(effective_weights(project.graph, store)), store, folder)
-    hint = "Run it by --run, or export it in one piece."
-    if found.model is None:
-        why = found.why or "it is not a model of transformers"
-        raise ExportError(f"The model cannot be emitted: {why}.", hint)
+def _model(project: Project, store: WeightStore, folder: Path) -> tuple[Any, str]:
+    """The model of transformers with the project's values in it, or why there is none."""
     import transformers
 
+    found = model_of(project, dict(effective_weights(project.graph, store)), store, folder)
+    if found.model is None:
+        return None, found.why or "it is not a model of transformers"
     kind = type(found.model)
     if getattr(transformers, kind.__name__, None) is not kind:
-        raise ExportError(f"{kind.__name__} is not transformers' own, so that the program cannot build it.", hint)
-    return found.model.eval()
+        return None, f"{kind.__name__} is not transformers' own"
+    return found.model.eval(), ""
+
+
+Contents = tuple[TorchPlan, dict[str, Any], list[str]]
+
+
+def _write(model: Any, project: Project, store: WeightStore, folder: Path, facts: Mapping[str, Any]) -> Contents:
+    """Write the checkpoint of a model of transformers; returns the plan and notes."""
+    graph, tensors = project.graph, _tensors(model)
+    kept = kept_layers(project.base, graph)
+    plan = torch_plan(graph, model, tensors, lambda name: renumbered(name, kept))
+    write_parts(folder / CHECKPOINT, tensors, plan.placements, plan.mesh.shape)
+    model.config.save_pretrained(folder / CHECKPOINT)
+    copy_tokenizer(project, folder / CHECKPOINT)
+    added = {"program": "sharded.py", "architecture": type(model).__name__, **facts, "inputs": _inputs(graph)}
+    return plan, as_json(plan, model, added), [*plan.notes, *activation_notes(graph)]
+
+
+def _write_own(project: Project, store: WeightStore, folder: Path, facts: Mapping[str, Any], why: str) -> Contents:
+    """Write the checkpoint and the graph of another model, which Espalier runs with the formats of activations."""
+    weights = dict(effective_weights(project.graph, store))
+    graph = bare(project.graph, {n: to_numpy(t) for n, t in weights.items()})
+    masks = {s.mask for n in graph for s in n.sparsity.values() if s.mask is not None}
+    tensors = weights | {f"{MASK}{key}": to_torch(store.get(key)) for key in sorted(masks)}
+    plan = own_plan(graph, tensors)
+    write_parts(folder / CHECKPOINT, tensors, plan.placements, plan.mesh.shape)
+    text = json.dumps(graph_to_json(graph), separators=(",", ":"), allow_nan=False)
+    (folder / GRAPH).write_text(text, encoding="utf-8")
+    notes = [f"run.py needs Espalier, as transformers cannot build the model: {why}."]
+    return plan, as_json(plan, None, {"program": "sharded_own.py", "architecture": "", **facts}), notes
 
 
 def _tensors(model: Any) -> dict[str, Tensor]:

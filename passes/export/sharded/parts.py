@@ -41,7 +41,7 @@ def write_parts(
     """Write a checkpoint of `tensors` into `folder`, each with one placement per axis of the mesh.
 
     Each rank has a file with its parts. What several ranks would write is written once, by the one with the fewest
-    bytes. Splits are even. Raises OSError.
+    bytes. A dimension that an axis does not divide stays whole. Raises OSError.
     """
     writer, planner = HuggingFaceStorageWriter(str(folder), save_distributed=True), _Parts(tensors)
     writer.reset(str(folder))
@@ -58,8 +58,7 @@ def write_parts(
 def _item(name: str, tensor: Tensor, placement: Placements, mesh: Sequence[int], rank: Sequence[int]) -> WriteItem:
     sizes, offsets = list(tensor.shape), [0] * tensor.dim()
     for text, count, index in zip(placement, mesh, rank, strict=True):
-        if text.startswith("S"):
-            dim = int(text[1:])
+        if text.startswith("S") and sizes[dim := int(text[1:])] % count == 0:
             sizes[dim] //= count
             offsets[dim] += index * sizes[dim]
     start, size = type(tensor.shape)(offsets), type(tensor.shape)(sizes)

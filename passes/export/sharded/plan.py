@@ -41,7 +41,9 @@ class TorchPlan:
     notes: tuple[str, ...] = ()
 
 
-def torch_plan(graph: Graph, model: nn.Module, tensors: Mapping[str, Tensor], rename: Callable[[str], str]) -> TorchPlan:
+def torch_plan(
+    graph: Graph, model: nn.Module, tensors: Mapping[str, Tensor], rename: Callable[[str], str]
+) -> TorchPlan:
     """The plan for a model whose saved tensors are `tensors`. `rename`: path in the graph → path in the model."""
     from torch import nn
 
@@ -154,14 +156,22 @@ def _starred(module: str) -> str:
     return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", module)
 
 
-def as_json(plan: TorchPlan, model: nn.Module, facts: Mapping[str, Any]) -> dict[str, Any]:
+def own_plan(graph: Graph, tensors: Mapping[str, Tensor]) -> TorchPlan:
+    """The plan of a model that Espalier runs: nothing but the placements."""
+    mesh, texts = mesh_of(graph), stored_placements(graph)
+    batch = tuple(a for a in range(len(mesh.shape)) if _splits_batch(graph, a))
+    placements = {n: texts.get(n, ("R",) * len(mesh.shape)) for n in tensors}
+    return TorchPlan(mesh, _axis_names(mesh, batch, None), placements, batch, None, {}, (), {})
+
+
+def as_json(plan: TorchPlan, model: nn.Module | None, facts: Mapping[str, Any]) -> dict[str, Any]:
     """The plan as the program of the folder reads it."""
     return {
         **facts,
         "mesh": {"shape": list(plan.mesh.shape), "axes": list(plan.axes)},
         "batch_axes": [plan.axes[a] for a in plan.batch_axes],
         "tensor_axis": None if plan.tensor_axis is None else plan.axes[plan.tensor_axis],
-        "tp_plan": patterns(plan.styles, (n for n, _ in model.named_modules())),
+        "tp_plan": patterns(plan.styles, (n for n, _ in model.named_modules())) if model is not None else {},
         "fsdp": {"axes": [plan.axes[a] for a in plan.gathered_axes], "dims": plan.gathered},
         "placements": {n: list(texts) for n, texts in plan.placements.items()},
     }

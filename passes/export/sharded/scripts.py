@@ -79,14 +79,23 @@ POD = """\
                 medium: Memory
 """
 
+ABOUT = """\
+A model of transformers ({architecture}), split over a mesh of {mesh} devices. It runs with torch, transformers and
+safetensors; Espalier is not needed."""
+
+OWN = """\
+A model that is split over a mesh of {mesh} devices. transformers cannot build it, so `run.py` imports Espalier."""
+
+TOKENS = "    ./launch.sh --tokens ids.txt      # a text file with token ids, one sequence per line\n"
+
 README = """\
 # {name} on {ranks} devices
 
-A model of transformers ({architecture}), split over a mesh of {mesh} devices. It runs with torch, transformers and
-safetensors; Espalier is not needed. It was written with torch {torch} and transformers {transformers}.
+{about}
+It was written with torch {torch}.
 
     ./launch.sh                       # {ranks} ranks on this machine
-    ./launch.sh --tokens ids.txt      # a text file with token ids, one sequence per line
+{tokens}\
     sbatch slurm.sh                   # {nodes} {node_word} with {local} {rank_word} each
     kubectl apply -f kubernetes.yaml  # the same as a PyTorchJob
 
@@ -95,7 +104,7 @@ and the logits. It uses GPUs and NCCL where torch finds them, else CPUs and gloo
 
 | file | contents |
 |---|---|
-| `checkpoint/` | a sharded checkpoint of torch.distributed.checkpoint: a safetensors file per rank, `config.json` and the tokenizer |
+| `checkpoint/` | a sharded checkpoint of torch.distributed.checkpoint: a safetensors file per rank{beside} |
 | `plan.json` | the mesh, the placement of each parameter per axis, the styles of layers |
 | `run.py` | builds the model, splits it, loads the checkpoint and runs a batch |
 | `launch.sh`, `slurm.sh`, `kubernetes.yaml` | start it by torchrun |
@@ -116,7 +125,6 @@ loads them in one process: `torch.distributed.checkpoint.load` with `HuggingFace
 def scripts(plan: TorchPlan, data: Mapping[str, Any], name: str, notes: Sequence[str]) -> dict[str, str]:
     """File name → text. Nodes are those of the first axis of the mesh if it has two."""
     import torch
-    import transformers
 
     shape = plan.mesh.shape
     nodes, ranks = shape[0] if len(shape) > 1 else 1, plan.mesh.devices
@@ -124,10 +132,12 @@ def scripts(plan: TorchPlan, data: Mapping[str, Any], name: str, notes: Sequence
     values = {"ranks": ranks, "nodes": nodes, "local": local, "job": job}
     pod = POD.format(local=local)
     workers = WORKERS.format(count=nodes - 1, pod=pod) if nodes > 1 else ""
+    known = bool(data["architecture"])
     readme = README.format(
-        **values, name=name, mesh=plan.mesh, architecture=data["architecture"], torch=torch.__version__,
-        transformers=transformers.__version__, summary="\n".join(f"- {line}" for line in summary(plan, data)),
-        notes="\n".join(f"- {n}" for n in notes) or "None: the program computes as the plan says.",
+        **values, name=name, torch=torch.__version__, summary="\n".join(f"- {line}" for line in summary(plan, data)),
+        about=(ABOUT if known else OWN).format(mesh=plan.mesh, architecture=data["architecture"]),
+        tokens=TOKENS if known else "", beside=", `config.json` and the tokenizer" if known else "; `graph.json` "
+        "has the graph", notes="\n".join(f"- {n}" for n in notes) or "None: the program computes as the plan says.",
         node_word="node" if nodes == 1 else "nodes", rank_word="rank" if local == 1 else "ranks",
     )  # fmt: skip
     return {

@@ -56,4 +56,10 @@ def _done(target: Target, args: Arguments, console: Console) -> Answer:
     return Answer(ran.data | {"emitted": emitted}, lambda: (*ran.lines(), "", *emit_lines(emitted)), ran.code)
 
 
-COMMAND = Command("shard", "plans the model over a mesh of devices, runs it there, and writes a program that does", _arguments, _run, DETAILS)
+COMMAND = Command(
+    "shard",
+    "plans the model over a mesh of devices, runs it there, and writes a program that does",
+    _arguments,
+    _run,
+    DETAILS,
+)
