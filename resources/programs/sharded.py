@@ -5,7 +5,6 @@ import json
 import os
 import time
 import warnings
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -29,9 +28,8 @@ STYLES = {  # mostly named as in the tp_plan of transformers
 }
 
 
-@contextmanager
-def parameters_on_meta():
-    """Create modules whose parameters take no memory; buffers, which are computed, are real."""
+def created(kind, config):
+    """The model with parameters that take no memory; buffers, which are computed, are real."""
     register = nn.Module.register_parameter
 
     def on_meta(module, name, value):
@@ -40,21 +38,20 @@ def parameters_on_meta():
         register(module, name, value)
 
     nn.Module.register_parameter = on_meta
-    try:
-        yield
-    finally:
-        nn.Module.register_parameter = register
+    model = kind(config).eval()
+    nn.Module.register_parameter = register
+    return model
 
 
 def build(plan, mesh, device):
     """The model with this rank's parts of the weights."""
     config = transformers.AutoConfig.from_pretrained(HERE / "checkpoint", trust_remote_code=False)
     kind = getattr(transformers, plan["architecture"])  # one of transformers' own classes, nothing else
-    assert issubclass(kind, transformers.PreTrainedModel)
+    if not issubclass(kind, transformers.PreTrainedModel):
+        raise SystemExit(f"{plan['architecture']} is no model of transformers.")
     default = torch.get_default_dtype()
     torch.set_default_dtype(config.dtype or default)
-    with parameters_on_meta():
-        model = kind(config).eval()
+    model = created(kind, config)
     torch.set_default_dtype(default)
     tied = {}  # parameter → its names; splitting would make different parameters of them
     for name, value in model.named_parameters(remove_duplicate=False):
@@ -65,21 +62,15 @@ def build(plan, mesh, device):
         styles = {pattern: STYLES[style] for pattern, style in plan["tp_plan"].items()}
         parallelize_module(model, mesh[plan["tensor_axis"]], styles)
     # Fully sharded data parallelism: weights stored in parts and gathered before use.
-    dims = plan["fsdp"]["dims"]
+    axes, dims = plan["fsdp"]["axes"], plan["fsdp"]["dims"]
     if dims:
-        axes = plan["fsdp"]["axes"]
         names = {value: name for name, value in model.named_parameters()}
         whole = {value for value, name in names.items() if name not in dims}
-        options = {
-            "mesh": mesh[axes[0]] if len(axes) == 1 else mesh[tuple(axes)]._flatten("all"),
-            "shard_placement_fn": lambda value: Shard(dims[names[value]]),
-            "ignored_params": whole,
-        }
+        grid = mesh[axes[0]] if len(axes) == 1 else mesh[tuple(axes)]._flatten("all")
+        options = {"mesh": grid, "shard_placement_fn": lambda value: Shard(dims[names[value]]), "ignored_params": whole}
         lists = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
-        for block in [
-            b for m in lists for b in m if not any(isinstance(inner, nn.ModuleList) for inner in b.modules())
-        ]:
-            if any(p not in whole for p in block.parameters()):
+        for block in [b for m in lists for b in m if not set(lists) & set(b.modules())]:
+            if set(block.parameters()) - whole:
                 fully_shard(block, **options)
         fully_shard(model, **options)
     # Data parallelism needs nothing here: each rank has whole weights. For training, average the gradients (DDP).
@@ -89,10 +80,10 @@ def build(plan, mesh, device):
     for name, value in model.named_buffers():
         value.copy_(buffers[name])
     for first, *others in tied.values():
-        for name in others:
-            owner, _, attribute = name.rpartition(".")
-            setattr(model.get_submodule(owner), attribute, model.get_parameter(first))
-    stored = {name: value for name, value in model.state_dict().items() if name in plan["placements"]}
+        for name in others:  # to_empty has made parameters of their own
+            setattr(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], model.get_parameter(first))
+    aliases = {name for names in tied.values() for name in names[1:]}
+    stored = {name: value for name, value in model.state_dict().items() if name not in aliases}
     # Each rank reads its own parts, so that nothing is exchanged (no_dist), of which torch warns.
     warnings.filterwarnings("ignore", "torch.distributed is disabled")
     dcp.load(stored, storage_reader=HuggingFaceStorageReader(str(HERE / "checkpoint")), no_dist=True)
@@ -108,9 +99,7 @@ def batch_of(plan, model, args, device):
     inputs = {}
     for name, (dtype, shape) in plan["inputs"].items():
         if dtype.startswith("int") or dtype == "bool":
-            size = (
-                (len(rows), len(rows[0])) if rows else (args.batch, args.length or shape[1], *shape[2:])[: len(shape)]
-            )
+            size = [len(rows), len(rows[0])] if rows else [args.batch, *(shape[1:] and [args.length or shape[1]])]
             fill = torch.zeros(size, dtype=torch.long)
             if name.endswith("input_ids"):
                 fill = torch.tensor(rows) if rows else torch.randint(0, model.config.vocab_size, size)
@@ -131,8 +120,7 @@ def main():
     plan = json.loads((HERE / "plan.json").read_text(encoding="utf-8"))
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(kind, int(os.environ["LOCAL_RANK"]) if kind == "cuda" else None)
-    if kind == "cuda":
-        torch.cuda.set_device(device)
+    torch.cuda.set_device(device) if kind == "cuda" else None
     mesh = init_device_mesh(kind, plan["mesh"]["shape"], mesh_dim_names=plan["mesh"]["axes"])
     model = build(plan, mesh, device)
     whole = batch_of(plan, model, args, device)
@@ -152,7 +140,7 @@ def main():
         seconds = time.perf_counter() - begin
     if axes:
         grid = mesh[axes[0]] if len(axes) == 1 else mesh[tuple(axes)]
-        logits = DTensor.from_local(logits, grid, [Shard(0)] * len(axes)).full_tensor()
+        logits = DTensor.from_local(logits, grid, [Shard(0)] * len(axes)).full_tensor()  # all samples
     if dist.get_rank() == 0:
         print(f"{dist.get_world_size()} ranks on {kind}: {seconds * 1e3:.1f} ms for {samples} samples")
         print(f"sum {logits.double().sum().item():.6f}, first {[round(x, 5) for x in logits.flatten()[:8].tolist()]}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.node import Node

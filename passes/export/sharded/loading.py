@@ -30,7 +30,7 @@ def load_sharded(folder: Path, mesh: DeviceMesh) -> ShardedModel:
     Each rank reads whole tensors first and keeps its parts.
     """
     import torch
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint import state_dict_loader
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 
     from espalier.model.torch.tensors import to_numpy
@@ -40,7 +40,7 @@ def load_sharded(folder: Path, mesh: DeviceMesh) -> ShardedModel:
         reader = HuggingFaceStorageReader(str(folder / CHECKPOINT))
         entries: dict[str, Any] = dict(reader.read_metadata().state_dict_metadata)
         tensors: dict[str, Any] = {n: torch.empty(e.size, dtype=e.properties.dtype) for n, e in entries.items()}
-        dcp.load(tensors, storage_reader=reader, no_dist=True)
+        state_dict_loader.load(tensors, storage_reader=reader, no_dist=True)
     with scratch() as place:
         store = WeightStore(place)
         held = {name: store.hold(to_numpy(value)) for name, value in tensors.items()}
@@ -59,4 +59,4 @@ def example_of(folder: Path, batch: int, seed: int = 0) -> dict[str, Tensor]:
         graph = graph_from_json(json.loads((folder / GRAPH).read_text(encoding="utf-8")))
     shapes = [n.out.shape for n in graph.placeholders if n.out]
     firsts = {s[0] for s in shapes if s and isinstance(s[0], str)} - {d for s in shapes for d in s[1:]}
-    return example_inputs(graph, {f: batch for f in firsts if isinstance(f, str) and f.isidentifier()}, seed)
+    return example_inputs(graph, {f: batch for f in firsts if f.isidentifier()}, seed)

@@ -1,4 +1,4 @@
-"""The plan of a sharded model in terms of torch: roles of the mesh's axes, styles of layers, weights stored in parts."""
+"""The plan of a sharded model in terms of torch: roles of axes, styles of layers, weights stored in parts."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ POD = """\
 """
 
 ABOUT = """\
-A model of transformers ({architecture}), split over a mesh of {mesh} devices. It runs with torch, transformers and
-safetensors; Espalier is not needed."""
+A model of transformers ({architecture}), split over a mesh of {mesh} devices.
+It runs with torch, transformers and safetensors; Espalier is not needed."""
 
 OWN = """\
 A model that is split over a mesh of {mesh} devices. transformers cannot build it, so `run.py` imports Espalier."""
@@ -109,8 +109,8 @@ and the logits. It uses GPUs and NCCL where torch finds them, else CPUs and gloo
 | `run.py` | builds the model, splits it, loads the checkpoint and runs a batch |
 | `launch.sh`, `slurm.sh`, `kubernetes.yaml` | start it by torchrun |
 
-Weights have their pruned values and are on the grid of their formats. They load at any number of ranks. Code that
-loads them in one process: `torch.distributed.checkpoint.load` with `HuggingFaceStorageReader`.
+Weights have their pruned values and are on the grid of their formats. `torch.distributed.checkpoint.load` with
+`HuggingFaceStorageReader` reads them at any number of ranks.
 
 ## Plan
 
@@ -137,7 +137,7 @@ def scripts(plan: TorchPlan, data: Mapping[str, Any], name: str, notes: Sequence
         **values, name=name, torch=torch.__version__, summary="\n".join(f"- {line}" for line in summary(plan, data)),
         about=(ABOUT if known else OWN).format(mesh=plan.mesh, architecture=data["architecture"]),
         tokens=TOKENS if known else "", beside=", `config.json` and the tokenizer" if known else "; `graph.json` "
-        "has the graph", notes="\n".join(f"- {n}" for n in notes) or "None: the program computes as the plan says.",
+        "has the graph", notes="\n".join(f"- {n}" for n in notes) or "Nothing of the model is left out.",
         node_word="node" if nodes == 1 else "nodes", rank_word="rank" if local == 1 else "ranks",
     )  # fmt: skip
     return {
