@@ -49,10 +49,8 @@ def build(plan, mesh, device):
     kind = getattr(transformers, plan["architecture"])  # one of transformers' own classes, nothing else
     if not issubclass(kind, transformers.PreTrainedModel):
         raise SystemExit(f"{plan['architecture']} is no model of transformers.")
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(config.dtype or default)
+    torch.set_default_dtype(config.dtype or torch.float32)
     model = created(kind, config)
-    torch.set_default_dtype(default)
     tied = {}  # parameter → its names; splitting would make different parameters of them
     for name, value in model.named_parameters(remove_duplicate=False):
         tied.setdefault(id(value), []).append(name)
@@ -132,15 +130,14 @@ def main():
         raise SystemExit(f"A batch of {samples} cannot be split evenly into {parts} parts; use a multiple of {parts}.")
     inputs = {name: value.chunk(parts)[part] for name, value in whole.items()}
     with torch.no_grad():
-        model(**inputs)  # the first run allocates
+        model(**inputs)[0].clone()  # the first run allocates; copying waits for collectives
         dist.barrier()
         begin = time.perf_counter()
-        logits = model(**inputs)[0]
+        logits = model(**inputs)[0].clone()
         dist.barrier()
         seconds = time.perf_counter() - begin
     if axes:
-        grid = mesh[axes[0]] if len(axes) == 1 else mesh[tuple(axes)]
-        logits = DTensor.from_local(logits, grid, [Shard(0)] * len(axes)).full_tensor()  # all samples
+        logits = DTensor.from_local(logits, mesh[tuple(axes)], [Shard(0)] * len(axes)).full_tensor()  # all samples
     if dist.get_rank() == 0:
         print(f"{dist.get_world_size()} ranks on {kind}: {seconds * 1e3:.1f} ms for {samples} samples")
         print(f"sum {logits.double().sum().item():.6f}, first {[round(x, 5) for x in logits.flatten()[:8].tolist()]}")

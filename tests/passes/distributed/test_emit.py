@@ -250,3 +250,25 @@ def test_what_the_program_cannot_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PassError, match="not sharded"):
         emit_sharded(project, context.store, tmp_path / "x", {})
     assert not list(tmp_path.iterdir())
+
+
+def test_the_command_and_the_python_interface_write_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import espalier as es
+    from espalier.app.cli import main
+
+    m = es.open("demo:reviews")
+    m.shard(mesh="1x2", strategy="megatron")
+    report = m.export("sharded", tmp_path / "a")
+    given = ["shard", "demo:reviews", "--mesh", "1x2", "--strategy", "megatron", "--emit", str(tmp_path / "b")]
+    assert main([*given, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    shards = sorted((tmp_path / "a" / "checkpoint").glob("shard-*.safetensors"))
+    assert len(shards) == 2
+    for shard in shards:
+        assert shard.read_bytes() == (tmp_path / "b" / "checkpoint" / shard.name).read_bytes()
+    assert len(printed["files"]) == len(report.rows)
+    (tmp_path / "b" / "results.txt").write_text("mine")
+    assert main(given) == 2
+    assert "results.txt" in capsys.readouterr().err
