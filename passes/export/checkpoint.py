@@ -163,6 +163,7 @@ def _save(model: Any, folder: Path) -> None:
 
 
 def copy_tokenizer(project: Project, folder: Path) -> None:
+    """Copy the files of the tokenizer that the source has, if any."""
     home = Path(project.source.tokenizer) if project.source.tokenizer else None
     if home and home.is_dir():
         for name in TOKENIZER_FILES:

@@ -91,6 +91,7 @@ def _all_numbers(graph: Graph) -> dict[str, set[int]]:
 
 
 def renumbered(name: str, kept: Mapping[str, list[int]]) -> str:
+    """A path with the numbers that its layers have once others are gone. `kept`: as `kept_layers` gives it."""
     parts = name.split(".")
     for path, number in _numbers(name):
         if path in kept:
