@@ -261,7 +261,7 @@ class Model(Measurable, PassMethods):
         Args:
             form: "safetensors" (a folder with the weights as they compute), "packed" (one file in the bits of the
                 formats), "onnx", "pt2" (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python program
-                in this interface), "recipe" (TOML or JSON).
+                in this interface), "recipe" (TOML or JSON), "sharded" (after `m.shard`: a folder that torchrun runs).
             path: the file or folder to write.
             leave_float: onnx: leave activations in float if ONNX has no equivalent format, and report it.
 
@@ -271,6 +271,7 @@ class Model(Measurable, PassMethods):
 
         Raises:
             ExportError: the form does not exist, or cannot hold this model.
+            PassError: "sharded", and the model is not.
 
         Example:
             m.export("packed", "small.packed.safetensors").bytes
@@ -278,6 +279,12 @@ class Model(Measurable, PassMethods):
         from espalier.passes.export import export
         from espalier.passes.export.settings import Settings
 
+        if form == "sharded":
+            from espalier.passes.export.sharded.folder import emit_sharded
+
+            written = emit_sharded(self._project, self._place.opened.store, Path(path), {"strategy": "of the model"})
+            files = tuple({"file": f, "bytes": Path(f).stat().st_size} for f in written.files)
+            return Report("export sharded", {"bytes": written.bytes, "notes": list(written.notes)}, files)
         settings = Settings(leave_float, self._place.progress)
         done = export(self._project, self._place.opened.store, form, Path(path), settings)
         rows = tuple({"file": f, "bytes": Path(f).stat().st_size} for f in done.files)

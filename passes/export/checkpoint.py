@@ -40,10 +40,10 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     make_folder(folder.parent, ExportError)
     weights, foreign = dict(effective_weights(project.graph, store)), needs_source(project.graph)
     with filling(folder, ExportError) as part:
-        model, why, told = _model_of(project, weights, store, part)
+        model, why, told = model_of(project, weights, store, part)
         if model is not None:
             _save(model, part)
-            _copy_tokenizer(project, part)
+            copy_tokenizer(project, part)
             if _has_adapters(project):
                 write_peft(project.graph, store, part / ADAPTER, str(folder), {})
         else:
@@ -117,7 +117,7 @@ def _bones(graph: Graph) -> list[Any]:
     return sorted(kept, key=lambda k: k[0])
 
 
-def _model_of(project: Project, weights: dict[str, Any], store: WeightStore, folder: Path) -> Smaller:
+def model_of(project: Project, weights: dict[str, Any], store: WeightStore, folder: Path) -> Smaller:
     """The source's module with the weights in it, in smaller sizes where its configuration can say them.
 
     What it ties is untied where the formats or masks differ; `folder` is where that is tried.
@@ -162,7 +162,8 @@ def _save(model: Any, folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-def _copy_tokenizer(project: Project, folder: Path) -> None:
+def copy_tokenizer(project: Project, folder: Path) -> None:
+    """Copy the files of the tokenizer that the source has, if any."""
     home = Path(project.source.tokenizer) if project.source.tokenizer else None
     if home and home.is_dir():
         for name in TOKENIZER_FILES:
@@ -237,7 +238,7 @@ if __name__ == "__main__":
 
 
 def _write_own(project: Project, weights: dict[str, Tensor], store: WeightStore, folder: Path, name: str) -> None:
-    graph = _bare(project.graph, weights)
+    graph = bare(project.graph, weights)
     masks = {s.mask for n in graph for s in n.sparsity.values() if s.mask is not None}
     with (folder / "model.safetensors").open("wb") as handle:
         write(handle, {**weights, **{f"{MASK}{key}": store.get(key) for key in sorted(masks)}})
@@ -257,7 +258,7 @@ def _write_plain(project: Project, weights: dict[str, Tensor], _: WeightStore, f
     (folder / "README.md").write_text(PLAIN.format(name=project.source.name, code=code), encoding="utf-8")
 
 
-def _bare(graph: Graph, weights: dict[str, Tensor]) -> Graph:
+def bare(graph: Graph, weights: dict[str, Tensor]) -> Graph:
     """The graph without the choices that the values now hold."""
     kept = set(shared_differently(graph))
     nodes = [

@@ -37,7 +37,7 @@ class Smaller(NamedTuple):
 
 def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor], store: WeightStore) -> Smaller:
     """transformers' own model in the sizes of `graph`, with its weights, where a configuration says them."""
-    config, kept = copy.deepcopy(getattr(model, "config", None)), _kept_layers(base, graph)
+    config, kept = copy.deepcopy(getattr(model, "config", None)), kept_layers(base, graph)
     if config is None or any(n.call == "opaque" for n in graph):
         return Smaller(why="it has no configuration, or runs code of its own")
     if kept and any(n.adapters for n in graph):
@@ -48,7 +48,7 @@ def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor]
         made = type(model)(config).eval()
     except (ValueError, TypeError, RuntimeError, AttributeError, KeyError, IndexError) as error:
         return Smaller(why=f"its configuration cannot have these sizes ({first_line(error)})")
-    named = {_renumbered(name, kept): value for name, value in weights.items()}
+    named = {renumbered(name, kept): value for name, value in weights.items()}
     if misfit := _misfit(made, named):
         return Smaller(why=misfit)
     fill(made, named)
@@ -76,7 +76,7 @@ def _numbers(name: str) -> Iterator[tuple[str, int]]:
             yield ".".join(parts[:i]), int(part)
 
 
-def _kept_layers(base: Graph, graph: Graph) -> dict[str, list[int]]:
+def kept_layers(base: Graph, graph: Graph) -> dict[str, list[int]]:
     """The numbers that are left under each path of which some are gone."""
     before, after = (_all_numbers(g) for g in (base, graph))
     return {path: sorted(after.get(path, ())) for path, found in before.items() if found != after.get(path, found)}
@@ -90,7 +90,8 @@ def _all_numbers(graph: Graph) -> dict[str, set[int]]:
     return found
 
 
-def _renumbered(name: str, kept: Mapping[str, list[int]]) -> str:
+def renumbered(name: str, kept: Mapping[str, list[int]]) -> str:
+    """A path with the numbers that its layers have once others are gone. `kept`: as `kept_layers` gives it."""
     parts = name.split(".")
     for path, number in _numbers(name):
         if path in kept:

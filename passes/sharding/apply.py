@@ -143,7 +143,7 @@ def resharding(graph: Graph, sizes: dict[str, int] | None = None) -> Iterator[Re
     for node in graph:
         if node.sharding is None:
             continue
-        for source, port, before, after, meta in _edges(graph, node):
+        for source, port, before, after, meta in edges(graph, node):
             if meta is None or before == after:
                 continue
             size = meta.elements(known) * BITS.get(meta.dtype, 32) / 8
@@ -154,7 +154,7 @@ def resharding(graph: Graph, sizes: dict[str, int] | None = None) -> Iterator[Re
 Edge = tuple[str, str, Placements, Placements, TensorMeta | None]
 
 
-def _edges(graph: Graph, node: Node) -> Iterator[Edge]:
+def edges(graph: Graph, node: Node) -> Iterator[Edge]:
     """(source, port, placement there, placement wanted, tensor) of inputs, weights and results of a node."""
     sharding = node.sharding
     assert sharding is not None

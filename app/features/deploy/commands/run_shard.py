@@ -43,9 +43,9 @@ def sharded(target: Target, args: Arguments, **given: Any) -> Graph:
     return run_step(graph, Step("shard", options, target.context.seed), target.context).graph
 
 
-def run(target: Target, args: Arguments, console: Console) -> Answer:
-    """Run the sharded model; exit code 1 if it differs from one process by more than rounding."""
-    graph, source = sharded(target, args), target.project.source
+def run(target: Target, graph: Graph, args: Arguments, console: Console) -> Answer:
+    """Run the sharded graph; exit code 1 if it differs from one process by more than rounding."""
+    source = target.project.source
     options = RunOptions(
         data=args.data, split=args.split, limit=args.limit, batch_size=args.batch_size or RunOptions().batch_size,
         timeout=args.timeout,

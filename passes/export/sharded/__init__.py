@@ -1,0 +1,1 @@
+"""A folder that runs a sharded model by torchrun: a sharded checkpoint, the plan, a program and launch scripts."""
