@@ -29,8 +29,9 @@ from espalier.model.torch.targets import function_of
 from espalier.model.torch.tensors import to_numpy
 from espalier.model.torch.wrapped import wrapped_leaf
 
-# Keys in an fx node's meta: the id of its node; (node id, port) pairs that it quantises; operands (port, fx name).
-NODE, PORT, OPERANDS = "espalier_node", "espalier_port", "espalier_operands"
+# Keys in an fx node's meta: the id of its node; (node id, port) pairs that it quantises; operands (port, fx name); the
+# device of the trace that it stands for.
+NODE, PORT, OPERANDS, DEVICE = "espalier_node", "espalier_port", "espalier_operands", "espalier_device"
 _PATHS = "espalier"  # key in a built module's meta: weight name → path of its tensor
 
 
@@ -84,6 +85,17 @@ def device_of(*values: Any) -> torch.device:
     return next((v.device for v in values if isinstance(v, Tensor)), torch.get_default_device())
 
 
+def fix_devices(module: fx.GraphModule) -> None:
+    """Write the devices of the trace into a built module, as constants: then it cannot be moved."""
+    for node in [n for n in module.graph.nodes if DEVICE in n.meta]:
+        device: Any = torch.device(node.meta[DEVICE])
+        for user in list(node.users):
+            user.args = fx.map_arg(user.args, lambda n, this=node, to=device: to if n is this else n)
+            user.kwargs = fx.map_arg(user.kwargs, lambda n, this=node, to=device: to if n is this else n)
+        module.graph.erase_node(node)
+    module.recompile()
+
+
 def _use(value: Any, node: Node, port: str) -> Any:
     """Equal for ports that can share a quantised tensor, such as the queries, keys and values of an attention.
 
@@ -121,7 +133,7 @@ class GraphBuilder(LeafBuilder):
         self.items: dict[Ref, fx.Node] = {}
         self.shared: dict[Any, fx.Node] = {}
         self.carriers = carriers(graph)
-        self.device: fx.Node | None = None
+        self.devices: dict[str, fx.Node] = {}
 
     def wire(self) -> None:
         """Attach the leaves, then emit each node."""
@@ -258,9 +270,10 @@ class GraphBuilder(LeafBuilder):
         inputs = tuple(self.values[n.id] for n in self.graph if n.call == "placeholder" and n.id in self.values)
         if torch_constant(const).type == "meta" or not inputs:
             return torch_constant(const)
-        if self.device is None:
-            self.device = self.fx.call_function(device_of, inputs)
-        return self.device
+        if const.name not in self.devices:
+            self.devices[const.name] = node = self.fx.call_function(device_of, inputs)
+            node.meta[DEVICE] = const.name
+        return self.devices[const.name]
 
     def _ref(self, ref: Ref) -> fx.Node:
         node = self.graph.nodes[ref.node]

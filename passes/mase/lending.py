@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.torch.build import NODE as MARK
-from espalier.model.torch.build import build, parameters_of
+from espalier.model.torch.build import build, fix_devices, parameters_of
 from espalier.model.torch.layers import Effective, Switch
 from espalier.model.torch.low_rank import innermost
 from espalier.passes.base import Context
@@ -55,6 +55,7 @@ def lend(graph: Graph, context: Context) -> Lent:
         text = "This model was recorded from a run, so there is no torch.fx graph that the pass could work on."
         raise PassError(text, "Give a model that torch.export can capture.")
     model = build(graph, context.store, context.callables)
+    fix_devices(model)  # the pass and the graph read from it know constants only
     tensors = parameters_of(model)
     _at_rest(model, graph)
     _open_up(model)
