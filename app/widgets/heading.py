@@ -133,6 +133,14 @@ def empty_state(text: str) -> QLabel:
     return label
 
 
+def button(text: str, act: Callable[[], object], tooltip: str) -> QPushButton:
+    """A button with a tooltip."""
+    made = QPushButton(text.replace("&", "&&"))
+    made.setToolTip(tooltip)
+    made.clicked.connect(lambda: act())
+    return made
+
+
 def link(text: str, act: Callable[[], object]) -> QPushButton:
     """A button that looks like a link."""
     button = QPushButton(text.replace("&", "&&"))

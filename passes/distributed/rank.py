@@ -32,7 +32,7 @@ def main(folder: Path) -> int:
     except EspalierError as error:
         _write(folder / f"failure-{rank}.json", {"message": error.message, "hint": error.hint})
         return 1
-    # Whatever a rank fails with is told in the parent.
+    # The parent reports whatever a rank fails with.
     except Exception as error:  # noqa: BLE001
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error  # fx adds its own
         text = f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0]}"

@@ -1,4 +1,4 @@
-"""`shard` and `m.shard_plan` in this process: answers, text, and what is told of mistakes."""
+"""`shard` and `m.shard_plan` in this process: answers, text, and errors of mistakes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def answer(capsys: Capture, *words: object) -> dict[str, Any]:
         (("--mesh", "4", "--stages", "2"), ("2 stages", "--stages 4")),
     ],
 )
-def test_mistakes_are_told_in_two_lines(capsys: Capture, words: tuple[str, ...], parts: tuple[str, str]) -> None:
+def test_mistakes_are_reported_in_two_lines(capsys: Capture, words: tuple[str, ...], parts: tuple[str, str]) -> None:
     """What is wrong with which value, and what to do."""
     assert main(["shard", MODEL, *words]) == 2
     captured = capsys.readouterr()

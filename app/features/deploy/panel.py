@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QTabBar, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import MEASURED
 from espalier.app.features.deploy.charts import MEMORY, TIMES, ScalingChart, StackedBars
@@ -18,7 +18,7 @@ from espalier.app.widgets.form_panel import CurrentPageStack, FormPanel, empty_p
 from espalier.app.widgets.forms.fields import Choice, Recolouring, tokens
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.forms.form import Form
-from espalier.app.widgets.heading import link, muted, warning
+from espalier.app.widgets.heading import button, link, muted, warning
 from espalier.app.widgets.table import Table
 from espalier.model.errors import EspalierError
 from espalier.passes.analysis.shard_scaling import ShardScalingOptions
@@ -66,9 +66,9 @@ class DeployPanel(FormPanel):
         self.colours = Choice(("", *modes), ("Colour by …", *(MEASURED[m][0] for m in modes)))
         self.start = link("Plan over devices", self._open_form)
         self.buttons = {
-            "plan": _button("Plan", self.plan, "Find the plan of least predicted time whose memory fits"),
-            "scaling": _button("Scaling", self.predict, f"Predict the step on 1 to {MOST} devices"),
-            "stop": _button("Stop", self.deployment.stop, "Stop the planning"),
+            "plan": button("Plan", self.plan, "Find the plan of least predicted time whose memory fits"),
+            "scaling": button("Scaling", self.predict, f"Predict the step on 1 to {MOST} devices"),
+            "stop": button("Stop", self.deployment.stop, "Stop the planning"),
         }
         self.apply_link = link("Apply as a step", self.apply)
         self._build()
@@ -92,8 +92,8 @@ class DeployPanel(FormPanel):
     def _foot(self) -> QWidget:
         foot, row = QWidget(), QHBoxLayout()
         self.buttons["plan"].setProperty("primary", True)
-        for button in self.buttons.values():
-            row.addWidget(button)
+        for each in self.buttons.values():
+            row.addWidget(each)
         row.addStretch(1)
         links = QHBoxLayout()
         links.addWidget(self.apply_link)
@@ -212,8 +212,8 @@ class DeployPanel(FormPanel):
         self._pages.setCurrentIndex(1 if reports or busy or deployment.error else 0)
         self._about.setText(ABOUT if document else NO_MODEL)
         self.start.setVisible(document is not None)
-        for name, button in self.buttons.items():
-            button.setVisible((name == "stop") == bool(busy))
+        for name, each in self.buttons.items():
+            each.setVisible((name == "stop") == bool(busy))
         self._status.setText(busy)
         self._status.setVisible(bool(busy))
         error = deployment.error
@@ -271,10 +271,3 @@ class DeployPanel(FormPanel):
 
 def _legend_html(entries: tuple[tuple[str, str], ...]) -> str:
     return "&nbsp; ".join(f'<span style="color:{colour}">■</span> {escape(name)}' for name, colour in entries)
-
-
-def _button(title: str, act: Any, tooltip: str) -> QPushButton:
-    button = QPushButton(title)
-    button.setToolTip(tooltip)
-    button.clicked.connect(lambda: act())
-    return button

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.hardware.run_text import ABOUT, FIRST, NO_FORMATS, NO_MODEL, summary_html
 from espalier.app.features.hardware.state.hardware import hardware_of
@@ -16,7 +16,7 @@ from espalier.app.jobs.status import activity
 from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Recolouring, tokens
 from espalier.app.widgets.forms.form import Form
-from espalier.app.widgets.heading import link, muted, warning
+from espalier.app.widgets.heading import button, link, muted, warning
 from espalier.model.errors import EspalierError
 from espalier.passes.analysis.balance_front import BalanceFrontOptions
 from espalier.passes.analysis.hardware import HardwareOptions
@@ -56,12 +56,10 @@ class HardwarePanel(FormPanel):
         self._status, self._error = muted("", wrap=True), warning()
         self._show_node = link("Show node", lambda: self.node_wanted.emit(self._error_node))
         self.buttons = {
-            "check": _button("Check", lambda: self.run("check"), "Lint the design and estimate its cycles"),
-            "simulate": _button(
-                "Simulate", lambda: self.run("simulate"), "Compare every stream with the integer model"
-            ),
-            "emit": _button("Emit…", self.folder_wanted.emit, "Write the design into a folder"),
-            "stop": _button("Stop", self.hardware.stop, "Stop the run"),
+            "check": button("Check", lambda: self.run("check"), "Lint the design and estimate its cycles"),
+            "simulate": button("Simulate", lambda: self.run("simulate"), "Compare every stream with the integer model"),
+            "emit": button("Emit…", self.folder_wanted.emit, "Write the design into a folder"),
+            "stop": button("Stop", self.hardware.stop, "Stop the run"),
         }
         self._build()
         self._connect()
@@ -86,8 +84,8 @@ class HardwarePanel(FormPanel):
         foot, row = QWidget(), QHBoxLayout()
         self.buttons["simulate"].setProperty("primary", True)
         row.setSpacing(6)
-        for button in self.buttons.values():
-            row.addWidget(button)
+        for each in self.buttons.values():
+            row.addWidget(each)
         row.addStretch(1)
         links = QHBoxLayout()
         links.setSpacing(2)
@@ -180,9 +178,9 @@ class HardwarePanel(FormPanel):
         self._about.setMinimumHeight(self._about.heightForWidth(WORDS))
         self._quantise.setVisible(document is not None)
         running = hardware.job is not None
-        for name, button in self.buttons.items():
-            button.setVisible(running == (name == "stop") or name != "stop")
-            button.setEnabled(running == (name == "stop"))
+        for name, each in self.buttons.items():
+            each.setVisible(running == (name == "stop") or name != "stop")
+            each.setEnabled(running == (name == "stop"))
         self._summary.setText(summary_html(hardware.result, tokens(self), hardware.stale) if hardware.result else FIRST)
         self._status.setText(activity(hardware.job, hardware.stopped))
         self._status.setVisible(bool(self._status.text()))
@@ -255,10 +253,3 @@ class HardwarePanel(FormPanel):
         self._following = True
         self._session.select(dict.fromkeys(nodes))
         self._following = False
-
-
-def _button(title: str, act: Any, tooltip: str) -> QPushButton:
-    button = QPushButton(title)
-    button.setToolTip(tooltip)
-    button.clicked.connect(lambda: act())
-    return button
