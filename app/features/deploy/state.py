@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
@@ -52,6 +53,7 @@ class Deployment(QObject):
         self.compared: tuple[Row, ...] = ()  # the plan and the baselines
         self.options: ShardPlanOptions | None = None  # of the plan
         self._graphs: dict[str, Graph] = {}
+        self._compared: tuple[Graph, str, bool] | None = None  # the last answer of `stale`
         self.error = None
         self.changed.emit()
 
@@ -80,6 +82,7 @@ class Deployment(QObject):
 
     def _answered(self, name: str, report: Report, part: object) -> None:
         self._graphs[name], options = self._asked[name]
+        self._compared = None
         self.reports[name] = report
         if name == PLAN:
             self.options = options
@@ -95,7 +98,12 @@ class Deployment(QObject):
     def stale(self, name: str = PLAN) -> bool:
         """Whether a report is of another state of the model than the present one."""
         document = self._session.document
-        return name in self._graphs and document is not None and document.graph is not self._graphs[name]
+        if name not in self._graphs or document is None or document.graph is self._graphs[name]:
+            return False
+        if self._compared is None or self._compared[0] is not document.graph or self._compared[1] != name:
+            differs = _unplaced(document.graph) != _unplaced(self._graphs[name])
+            self._compared = document.graph, name, differs
+        return self._compared[2]
 
     def overlays(self) -> dict[str, Overlay]:
         """Strategy, moved bytes and predicted time of nodes, as colours of the graph."""
@@ -113,3 +121,8 @@ class Deployment(QObject):
             mode: Overlay(MEASURED[mode][0], known, MEASURED[mode][1], note, names if mode == STRATEGY else ())
             for mode, known in values.items()
         }
+
+
+def _unplaced(graph: Graph) -> Graph:
+    """The graph without placements: a plan is still one of the model after it was applied."""
+    return graph.replace(*(replace(n, sharding=None) for n in graph if n.sharding is not None))

@@ -27,6 +27,14 @@ class Axis(pg.AxisItem):
 
     _laid_out: str | None = None
 
+    def updateAutoSIPrefix(self) -> None:
+        """Scale nothing where prefixes are off: pyqtgraph 0.14 then multiplied the numbers below 1 by 1000."""
+        if self.autoSIPrefix:
+            super().updateAutoSIPrefix()
+        else:
+            self.autoSIPrefixScale, self.labelUnitPrefix = 1.0, ""
+            self._updateLabel()
+
     def _updateLabel(self) -> None:
         text = self.labelString()
         if text != self._laid_out:

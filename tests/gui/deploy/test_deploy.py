@@ -14,7 +14,16 @@ from espalier.model.formats.integer import Integer
 from espalier.model.registry import PASSES
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context
-from espalier.passes.jobs.kinds import AnalyseJob, Done, Failed, JobInfo, PartialResult, Started
+from espalier.passes.jobs.kinds import (
+    AnalyseJob,
+    Done,
+    Failed,
+    JobInfo,
+    PartialResult,
+    ReplayJob,
+    ReplayResult,
+    Started,
+)
 from espalier.passes.sharding.options import ShardPlanOptions
 from tests.gui.conftest import FakeRunner, open_small
 from tests.gui.search.searching import quiet
@@ -100,6 +109,13 @@ def test_a_plan_becomes_a_step(window: Window, panel: DeployPanel, runner: list[
         "cpu",
         64,
     )
+    document = window.session.open_document
+    graph = PASSES.get("shard").run(document.graph, step.options, Context(document.store))[0]
+    replay = next(j for j in runner[-1].waiting if isinstance(j.job, ReplayJob))
+    runner[-1].tell(replay, Started())
+    runner[-1].tell(replay, Done(ReplayResult(graph, (None,), {})))
+    assert any(n.sharding for n in window.session.open_document.graph)
+    assert not panel.deployment.stale(), "the plan is that of the model, applied"
     panel.form.put(ShardPlanOptions(mesh="2", device="cpu", stages=2))
     panel.plan()
     assert asked(runner, "shard_plan")
@@ -132,3 +148,12 @@ def test_another_model_has_no_plan(window: Window, panel: DeployPanel, runner: l
     answer(runner, "shard_plan")
     open_small(window, runner)
     assert panel._pages.currentIndex() == 0 and not panel.deployment.reports and not panel.times.rows
+
+
+def test_the_axis_reads_the_same_when_drawn_again(panel: DeployPanel) -> None:
+    """pyqtgraph scales numbers below 1 by 1000 where its prefixes are switched off for a second time."""
+    rows = [{"plan": "plan", "compute_ms": 0.003}, {"plan": "fsdp", "communication_ms": 0.24}]
+    axis = panel.times.plot.getAxis("bottom")
+    for _ in range(3):
+        panel.times.show_rows(rows)
+        assert axis.tickStrings([0.1], axis.autoSIPrefixScale * axis.scale, 0.1) == ["0.1"]
