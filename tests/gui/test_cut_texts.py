@@ -45,7 +45,10 @@ def test_no_text_of_a_workspace_or_a_panel_is_cut(opened: Window) -> None:
     found: dict[str, str] = {}
 
     def look(where: str) -> None:
-        QTest.qWait(100)  # layouts settle
+        QTest.qWait(100)
+        patience = 30
+        while cut_texts(opened) and (patience := patience - 1):  # a result that has just come is laid out
+            QTest.qWait(100)
         for text in cut_texts(opened):
             found.setdefault(text, where)
 

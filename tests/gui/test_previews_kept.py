@@ -6,7 +6,7 @@ import gc
 import weakref
 
 import pytest
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QThreadPool, Signal
 from pytestqt.qtbot import QtBot
 
 from espalier.app.jobs.previews import Previews
@@ -29,6 +29,7 @@ def keep_one(previews: Previews, key: object, qtbot: QtBot) -> weakref.ref[_Resu
     previews.ready.connect(lambda slot, found, result: arrived.append(weakref.ref(result)) if found == key else None)
     previews.ask("test", key, lambda stop: _Result())
     qtbot.waitUntil(lambda: bool(arrived), timeout=30_000)
+    QThreadPool.globalInstance().waitForDone(30_000)  # the thread holds the result until it has returned
     return arrived[0]
 
 

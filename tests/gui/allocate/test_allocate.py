@@ -23,6 +23,7 @@ from espalier.passes.base import Report
 from espalier.passes.costs.base import figures
 from espalier.passes.figure import EXPANSION, OPENED
 from espalier.passes.jobs.kinds import AnalyseJob, Failed, JobInfo, PartialResult, Progress, Started
+from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import static_score
 from espalier.passes.sensitivity.table import Predictions
 from tests.gui.bert import open_bert
@@ -271,7 +272,7 @@ def test_it_is_measured_truly(panel: AllocatePanel, runner: list[FakeRunner], wi
     window.session.problem.connect(heard.append)
     panel.measure.click()
     assert "no data" in str(heard[0])
-    window.session.measures.use(SensitivityOptions(data="demo:reviews"))
+    window.session.measures.use(EvaluateOptions(data="demo:reviews"))
     panel.measure.click()
     info = runner[-1].waiting[-1]
     assert isinstance(info.job, AnalyseJob) and isinstance(info.job.step.options, AllocatedOptions)
