@@ -36,6 +36,7 @@ class _Entry(Generic[T]):
 
 
 Added = tuple["Registry[Any, Any]", Hashable]
+PLUGIN_FILES: list[str] = []  # of the plug-ins that this process has loaded, for those that it starts
 _RECORDS: list[list[Added]] = []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,14 +83,15 @@ class Job:
     settings: Settings
 
 
-def read_job(folder: Path) -> Job:
-    """The job in a folder; raises JobError."""
+def read_job(folder: Path, prepare: Callable[[Sequence[str]], object] = len) -> Job:
+    """The job in a folder; raises JobError. `prepare` loads the plug-ins, whose formats the graph may have."""
     from safetensors.torch import load_file
 
     from espalier.passes.distributed.step import Batch
 
     with reading(folder / JOB, JobError, "is no job of a sharded run", "Start the run again."):
         data: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        prepare(data["plugins"])
         store = WeightStore(folder)
         store.add({k: Location(Path(p), o, d, tuple(s)) for k, (p, o, d, s) in data["places"].items()})
         grouped: dict[int, dict[str, Any]] = {}

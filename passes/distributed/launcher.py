@@ -20,7 +20,7 @@ def main(ranks: int, folder: Path) -> int:
     from torch.distributed.run import main as torchrun
 
     os.environ[LAUNCHER] = str(os.getpid())
-    module = "espalier.passes.distributed.rank"
+    module = "espalier.passes.jobs.rank"
     arguments = ["--standalone", "--nproc-per-node", str(ranks), "--local-addr", "127.0.0.1", "--monitor-interval",
                  "0.2", "--log-dir", str(folder / "logs"), "--redirects", "3", "-m", module, str(folder)]  # fmt: skip
     try:

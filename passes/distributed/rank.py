@@ -1,4 +1,4 @@
-"""One rank of a sharded run, started by torchrun: reads the job, runs its parts, writes what it measured."""
+"""One rank of a sharded run: reads the job, runs its parts, writes what it measured."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 LAUNCHER = "ESPALIER_LAUNCHER"  # process number of the launcher, in the environment of its ranks
 
 
-def main(folder: Path) -> int:
-    """Run this rank; returns the exit code. Failures are written for the parent."""
+def main(folder: Path, prepare: Callable[[Sequence[str]], None]) -> int:
+    """Run this rank; returns the exit code. Failures are written for the parent. `prepare` loads plug-ins' files."""
     end_with_parent()
     if os.environ.get(LAUNCHER) not in (None, str(os.getppid())):  # ended before this process could follow it
         return 1
     rank = int(os.environ["RANK"])
     try:
-        _run(folder, rank)
+        _run(folder, rank, prepare)
     except EspalierError as error:
         _write(folder / f"failure-{rank}.json", {"message": error.message, "hint": error.hint})
         return 1
@@ -47,7 +48,7 @@ def _write(path: Path, data: dict[str, Any]) -> None:
     part.replace(path)
 
 
-def _run(folder: Path, rank: int) -> None:
+def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> None:
     from datetime import timedelta
 
     import torch
@@ -56,7 +57,7 @@ def _run(folder: Path, rank: int) -> None:
 
     from espalier.passes.distributed.job import read_job
 
-    job = read_job(folder)
+    job = read_job(folder, prepare)
     settings = job.settings
     torch.set_num_threads(settings.threads)
     if settings.device == "cuda":
@@ -74,10 +75,6 @@ def _run(folder: Path, rank: int) -> None:
 
 def _callables(job: Job, folder: Path) -> dict[str, Any]:
     from espalier.model.opening import reopen
-    from espalier.passes.plugins.plugins import load_plugin
-
-    for plugin in job.settings.plugins:
-        load_plugin(plugin)
     source = job.settings.source
     return reopen(source.spec, folder / "again", source.inputs, source.seed).callables if source else {}
 
@@ -171,7 +168,3 @@ def peak_bytes(device: str) -> int:
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

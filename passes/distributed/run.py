@@ -11,6 +11,7 @@ from espalier.model.errors import MissingCodeError, PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.leftovers import scratch
 from espalier.model.opening import needs_source
+from espalier.model.registry import PLUGIN_FILES
 from espalier.passes.base import Context
 from espalier.passes.distributed.job import RESULTS, Settings, Source, write_job
 from espalier.passes.distributed.launch import cores, environment, launch
@@ -49,7 +50,6 @@ def run_sharded(graph: Graph, options: RunOptions, context: Context, source: Sou
     Raises PassError for a graph without shardings, JobError for ranks that fail, DataError.
     """
     from espalier.passes.distributed.report import report_of
-    from espalier.passes.plugins.plugins import loaded_plugins
 
     mesh = mesh_of(graph)
     _check(graph, context)
@@ -59,7 +59,7 @@ def run_sharded(graph: Graph, options: RunOptions, context: Context, source: Sou
     device = _device(ranks)
     settings = Settings(
         mesh.shape, threads, float(options.timeout), device, source if needs_source(graph) else None,
-        tuple(p.source for p in loaded_plugins()),
+        tuple(PLUGIN_FILES),
     )  # fmt: skip
     with scratch() as folder:
         single = single_process(graph, batches, threads, context)

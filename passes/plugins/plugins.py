@@ -28,7 +28,7 @@ from espalier.model.document.codec import encode
 from espalier.model.document.recipe import Raw, Recipe
 from espalier.model.errors import EspalierError, PassError
 from espalier.model.formats.base import Format, make_format, parameters
-from espalier.model.registry import FORMATS, OWN, PASSES, Added, Registry, recorded, shown_key, withdraw
+from espalier.model.registry import FORMATS, OWN, PASSES, PLUGIN_FILES, Added, Registry, recorded, shown_key, withdraw
 from espalier.passes.costs.base import COSTS
 from espalier.passes.plugins.user_error import user_error
 from espalier.passes.recipes.dialects import DIALECTS
@@ -153,6 +153,7 @@ def load_plugin(file: str | Path) -> Plugin:
             signatures = "".join(f", or write {d.signature}" for _, d in DIALECTS.items() if d.signature)
             raise PassError(f"The plug-in {path.name} registers nothing.", f"{REGISTERS}{signatures}.")
         _LOADED[path] = found
+        PLUGIN_FILES.append(str(path))
     return _LOADED[path]
 
 
@@ -179,6 +180,7 @@ def unload_plugins() -> None:
         withdraw(plugin.added)
         sys.modules.pop(_module_name(path), None)
     _LOADED.clear()
+    PLUGIN_FILES.clear()
 
 
 def _register_file(path: Path) -> None:

@@ -197,7 +197,7 @@ def test_a_killed_rank_is_named() -> None:
     def kill(done: int, total: int, text: str) -> None:
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                ranked = child.cmdline()[-2:-1] == ["espalier.passes.distributed.rank"]
+                ranked = child.cmdline()[-2:-1] == ["espalier.passes.jobs.rank"]
                 if ranked and child.environ().get("RANK") == "1":
                     child.kill()
 
