@@ -33,19 +33,20 @@ if TYPE_CHECKING:
 def distribute(module: fx.GraphModule, graph: Graph, mesh: DeviceMesh) -> dict[str, Tensor]:
     """Replace a built module's tensors by this rank's parts, in place; returns weight name → tensor.
 
-    Learned scales of formats stay whole on each rank.
+    Learned scales of formats are whole on each rank.
     """
     named = parameters_of(module)
     texts = stored_placements(graph)
-    scales = {id(p) for m in module.modules() if isinstance(m, Effective) for p in (m.scale, m.mask) if p is not None}
+    effective = [m for m in module.modules() if isinstance(m, Effective)]
+    learned = {id(m.scale) for m in effective if isinstance(m.scale, nn.Parameter)}
+    stays = {id(p) for m in effective for p in (m.scale, m.mask) if p is not None} - learned
     parts: dict[int, Tensor] = {}
     for name, value in named.items():
-        if id(value) not in scales and id(value) not in parts:
+        if id(value) not in stays and id(value) not in parts:
             wanted = applied(texts[name], value.shape, mesh) if name in texts else replicated(mesh)
             parts[id(value)] = part_of(value, mesh, wanted)
     for inner in list(module.modules()):
-        if not isinstance(inner, Effective):
-            _replace_tensors(inner, parts)
+        _replace_tensors(inner, parts)
     _replace_leaves(module, {})
     return {name: parts.get(id(value), value) for name, value in named.items()}
 

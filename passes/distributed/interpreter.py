@@ -24,11 +24,13 @@ from espalier.passes.distributed.placements import (
     planned,
     replicated,
     settled,
+    whole_call,
     without_masked_sums,
 )
 from espalier.passes.distributed.report import RESULTS_NODE
+from espalier.passes.distributed.split_dropout import OTHERS, SCALING, WholeDropout, dropout
 from espalier.passes.distributed.split_formats import SplitEffective
-from espalier.passes.distributed.split_layers import attention, embedding, whole
+from espalier.passes.distributed.split_layers import attention, drops, embedding, whole
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -54,7 +56,8 @@ class ShardedModel(fx.Interpreter):
     def __call__(self, **inputs: Tensor) -> Any:
         """The results, in the structure of the original, as plain tensors that are equal on all ranks."""
         values = [inputs.get(name) for name in self.order]
-        result = self.run(*values)
+        with WholeDropout():
+            result = self.run(*values)
         if self.volumes is not None:
             self.volumes.node = RESULTS_NODE
         return map_aggregate(result, full)
@@ -150,9 +153,13 @@ class ShardedModel(fx.Interpreter):
         if not values:  # sizes, or new tensors that are equal on all ranks
             return target(*args, **kwargs)
         if node is not None and node.call == "opaque":
-            return self._whole(lambda: _on_whole(target, args, kwargs), "it is foreign code")
+            return self._whole(lambda: whole_call(target, args, kwargs), "it is foreign code")
+        if target in SCALING + OTHERS and isinstance(args[0], DTensor):
+            return dropout(target, args, kwargs)
         try:
             if node is not None and node.op == "scaled_dot_product_attention":
+                if drops(args, kwargs):
+                    return self._whole(lambda: whole_call(target, args, kwargs), "its dropout draws for all scores")
                 return attention(target, args, kwargs)
             if str(target) == "aten.embedding.default" and all(isinstance(a, DTensor) for a in args[:2]):
                 return embedding(args[0], args[1], args[2] if len(args) > 2 else None)
@@ -160,7 +167,7 @@ class ShardedModel(fx.Interpreter):
         except FATAL:
             raise
         except Exception as error:  # noqa: BLE001  # DTensor has no one error for an operation or placement without a rule
-            return self._whole(lambda: _on_whole(target, args, kwargs), error)
+            return self._whole(lambda: whole_call(target, args, kwargs), error)
 
     def _whole(self, compute: Any, reason: Exception | str) -> Any:
         text = str(reason).strip().partition("\n")[0] or type(reason).__name__
@@ -185,7 +192,3 @@ class ShardedModel(fx.Interpreter):
 def _sums_settled(value: DTensor, node: Node | None) -> DTensor:
     """Without a plan a partial sum is added up at once, so that formats and activations see whole values."""
     return settled(value) if node is not None else value
-
-
-def _on_whole(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return target(*map_aggregate(args, full), **map_aggregate(kwargs, full))

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,13 @@ def _started(ranks: int, folder: Path, given: dict[str, str]) -> Generator[subpr
 
 
 def launch(
-    ranks: int, folder: Path, given: dict[str, str], context: Context, start: float = START
-) -> list[dict[str, Any]]:
-    """Run a job's ranks and return their reports, in order. Raises JobError naming the rank that failed."""
+    ranks: int, folder: Path, given: dict[str, str], context: Context, start: float = START,
+    follow: Callable[[], None] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Run a job's ranks and return their reports, in order. Raises JobError naming the rank that failed.
+
+    `follow` is called instead of a report of progress once all ranks have started.
+    """
     begin = time.monotonic()
     with _started(ranks, folder, given) as process:
         while process.poll() is None:
@@ -77,7 +81,10 @@ def launch(
             ready = sum((folder / f"started-{r}.json").exists() for r in range(ranks))
             done = sum((folder / f"report-{r}.json").exists() for r in range(ranks))
             text = f"running on {ranks} ranks" if ready == ranks else f"{ready} of {ranks} ranks started"
-            context.progress(done, ranks, text)
+            if follow is not None and ready == ranks:
+                follow()
+            else:
+                context.progress(done, ranks, text)
             if ready < ranks and time.monotonic() - begin > start and process.poll() is None:
                 missing = ", ".join(str(r) for r in range(ranks) if not (folder / f"started-{r}.json").exists())
                 text = f"Rank {missing} of {ranks} did not start within {start:.0f} s."

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+from torch.fx.node import map_aggregate
 
 from espalier.model.graph.node import Node
 from espalier.passes.sharding.apply import in_use
@@ -89,6 +90,11 @@ def full(value: Any) -> Any:
     if not isinstance(value, DTensor):
         return value
     return local(placed(value, replicated(value.device_mesh)))
+
+
+def whole_call(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """A function on whole tensors, on each rank alike."""
+    return target(*map_aggregate(args, full), **map_aggregate(dict(kwargs), full))
 
 
 def local(value: DTensor, split: Sequence[bool] = ()) -> Any:

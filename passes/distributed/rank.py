@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import EspalierError
 from espalier.model.orphans import end_with_parent
+from espalier.passes.distributed.training_job import TRAINING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +67,13 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
     dist.init_process_group(backend, timeout=timedelta(seconds=settings.timeout))
     _write(folder / f"started-{rank}.json", {"process": os.getpid()})
     try:
-        report = measured(job, folder, rank, init_device_mesh(settings.device, settings.mesh))
+        mesh = init_device_mesh(settings.device, settings.mesh)
+        if (folder / TRAINING).exists():
+            from espalier.passes.distributed.training_rank import train_rank
+
+            report = train_rank(job, folder, mesh)
+        else:
+            report = measured(job, folder, rank, mesh)
         _write(folder / f"report-{rank}.json", report)
         dist.barrier()
     finally:
@@ -75,6 +82,7 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
 
 def _callables(job: Job, folder: Path) -> dict[str, Any]:
     from espalier.model.opening import reopen
+
     source = job.settings.source
     return reopen(source.spec, folder / "again", source.inputs, source.seed).callables if source else {}
 

@@ -52,11 +52,11 @@ def run_sharded(graph: Graph, options: RunOptions, context: Context, source: Sou
     from espalier.passes.distributed.report import report_of
 
     mesh = mesh_of(graph)
-    _check(graph, context)
+    check_splits(graph, context)
     ranks, available = mesh.devices, cores()
     threads = max(1, available // ranks)
     batches = batches_of(graph, options, context)
-    device = _device(ranks)
+    device = device_for(ranks)
     settings = Settings(
         mesh.shape, threads, float(options.timeout), device, source if needs_source(graph) else None,
         tuple(PLUGIN_FILES),
@@ -76,7 +76,8 @@ def run_sharded(graph: Graph, options: RunOptions, context: Context, source: Sou
     return report_of(graph, mesh, settings, single, reports, actual, batches, notes)
 
 
-def _check(graph: Graph, context: Context) -> None:
+def check_splits(graph: Graph, context: Context) -> None:
+    """Raise PassError or MissingCodeError for a graph that ranks cannot run."""
     if graph.runs == "module":
         text = "This model was recorded from a run, so its operations cannot be split over ranks."
         raise PassError(text, "Use a model that torch.export can capture.")
@@ -86,7 +87,8 @@ def _check(graph: Graph, context: Context) -> None:
                                    "Open the model's source again.", node.id)  # fmt: skip
 
 
-def _device(ranks: int) -> str:
+def device_for(ranks: int) -> str:
+    """cuda where each rank has a GPU, else cpu."""
     import torch
 
     return "cuda" if torch.cuda.is_available() and torch.cuda.device_count() >= ranks else "cpu"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from espalier.model.formats.blocks import BlockFormat
@@ -21,20 +22,28 @@ class SplitEffective(nn.Module):
         super().__init__()
         self.inner = inner
         self.gathered = False
-        self._parts: dict[Any, Effective] = {}
+        self._parts: dict[Any, tuple[Tensor, Effective]] = {}
 
     def forward(self, x: Any) -> Any:
         """As the inner module; a plain tensor is a whole one."""
         if not isinstance(x, DTensor):
-            return self.inner(x)
+            return self._whole(x)
         x = settled(x)
         dims = {p.dim for p in x.placements if isinstance(p, Shard)}
-        self.gathered = bool(dims) and not all(separable(self.inner, tuple(x.shape), d, _parts(x, d)) for d in dims)
+        separated = all(separable(self.inner, tuple(x.shape), d, _parts(x, d)) for d in dims)
+        self.gathered = bool(dims) and (not separated or bool(self.inner._forward_hooks))
         if self.gathered or not dims:
-            value = as_replicated(self.inner(full(x)), x.device_mesh)
+            value = as_replicated(self._whole(full(x)), x.device_mesh)
             return placed(value, tuple(x.placements))
         value = self._part(x)(local(x, [isinstance(p, Shard) for p in x.placements]))
         return DTensor.from_local(value, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=x.stride())  # type: ignore[arg-type]
+
+    def _whole(self, x: Any) -> Any:
+        """As the inner module, with the whole of a learned scale."""
+        scale: Any = self.inner.scale
+        if isinstance(scale, DTensor):
+            return torch.func.functional_call(self.inner, {"scale": local(scale)}, (x,))
+        return self.inner(x)
 
     def _part(self, x: DTensor) -> Effective:
         """The inner module with this rank's part of its mask."""
@@ -42,12 +51,13 @@ class SplitEffective(nn.Module):
         if mask is None:
             return self.inner
         key = tuple(x.placements), tuple(x.shape)
-        if key not in self._parts:
+        if key not in self._parts or self._parts[key][0] is not mask:  # a training may replace it
             whole = mask.expand(x.shape).contiguous()
             part = distribute_tensor(whole, x.device_mesh, x.placements, src_data_rank=None).to_local()
             old = self.inner
-            self._parts[key] = Effective(old.format, part.clone(), old.view, old.scale, old.identity, old.rule)
-        return self._parts[key]
+            made = Effective(old.format, part.clone(), old.view, old.scale, old.identity, old.rule)
+            self._parts[key] = mask, made
+        return self._parts[key][1]
 
 
 def _parts(x: DTensor, dim: int) -> int:

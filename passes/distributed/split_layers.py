@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 
 from espalier.model.torch.layers import Compressed
 from espalier.model.torch.low_rank import Adapted
@@ -119,7 +119,7 @@ def _tensor(leaf: nn.Module, port: str) -> Any:
 
 
 class SplitNorm(nn.Module):
-    """A batch normalisation in evaluation: split by samples, otherwise on whole tensors."""
+    """A batch normalisation: in evaluation split by samples, in training and otherwise on whole tensors."""
 
     def __init__(self, leaf: nn.Module, layer: nn.Module) -> None:
         super().__init__()
@@ -143,6 +143,12 @@ class SplitNorm(nn.Module):
             elif value is not None:
                 values[port] = value
         result = torch.func.functional_call(inner, values, (local(x),))
+        if inner.training:
+            for port in ("running_mean", "running_var"):  # those of a split one were updated in a copy
+                stored = getattr(inner, port)
+                if isinstance(stored, DTensor):
+                    after = distribute_tensor(values[port], x.device_mesh, stored.placements, src_data_rank=None)
+                    stored.copy_(after)
         return DTensor.from_local(result, x.device_mesh, x.placements, run_check=False)
 
 
@@ -222,6 +228,11 @@ def attention(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappi
     result = function(*positional, **named).contiguous()  # DTensor's rule for reshape takes views
     placements = [Replicate() if d is None else Shard(d) for d in splits]
     return DTensor.from_local(result, query.device_mesh, placements, run_check=False)
+
+
+def drops(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call of scaled_dot_product_attention drops scores at random."""
+    return bool(args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0))
 
 
 def _attention_part(value: Any, splits: list[int | None], split: list[bool], rank: int) -> Any:

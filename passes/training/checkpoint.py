@@ -22,7 +22,7 @@ from espalier.model.errors import FileError
 from espalier.model.files import replacing_folder
 from espalier.model.private import private_folder
 from espalier.passes.base import Context
-from espalier.passes.training.checkpoint_folders import STATE, TENSORS, clear, clear_old, end, latest
+from espalier.passes.training.checkpoint_folders import SHARDS, STATE, TENSORS, clear, clear_old, end, latest
 
 SECONDS = 60.0  # between checkpoints
 SHARE = 0.02  # maximum share of the time spent writing
@@ -80,15 +80,19 @@ class Checkpoints(TrainerCallback):
         self._from = latest(self.folder) if self._locked else None
         if self._from is not None:
             try:
-                content = read(self._from)
+                content = self.get(self._from)
                 self.resumed = content if wanted and content["data"] == self.data else None
             # With any defect of a checkpoint, the training starts from the beginning.
             except Exception:  # noqa: BLE001
                 self.resumed = None
         if self.resumed is None and self._locked:
-            self._clear()
+            self.clear_others()
             self._from = None
         return self._from
+
+    def get(self, folder: Path) -> Raw:
+        """A checkpoint's content; raises any exception if it is damaged."""
+        return read(folder)
 
     def restore_weights(self) -> None:
         """Restore the weights and parts of the loaded checkpoint."""
@@ -104,7 +108,7 @@ class Checkpoints(TrainerCallback):
         """Restore the weights and parts of the last checkpoint; returns its step, 0 if there is none."""
         last = latest(self.folder) if self._locked else None
         try:
-            self.resumed = read(last) if last is not None else None
+            self.resumed = self.get(last) if last is not None else None
         except Exception:  # noqa: BLE001
             self.resumed = None
         if self.resumed is None:
@@ -151,17 +155,25 @@ class Checkpoints(TrainerCallback):
             "chance": random_state(), "parts": {n: p.state() for n, p in self.parts.items()},
         }  # fmt: skip
         try:
-            with replacing_folder(new) as part:
-                write(part, content)
-                trainer.state.save_to_json(str(part / TRAINER))
+            self.put(new, content, trainer.state)
         except FileError as error:
             self.failed = f"{NONE}: {error}"
         else:
-            for old in self.folder.glob("step-*"):
-                if old != new:
-                    clear(old)
+            self.clear_others(new)
         self._last = time.monotonic()
         self._cost = self._last - start
+
+    def put(self, new: Path, content: Raw, state: Any) -> None:
+        """Write a checkpoint as a whole; raises FileError."""
+        with replacing_folder(new) as part:
+            write(part, content)
+            state.save_to_json(str(part / TRAINER))
+
+    def clear_others(self, new: Path | None = None) -> None:
+        """Delete all checkpoints but one."""
+        for old in self.folder.glob("step-*"):
+            if old != new:
+                clear(old)
 
     def end(self, finished: bool) -> None:
         """Unlock the folder; a finished training needs no checkpoints."""
@@ -170,10 +182,6 @@ class Checkpoints(TrainerCallback):
             if finished:
                 end(self.folder)
 
-    def _clear(self) -> None:
-        for old in self.folder.glob("step-*"):
-            clear(old)
-
 
 # -- files
 
@@ -181,17 +189,34 @@ class Checkpoints(TrainerCallback):
 def write(folder: Path, content: Raw) -> None:
     """Write nested values: tensors to tensors.safetensors, the rest to state.json."""
     tensors: dict[str, Tensor] = {}
-    text = json.dumps({"step": content["step"], "steps": content["steps"], "held": _pack(content, tensors)})
+    text = json.dumps(
+        {"step": content.get("step", 0), "steps": content.get("steps", 0), "held": _pack(content, tensors)}
+    )
     save_file(tensors, folder / TENSORS)
     (folder / STATE).write_text(text)
 
 
 def read(folder: Path) -> Raw:
     """Read the files of `write`; raises any exception if they are damaged."""
-    tensors = load_file(folder / TENSORS)
-    content: Raw = _unpack(json.loads((folder / STATE).read_text())["held"], tensors)
-    if set(content) < {"step", "steps", "data", "weights", "optimiser", "schedule", "chance", "parts"}:
+    content = read_content(folder)
+    if not set(content) >= {"step", "steps", "data", "weights", "optimiser", "schedule", "chance", "parts"}:
         raise ValueError("a part is missing")
+    return content
+
+
+def read_content(folder: Path) -> Raw:
+    """As `read`, of any content."""
+    content = read_state(folder)
+    if (folder / SHARDS).is_dir():
+        from espalier.passes.training.shards import load_whole, merged
+
+        content = merged(content, load_whole(folder / SHARDS))
+    return content
+
+
+def read_state(folder: Path) -> Raw:
+    """The content of a checkpoint's files that one process has written."""
+    content: Raw = _unpack(json.loads((folder / STATE).read_text())["held"], load_file(folder / TENSORS))
     return content
 
 

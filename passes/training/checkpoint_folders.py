@@ -12,7 +12,7 @@ import math
 import shutil
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from espalier.passes.training.options import FinetuneOptions
 
 VERSION = 1  # increment when the content of a checkpoint changes
 DAYS = 30  # after which an unused checkpoint is deleted
-INDIFFERENT = ("checkpoint_every", "resume")  # options that do not change the result
-STATE, TENSORS = "state.json", "tensors.safetensors"
+INDIFFERENT = ("checkpoint_every", "resume", "distributed")  # options that do not change the result
+STATE, TENSORS, SHARDS = "state.json", "tensors.safetensors", "shards"
 FINISHED = "finished-"  # a file of the document's working folder: a training's folder, and when it had ended
 ARRIVING = 0.5  # maximum seconds of a result's transfer from the worker to the document
 _ended: list[Path] | None = None  # finished trainings whose results are not saved yet; None outside `until_saved`
@@ -50,12 +50,17 @@ def home() -> Path:
 
 
 def folder_of(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None) -> Path:
-    """Checkpoint folder of a training; `base` matters if it distils from the baseline."""
+    """Checkpoint folder of a training; `base` matters if it distils from the baseline, shardings do not."""
     encoded: dict[str, Any] = encode(options)
     facts = {k: v for k, v in encoded.items() if k not in INDIFFERENT}
     teacher = fingerprint(base) if base is not None and options.teaches else ""
-    text = json.dumps([VERSION, fingerprint(graph), facts, seed, teacher], sort_keys=True)
+    text = json.dumps([VERSION, fingerprint(_whole(graph)), facts, seed, teacher], sort_keys=True)
     return home() / xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def _whole(graph: Graph) -> Graph:
+    """The graph without shardings: a training resumes on any mesh."""
+    return graph.replace(*(replace(n, sharding=None) for n in graph if n.sharding))
 
 
 def interrupted_run(

@@ -29,7 +29,7 @@ def estimate(ready: Prepared, options: FinetuneOptions, context: Context) -> dic
     steps = all_steps(len(ready.train_on), options)
     watch = _Stopwatch(context, min(steps, WARM + TIMED))
     with running() as folder, memory_errors(options):
-        trainer = trainer_of(ready, options, context.seed, folder, [watch])
+        trainer = trainer_of(ready.objective, ready.train_on, ready.check_on, options, context.seed, folder, [watch])
         with contextlib.suppress(Diverged):
             trainer.train()
         checks = _validation(ready, trainer, watch) if ready.check_on else 0.0

@@ -95,13 +95,17 @@ class GradualPruning(TrainerCallback):
 
     def prune(self, step: int) -> None:
         """Set the masks of a step's sparsity, from magnitudes or the collected scores."""
-        scores = self.scores or self.weights
+        scores = self.ranked()
         for kind, names in self._groups().items():
             masks = live_masks(
                 {n: scores[n] for n in names}, self.graph, self._choice(kind, self.share(names[0], step))
             )
             for name, mask in masks.items():
                 self._set(name, mask)
+
+    def ranked(self) -> dict[str, Tensor]:
+        """Weight name → what its elements are ranked by."""
+        return self.scores or self.weights
 
     def _groups(self) -> dict[tuple[Kind, str], list[str]]:
         """Weights that are ranked together."""

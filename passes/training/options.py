@@ -95,6 +95,9 @@ class FinetuneOptions:
         default=0, metadata={"min": 0, "help": "optimiser steps between checkpoints; 0 = about once a minute"}
     )
     resume: bool = field(default=True, metadata={"help": "continue an interrupted run of the same training"})
+    distributed: bool = field(
+        default=False, metadata={"help": "train by one process per device of the mesh for which the model is sharded"}
+    )
     text: str = field(default="", metadata={"help": "name of the text column", "edit": "text"})
     label: str = field(default="", metadata={"help": "name of the label column", "edit": "label"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
@@ -115,6 +118,9 @@ class FinetuneOptions:
                                "They are fractions of the steps: 0 ≤ start < end ≤ 1.")  # fmt: skip
         if self.batch_size < 1 or self.accumulation < 1:
             raise OptionsError("batch_size and accumulation must be whole numbers from 1.", "Write 1 or more.")
+        if self.distributed and (self.teaches or self.optimiser == "adafactor"):
+            raise OptionsError("A training over ranks takes neither a teacher nor adafactor.",
+                               "Set distributed to false, or distil and hidden to 0, and take adamw.")  # fmt: skip
         if not 0 <= self.warm_up < 1:
             raise OptionsError(f"warm_up is {self.warm_up}.", "It is a fraction of the steps: at least 0, below 1.")
 

@@ -19,11 +19,12 @@ from espalier.model.leftovers import scratch
 from espalier.model.torch.in_place import in_place
 from espalier.passes.base import Context
 from espalier.passes.running.batches import fit_error
-from espalier.passes.training.checkpoint import Checkpoints, Raw, set_random_state
+from espalier.passes.training.checkpoint import Checkpoints, Raw, Tensors, set_random_state
 from espalier.passes.training.checkpoint_folders import folder_of
+from espalier.passes.training.gradual import GradualPruning
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.prepare import Prepared, epoch_steps
-from espalier.passes.training.samples import identity
+from espalier.passes.training.samples import Samples, identity
 from espalier.passes.training.teacher import LOGITS
 from espalier.passes.training.training_errors import Diverged, finite, first_non_finite, memory_errors
 from espalier.passes.training.watch import Watch
@@ -40,33 +41,47 @@ def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
     through `progress`.
     """
     try_out(ready, options)
-    every = (options.evaluate_every or epoch_steps(len(ready.train_on), options)) if ready.check_on else 0
-    watch = Watch(ready.trained, context, every, options.keep, options.patience)
-    watch.checked = len(ready.check_on) if ready.check_on else 0
+    watch = watch_of(ready.train_on, ready.check_on, options, context, ready.trained)
     folder = folder_of(ready.graph, options, context.seed, context.base)
     checkpoints = Checkpoints(folder, context, ready.trained, options.checkpoint_every, ready.digest())
-    checkpoints.parts["watch"] = watch
     if ready.train_on.teacher is not None:
         checkpoints.parts["teacher"] = ready.train_on.teacher
-    callbacks: list[TrainerCallback] = [watch, checkpoints]
-    if ready.gradual is not None:
-        checkpoints.parts["gradual"], ready.gradual.watch = ready.gradual, watch
-        watch.judged_from, watch.more["sparsity"] = ready.gradual.last, ready.gradual.sparsity
-        callbacks.insert(0, ready.gradual)  # before an evaluation
+    callbacks = callbacks_of(watch, checkpoints, ready.gradual)
     finished = False
     try:
         with running() as own, memory_errors(options), in_place(ready.objective.inner):
-            _run(trainer_of(ready, options, context.seed, own, callbacks), watch, checkpoints, options.resume)
+            trainer = trainer_of(ready.objective, ready.train_on, ready.check_on, options, context.seed, own, callbacks)
+            run(trainer, watch, checkpoints, options.resume)
         finished = True
     finally:
         checkpoints.end(finished)
     watch.warning = watch.warning or checkpoints.failed
     ready.objective.cpu().eval()
-    _restore(ready.trained(), watch)
+    restore_best(ready.trained(), watch)
     return watch
 
 
-def _run(trainer: _Trainer, watch: Watch, checkpoints: Checkpoints, resume: bool) -> None:
+def watch_of(
+    train_on: Samples, check_on: Samples | None, options: FinetuneOptions, context: Context, tensors: Tensors
+) -> Watch:
+    """The callback that follows a training."""
+    every = (options.evaluate_every or epoch_steps(len(train_on), options)) if check_on else 0
+    watch = Watch(tensors, context, every, options.keep, options.patience)
+    watch.checked = len(check_on) if check_on else 0
+    return watch
+
+
+def callbacks_of(watch: Watch, checkpoints: Checkpoints, gradual: GradualPruning | None) -> list[TrainerCallback]:
+    """The callbacks of a training in their order, with checkpoints of their states."""
+    checkpoints.parts["watch"] = watch
+    if gradual is None:
+        return [watch, checkpoints]
+    checkpoints.parts["gradual"], gradual.watch = gradual, watch
+    watch.judged_from, watch.more["sparsity"] = gradual.last, gradual.sparsity
+    return [gradual, watch, checkpoints]  # pruned before an evaluation
+
+
+def run(trainer: FineTuner, watch: Watch, checkpoints: Checkpoints, resume: bool) -> None:
     """Train to the end, from the last checkpoint if there is one; a non-finite loss ends it early."""
     start = checkpoints.load(resume)
     trainer.checkpoints = checkpoints
@@ -94,18 +109,19 @@ def running() -> Generator[str]:
 
 
 def trainer_of(
-    ready: Prepared, options: FinetuneOptions, seed: int, folder: str, callbacks: Sequence[TrainerCallback]
-) -> _Trainer:
+    objective: nn.Module, train_on: Samples, check_on: Samples | None, options: FinetuneOptions, seed: int,
+    folder: str, callbacks: Sequence[TrainerCallback], kind: type[FineTuner] | None = None,
+) -> FineTuner:  # fmt: skip
     """transformers' Trainer of the objective and its data."""
-    trainer = _Trainer(
-        ready.objective, _arguments(options, seed, folder), data_collator=identity, train_dataset=ready.train_on,
-        eval_dataset=ready.check_on, compute_metrics=_accuracy, callbacks=list(callbacks),
+    trainer = (kind or FineTuner)(
+        objective, _arguments(options, seed, folder), data_collator=identity, train_dataset=train_on,
+        eval_dataset=check_on, compute_metrics=_accuracy, callbacks=list(callbacks),
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
-class _Trainer(Trainer):
+class FineTuner(Trainer):
     """The Trainer with own checkpoints, stopped by a non-finite loss."""
 
     checkpoints: Checkpoints | None = None
@@ -118,8 +134,12 @@ class _Trainer(Trainer):
         """Raise Diverged before the optimiser changes the weights."""
         loss = super().training_step(model, inputs, num_items_in_batch)
         if not finite(loss):
-            raise Diverged.at(self.state.global_step + 1, self.model, self._prepare_inputs(inputs))
+            raise self.diverged(self._prepare_inputs(inputs))
         return loss
+
+    def diverged(self, inputs: Any) -> Diverged:
+        """The exception of a batch whose loss is not finite."""
+        return Diverged.at(self.state.global_step + 1, self.model, inputs)
 
     @property
     def _resumed(self) -> Raw:
@@ -189,7 +209,7 @@ def _accuracy(result: Any) -> dict[str, float]:
     return {"accuracy": float(np.mean(result.predictions.argmax(-1) == result.label_ids))}
 
 
-def _restore(tensors: dict[str, Tensor], watch: Watch) -> None:
+def restore_best(tensors: dict[str, Tensor], watch: Watch) -> None:
     """Restore the best weights, if they are not the last."""
     with torch.no_grad():
         for name, value in watch.kept.items():

@@ -37,6 +37,13 @@ class Samples(Dataset[Batch]):
         if int(split.labels.min()) < 0:
             raise DataError("The labels of this data are hidden (−1).", "Choose a split that has labels.")
 
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor]) -> Samples:
+        """Samples of tensors that another process has read, with the labels among them."""
+        samples = cls.__new__(cls)
+        samples.teacher, samples.tensors = None, tensors
+        return samples
+
     @property
     def classes(self) -> int:
         """One more than the highest label."""

@@ -21,8 +21,9 @@ def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[
     """Train the weights on data; pruned weights stay 0, and gradients pass through formats (QAT).
 
     The loss is the model's own if it takes labels, otherwise the cross-entropy of its logits; the baseline may be the
-    teacher (distil, hidden), and sparsity may grow during training (prune_to). A stopped training keeps its weights; an
-    interrupted one resumes from its last checkpoint.
+    teacher (distil, hidden), and sparsity may grow during training (prune_to). A sharded model can be trained by one
+    process per device of its mesh (distributed), with the same steps as in one process. A stopped training keeps its
+    weights; an interrupted one resumes from its last checkpoint.
     """
     from espalier.model.torch.build import read_back
     from espalier.passes.training.prepare import prepare
@@ -30,11 +31,17 @@ def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[
 
     start = time.perf_counter()
     ready = prepare(graph, options, context)
-    watch = train(ready, options, context)
+    ranks: dict[str, Any] = {}
+    if options.distributed:
+        from espalier.passes.distributed.training import train_over_ranks
+
+        watch, ranks = train_over_ranks(ready, options, context)
+    else:
+        watch = train(ready, options, context)
     after = read_back(ready.objective.inner, graph, context.store)
     if ready.gradual is not None:
         after = ready.gradual.pruned(after, context.store)
-    return after, Report("finetune", tuple(watch.rows), _summary(watch, ready, time.perf_counter() - start))
+    return after, Report("finetune", tuple(watch.rows), _summary(watch, ready, time.perf_counter() - start) | ranks)
 
 
 def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:

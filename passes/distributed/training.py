@@ -1,0 +1,139 @@
+"""Trains a sharded model by ranks on this machine, as the same training in one process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from espalier.model.errors import PassError
+from espalier.model.leftovers import scratch
+from espalier.model.opening import needs_source
+from espalier.model.registry import PLUGIN_FILES
+from espalier.model.torch.build import parameters_of
+from espalier.passes.base import Context
+from espalier.passes.distributed.job import Settings, write_job
+from espalier.passes.distributed.launch import cores, environment, launch
+from espalier.passes.distributed.run import check_splits, device_for, mesh_of
+from espalier.passes.distributed.training_job import (
+    ENOUGH,
+    METRICS,
+    PAUSE,
+    PAUSED,
+    PROGRESS,
+    RESULT,
+    RESUME,
+    Training,
+    write_training,
+)
+from espalier.passes.training.checkpoint import Checkpoints, read_content
+from espalier.passes.training.checkpoint_folders import folder_of
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.training.prepare import Prepared
+from espalier.passes.training.run import try_out, watch_of
+from espalier.passes.training.watch import Watch
+
+TIMEOUT = 600.0  # seconds that a rank waits for the others
+
+
+def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context) -> tuple[Watch, dict[str, Any]]:
+    """Train by one process per device of the mesh; the built module gets the selected weights.
+
+    Every rank runs the steps of one process on its parts: equal seeds give weights equal to those of one process but
+    for rounding, resumed or not, on any mesh. Raises PassError, DataError, JobError for ranks that fail.
+    """
+    graph = ready.gradual.graph if ready.gradual else ready.graph
+    mesh = mesh_of(graph)
+    check_splits(graph, context)
+    if needs_source(graph):
+        raise PassError("This model has code of its own, which ranks of a training do not load.",
+                        "Set distributed to false.")  # fmt: skip
+    try_out(ready, options)
+    threads, device = max(1, cores() // mesh.devices), device_for(mesh.devices)
+    settings = Settings(mesh.shape, threads, TIMEOUT, device, plugins=tuple(PLUGIN_FILES))
+    watch = watch_of(ready.train_on, ready.check_on, options, context, ready.trained)
+    folder = folder_of(ready.graph, options, context.seed, context.base)
+    digest = ready.digest()
+    checkpoints = Checkpoints(folder, context, ready.trained, options.checkpoint_every, digest)  # locks the folder
+    training = Training(options, context.seed, None if checkpoints.failed else folder, _frozen(ready),
+                        ready.gradual.kinds if ready.gradual else {}, digest)  # fmt: skip
+    finished = False
+    try:
+        with scratch() as place:
+            write_job(place, graph, context.store, (), settings)
+            check = ready.check_on.tensors if ready.check_on else None
+            write_training(place, training, ready.train_on.tensors, check)
+            given = environment(threads, None)
+            reports = launch(mesh.devices, place, given, context, follow=_Follower(place, context).follow)
+            _take(read_content(place / RESULT), ready, watch)
+        finished = True
+    finally:
+        checkpoints.end(finished)
+    watch.warning = watch.warning or checkpoints.failed
+    memory = [{k: r[k] for k in ("rank", "stored_bytes", "peak_bytes")} for r in reports]
+    gathered = [{"node": n, "why": text} for n, text in reports[0]["gathered"].items()]
+    return watch, {"mesh": str(mesh), "ranks": mesh.devices, "backend": "nccl" if device == "cuda" else "gloo",
+                   "memory": memory, "gathered": gathered}  # fmt: skip
+
+
+def _frozen(ready: Prepared) -> tuple[str, ...]:
+    named = parameters_of(ready.objective.inner)
+    return tuple(n for n, t in named.items() if isinstance(t, nn.Parameter) and not t.requires_grad)
+
+
+def _take(content: dict[str, Any], ready: Prepared, watch: Watch) -> None:
+    """Set the weights, masks and figures that the ranks have written."""
+    trained = ready.trained()
+    with torch.no_grad():
+        for name, value in content["weights"].items():
+            trained[name].copy_(value)
+    watch.restore(content["watch"])
+    for name in ("ended", "more", "warning", "steps", "resumed_from"):
+        setattr(watch, name, content[name])
+    if ready.gradual is not None:
+        ready.gradual.watch = watch
+        ready.gradual.plan(content["all_steps"])
+        ready.gradual.restore(content["gradual"])
+
+
+@dataclass(slots=True)
+class _Follower:
+    """Passes on what the ranks report, and wishes of the user to them."""
+
+    folder: Path
+    context: Context
+    pause: int = 0
+    read: int = 0
+    shown: list[Any] = field(default_factory=lambda: [0, 0, "loading the ranks"])
+
+    def follow(self) -> None:
+        """Called at intervals; a paused job waits here after the ranks have written their checkpoint."""
+        self._metrics()
+        if (self.folder / PROGRESS).exists():
+            self.shown = json.loads((self.folder / PROGRESS).read_text(encoding="utf-8"))
+        if self.context.enough():
+            (self.folder / ENOUGH).touch()
+        if not self.context.paused():
+            self.context.progress(*self.shown)
+            return
+        (self.folder / PAUSE.format(self.pause)).touch()
+        if (self.folder / PAUSED.format(self.pause)).exists():
+            self.context.progress(*self.shown)
+            (self.folder / RESUME.format(self.pause)).touch()
+            self.pause += 1
+
+    def _metrics(self) -> None:
+        path = self.folder / METRICS
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            file.seek(self.read)
+            for line in file:
+                if not line.endswith(b"\n"):  # is being written
+                    break
+                self.read += len(line)
+                self.context.metric(*json.loads(line))

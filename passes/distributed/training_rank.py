@@ -1,0 +1,168 @@
+"""One rank of a training: all ranks run the same steps of transformers' Trainer on DTensors, as one process would."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from transformers import TrainerCallback
+
+from espalier.model.graph.graph import Graph
+from espalier.model.torch.build import build, parameters_of
+from espalier.passes.base import Context
+from espalier.passes.distributed.distribute import distribute, in_stored, parts_bytes
+from espalier.passes.distributed.interpreter import ShardedModel
+from espalier.passes.distributed.placements import full
+from espalier.passes.distributed.rank import peak_bytes
+from espalier.passes.distributed.training_checkpoints import RankCheckpoints, write_together
+from espalier.passes.distributed.training_job import (
+    ENOUGH,
+    METRICS,
+    PAUSE,
+    PAUSED,
+    PROGRESS,
+    RESULT,
+    RESUME,
+    read_training,
+)
+from espalier.passes.running.objective import Objective
+from espalier.passes.training.gradual import GradualPruning
+from espalier.passes.training.run import (
+    FineTuner,
+    callbacks_of,
+    restore_best,
+    run,
+    running,
+    trainer_of,
+    watch_of,
+)
+from espalier.passes.training.samples import Samples
+from espalier.passes.training.training_errors import Diverged, memory_errors
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from espalier.passes.distributed.job import Job
+
+POLL = 0.05  # seconds between looks at a file
+SPARSE = 0.1  # seconds between reports of progress
+
+
+class ShardedModule(nn.Module):
+    """A built module in parts, in the interface of a module for the Trainer."""
+
+    def __init__(self, module: Any, graph: Graph, mesh: DeviceMesh) -> None:
+        super().__init__()
+        self.module = module
+        self.sharded = ShardedModel(module, graph, mesh)
+
+    def forward(self, **inputs: Tensor) -> Any:
+        """Whole results of whole inputs."""
+        return self.sharded(**inputs)
+
+
+class ShardedGradual(GradualPruning):
+    """Gradual pruning of weights in parts: each rank computes the masks of whole weights."""
+
+    def ranked(self) -> dict[str, Tensor]:
+        """Whole weights, or scores, which are whole."""
+        return self.scores or {n: full(t).detach() for n, t in self.weights.items()}
+
+
+class RankTrainer(FineTuner):
+    """The Trainer of one rank."""
+
+    def diverged(self, inputs: Any) -> Diverged:
+        """The exception, without the node: results between nodes are in parts."""
+        del inputs
+        return Diverged(self.state.global_step + 1, "")
+
+
+class Agreement(TrainerCallback):
+    """Tells all ranks at the same step what rank 0 has read: whether to end, or to pause."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        self.folder, self.device = folder, device
+        self.ends, self.pauses = False, False
+        self.pause = 0
+        self._last = 0.0
+
+    def _agree(self, *_: Any, **__: Any) -> None:
+        files = (self.folder / ENOUGH, self.folder / PAUSE.format(self.pause))
+        flags = torch.tensor([int(f.exists()) for f in files], device=self.device)
+        dist.broadcast(flags, 0)
+        self.ends, self.pauses = map(bool, flags.tolist())
+
+    on_step_begin = on_substep_end = on_step_end = on_prediction_step = _agree
+
+    def progress(self, done: int, total: int, text: str) -> None:
+        """Report progress; wait here if the training pauses."""
+        if dist.get_rank() == 0 and (time.monotonic() - self._last > SPARSE or done == total):
+            self._last = time.monotonic()
+            part = self.folder / f"{PROGRESS}.part"
+            part.write_text(json.dumps([done, total, text]))
+            part.replace(self.folder / PROGRESS)
+        if self.pauses:
+            if dist.get_rank() == 0:
+                (self.folder / PAUSED.format(self.pause)).touch()
+            while not (self.folder / RESUME.format(self.pause)).exists():
+                time.sleep(POLL)
+            self.pause, self.pauses = self.pause + 1, False
+
+    def metric(self, name: str, step: int, value: float) -> None:
+        """Report a metric."""
+        if dist.get_rank() == 0:
+            with (self.folder / METRICS).open("a") as file:
+                file.write(json.dumps([name, step, value]) + "\n")
+
+
+def train_rank(job: Job, folder: Path, mesh: DeviceMesh) -> dict[str, Any]:
+    """Train; all ranks write the result together. Returns the figures of this rank."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):  # the Trainer must not split batches as well
+        os.environ.pop(name, None)
+    device = job.settings.device
+    training, train, check = read_training(folder)
+    options = training.options
+    module: Any = build(job.graph, job.store)
+    named = parameters_of(module)
+    for name in training.frozen:
+        named[name].requires_grad_(False)
+    gradual = ShardedGradual(job.graph, module, training.kinds, options) if training.kinds else None
+    tensors = distribute(module, job.graph, mesh)
+    if gradual is not None:
+        gradual.weights = {n: tensors[n] for n in gradual.kinds}
+    for tensor in tensors.values():
+        if tensor.requires_grad:  # a partial sum is added up before it is accumulated
+            tensor.register_hook(lambda gradient, tensor=tensor: in_stored(gradient, tensor))
+    trained = {n: t for n, t in tensors.items() if t.requires_grad or job.graph.weights[n].role == "buffer"}
+    agreement = Agreement(folder, device)
+    context = Context(job.store, training.seed, agreement.progress, metric=agreement.metric,
+                      enough=lambda: agreement.ends, paused=lambda: agreement.pauses)  # fmt: skip
+    train_on, check_on = Samples.of(train), Samples.of(check) if check is not None else None
+    watch = watch_of(train_on, check_on, options, context, lambda: trained)
+    checkpoints = RankCheckpoints(
+        training.checkpoints, device, context, lambda: trained, options.checkpoint_every, training.data
+    )
+    callbacks = [agreement, *callbacks_of(watch, checkpoints, gradual)]
+    objective = Objective(ShardedModule(module, job.graph, mesh), job.graph)
+    start = time.perf_counter()
+    with running() as own, memory_errors(options):
+        trainer = trainer_of(objective, train_on, check_on, options, training.seed, own, callbacks, RankTrainer)
+        checkpoints.name_parameters(trainer)
+        run(trainer, watch, checkpoints, options.resume)
+    restore_best(trained, watch)
+    seconds = time.perf_counter() - start
+    write_together(folder / RESULT, {
+        "weights": trained, "watch": watch.state() | {"kept": {}}, "ended": watch.ended, "more": watch.more,
+        "warning": watch.warning or checkpoints.failed, "steps": watch.steps, "resumed_from": watch.resumed_from,
+        "all_steps": trainer.state.max_steps,
+        "gradual": gradual.state() if gradual else None,
+    })  # fmt: skip
+    return {"rank": dist.get_rank(), "seconds": seconds, "peak_bytes": peak_bytes(device),
+            "stored_bytes": parts_bytes(tensors), "gathered": objective.inner.sharded.gathered}  # fmt: skip
