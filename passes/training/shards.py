@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,5 +62,7 @@ def load_into(folder: Path, empty: Callable[[str, torch.Size, torch.dtype], Tens
     reader = HuggingFaceStorageReader(str(folder))
     entries: dict[str, Any] = dict(reader.read_metadata().state_dict_metadata)
     tensors = {n: empty(n, e.size, e.properties.dtype) for n, e in entries.items()}
-    state_dict_loader.load(dict(tensors), storage_reader=reader, no_dist=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")  # it says so where that is asked for
+        state_dict_loader.load(dict(tensors), storage_reader=reader, no_dist=True)
     return tensors
