@@ -111,8 +111,8 @@ class PassMethods:
         distil: float = ..., temperature: float = ..., hidden: float = ..., prune_to: float = ..., prune_method:
         Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ..., prune_select: str |
         list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every: int = ...,
-        checkpoint_every: int = ..., resume: bool = ..., text: str = ..., label: str = ..., tokenizer: str = ...,
-        max_length: int = ..., seed: int = ...
+        checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label: str = ...,
+        tokenizer: str = ..., max_length: int = ..., seed: int = ...
     ) -> Self:
         """Train the weights on data; pruned weights stay 0, and gradients pass through formats (QAT)."""
 
@@ -127,8 +127,8 @@ class PassMethods:
         distil: float = ..., temperature: float = ..., hidden: float = ..., prune_to: float = ..., prune_method:
         Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ..., prune_select: str |
         list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every: int = ...,
-        checkpoint_every: int = ..., resume: bool = ..., text: str = ..., label: str = ..., tokenizer: str = ...,
-        max_length: int = ..., seed: int = ...
+        checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label: str = ...,
+        tokenizer: str = ..., max_length: int = ..., seed: int = ...
     ) -> Report:
         """Time a few training steps and validation batches on the data, and extrapolate; the graph is not changed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, analysis
 from espalier.passes.training.options import FinetuneOptions
@@ -13,6 +14,8 @@ def finetune_estimate(graph: Graph, options: FinetuneOptions, context: Context) 
     from espalier.passes.training.estimate import estimate
     from espalier.passes.training.prepare import prepare
 
+    if options.distributed:
+        raise PassError("The time of a training over ranks is not estimated.", "Set distributed to false to time it.")
     context.progress(0, 0, "loading the data")
     ready = prepare(graph, options, context)
     chosen = {

@@ -60,7 +60,7 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     digest = ready.digest()
     checkpoints = Checkpoints(folder, context, ready.trained, options.checkpoint_every, digest)  # locks the folder
     training = Training(options, context.seed, None if checkpoints.failed else folder, _frozen(ready),
-                        ready.gradual.kinds if ready.gradual else {}, digest)  # fmt: skip
+                        dict(ready.gradual.kinds) if ready.gradual else {}, digest)  # fmt: skip
     finished = False
     try:
         with scratch() as place:

@@ -150,7 +150,8 @@ def train_rank(job: Job, folder: Path, mesh: DeviceMesh) -> dict[str, Any]:
         training.checkpoints, device, context, lambda: trained, options.checkpoint_every, training.data
     )
     callbacks = [agreement, *callbacks_of(watch, checkpoints, gradual)]
-    objective = Objective(ShardedModule(module, job.graph, mesh), job.graph)
+    inner = ShardedModule(module, job.graph, mesh)
+    objective = Objective(inner, job.graph)
     start = time.perf_counter()
     with running() as own, memory_errors(options):
         trainer = trainer_of(objective, train_on, check_on, options, training.seed, own, callbacks, RankTrainer)
@@ -165,4 +166,4 @@ def train_rank(job: Job, folder: Path, mesh: DeviceMesh) -> dict[str, Any]:
         "gradual": gradual.state() if gradual else None,
     })  # fmt: skip
     return {"rank": dist.get_rank(), "seconds": seconds, "peak_bytes": peak_bytes(device),
-            "stored_bytes": parts_bytes(tensors), "gathered": objective.inner.sharded.gathered}  # fmt: skip
+            "stored_bytes": parts_bytes(tensors), "gathered": inner.sharded.gathered}  # fmt: skip

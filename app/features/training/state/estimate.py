@@ -21,6 +21,7 @@ ESTIMATE = "finetune_estimate"
 PAUSE = 700  # milliseconds between the last change and the timing
 POLL = 150  # milliseconds between checks for other jobs
 TIMING = "Timing a few steps …"
+UNTIMED = "The time over several ranks is not estimated."
 
 
 class TrainingEstimate(QObject):
@@ -87,6 +88,9 @@ class TrainingEstimate(QObject):
                 self.failed.emit(error)
             return
         if document is None or self._busy() or self._timed == (document.graph, options):
+            return
+        if options.distributed:
+            self.text_changed.emit(UNTIMED)
             return
         self._timed = document.graph, options
         self._asker.ask(ESTIMATE, options)
