@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -95,7 +94,7 @@ def measured(job: Job, folder: Path, rank: int, mesh: DeviceMesh, runs: int = 3)
     from espalier.passes.distributed.distribute import distribute, in_stored, is_split, parts_bytes
     from espalier.passes.distributed.interpreter import ShardedModel
     from espalier.passes.distributed.placements import full
-    from espalier.passes.distributed.step import passes
+    from espalier.passes.distributed.step import passes, peak_bytes
 
     module: Any = build(job.graph, job.store, _callables(job, folder))
     tensors = distribute(module, job.graph, mesh)
@@ -164,15 +163,3 @@ def _speeds(job: Job, model: Any, trained: dict[str, Tensor], runs: int) -> dict
         found[f"{name}_collectives"] = list(volumes.rows())
         found[f"{name}_seconds"] = timed(run, dist.barrier, runs)
     return found
-
-
-def peak_bytes(device: str) -> int:
-    """Largest memory of this process so far: resident, on a GPU what torch allocated there."""
-    if device == "cuda":
-        import torch
-
-        return int(torch.cuda.max_memory_allocated())
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

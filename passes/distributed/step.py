@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -75,6 +76,18 @@ def timed(run: Callable[[], Any], before: Callable[[], Any], runs: int = 3) -> f
         run()
         times.append(time.perf_counter() - start)
     return sorted(times)[len(times) // 2]
+
+
+def peak_bytes(device: str) -> int:
+    """Largest memory of this process so far: resident, on a GPU what torch allocated there."""
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.max_memory_allocated())
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from espalier.passes.base import Context
 from espalier.passes.distributed.distribute import distribute, in_stored, parts_bytes
 from espalier.passes.distributed.interpreter import ShardedModel
 from espalier.passes.distributed.placements import full
-from espalier.passes.distributed.rank import peak_bytes
+from espalier.passes.distributed.step import peak_bytes
 from espalier.passes.distributed.training_checkpoints import RankCheckpoints, write_together
 from espalier.passes.distributed.training_job import (
     ENOUGH,
