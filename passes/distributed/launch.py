@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,10 @@ def environment(threads: int, source: Source | None) -> dict[str, str]:
 
 
 @contextmanager
-def _started(ranks: int, folder: Path, given: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
+def _started(ranks: int, folder: Path, given: dict[str, str], restarts: int) -> Generator[subprocess.Popen[bytes]]:
     """The launcher's process; it and its ranks are killed at the end."""
-    command = [sys.executable, "-m", "espalier.passes.distributed.launcher", str(ranks), str(folder)]
+    module = "espalier.passes.distributed.launcher"
+    command = [sys.executable, "-m", module, str(ranks), str(folder), str(restarts)]
     with (folder / "launcher.log").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=given, cwd=folder, start_new_session=True
@@ -67,17 +68,24 @@ def _started(ranks: int, folder: Path, given: dict[str, str]) -> Generator[subpr
 
 
 def launch(
-    ranks: int, folder: Path, given: dict[str, str], context: Context, start: float = START
-) -> list[dict[str, Any]]:
-    """Run a job's ranks and return their reports, in order. Raises JobError naming the rank that failed."""
+    ranks: int, folder: Path, given: dict[str, str], context: Context, start: float = START, restarts: int = 0,
+    progress: Callable[[], tuple[int, int, str]] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Run a job's ranks and return their reports, in order. Raises JobError naming the rank that failed.
+
+    `restarts`: how many times they are started again after a failure. `progress`: of ranks that have started.
+    """
     begin = time.monotonic()
-    with _started(ranks, folder, given) as process:
+    with _started(ranks, folder, given, restarts) as process:
         while process.poll() is None:
             time.sleep(POLL)
             ready = sum((folder / f"started-{r}.json").exists() for r in range(ranks))
             done = sum((folder / f"report-{r}.json").exists() for r in range(ranks))
-            text = f"running on {ranks} ranks" if ready == ranks else f"{ready} of {ranks} ranks started"
-            context.progress(done, ranks, text)
+            if progress and ready == ranks:
+                context.progress(*progress())
+            else:
+                text = f"running on {ranks} ranks" if ready == ranks else f"{ready} of {ranks} ranks started"
+                context.progress(done, ranks, text)
             if ready < ranks and time.monotonic() - begin > start and process.poll() is None:
                 missing = ", ".join(str(r) for r in range(ranks) if not (folder / f"started-{r}.json").exists())
                 text = f"Rank {missing} of {ranks} did not start within {start:.0f} s."

@@ -13,8 +13,11 @@ from espalier.passes.distributed.rank import LAUNCHER
 ENDED = "ended.json"  # {rank: exit code} of ranks that failed
 
 
-def main(ranks: int, folder: Path) -> int:
-    """Start the ranks by torchrun on this machine and wait for them; returns the exit code."""
+def main(ranks: int, folder: Path, restarts: int) -> int:
+    """Start the ranks by torchrun on this machine and wait for them; returns the exit code.
+
+    `restarts`: how many times torchrun starts them again after a failure.
+    """
     end_with_parent(0)  # standard input is a pipe that only the parent holds
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
@@ -22,7 +25,8 @@ def main(ranks: int, folder: Path) -> int:
     os.environ[LAUNCHER] = str(os.getpid())
     module = "espalier.passes.jobs.rank"
     arguments = ["--standalone", "--nproc-per-node", str(ranks), "--local-addr", "127.0.0.1", "--monitor-interval",
-                 "0.2", "--log-dir", str(folder / "logs"), "--redirects", "3", "-m", module, str(folder)]  # fmt: skip
+                 "0.2", "--max-restarts", str(restarts), "--log-dir", str(folder / "logs"), "--redirects", "3",
+                 "-m", module, str(folder)]  # fmt: skip
     try:
         torchrun(arguments)
     except ChildFailedError as error:
@@ -33,4 +37,4 @@ def main(ranks: int, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))
