@@ -51,6 +51,11 @@ def _write(path: Path, data: dict[str, Any]) -> None:
     part.replace(path)
 
 
+def restart() -> int:
+    """How often torchrun has started the ranks again."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
 def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> None:
     from datetime import timedelta
 
@@ -66,7 +71,11 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
     if settings.device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     backend = "nccl" if settings.device == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=settings.timeout))
+    timeout = timedelta(seconds=settings.timeout)
+    store, _, size = next(dist.rendezvous("env://", timeout=timeout))
+    # torchrun keeps one store over restarts, with addresses of ranks that have ended (torch 2.13).
+    store = dist.PrefixStore(f"start-{restart()}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     _write(folder / f"started-{rank}.json", {"process": os.getpid()})
     try:
         work = served if settings.load else measured
@@ -108,10 +117,11 @@ def served(job: Job, folder: Path, rank: int, mesh: DeviceMesh) -> dict[str, Any
     from espalier.passes.distributed.serving.load import Samples
     from espalier.passes.distributed.serving.loop import serve_by_ranks
 
-    assert job.settings.load is not None
+    load = job.settings.load
+    assert load is not None
     model, tensors = _model(job, folder, mesh)
-    samples = Samples(job.graph, job.batches[0].inputs)
-    serve_by_ranks(job.settings.load, samples, model, job.settings.device, Answers(folder / SERVED))
+    samples = Samples(job.graph, job.batches[0].inputs, load.batch_size)
+    serve_by_ranks(load, samples, model, job.settings.device, Answers(folder / SERVED), restart())
     return {"rank": rank, **_memory(tensors, job.settings.device), "gathered": model.gathered}
 
 

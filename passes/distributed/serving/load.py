@@ -46,31 +46,38 @@ class Load:
 class Samples:
     """The samples of requests; they repeat after the last one.
 
-    `fixed`: the batch of a model that takes no other; a smaller batch is filled up with its last sample.
+    `largest`: run batches of 1, 2, 4, … up to it alone, since DTensor plans each size of a batch anew. `fixed`: the
+    size of a model that takes no other. A batch between them is filled up with its last sample.
     """
 
-    def __init__(self, graph: Graph, inputs: Mapping[str, Tensor]) -> None:
+    def __init__(self, graph: Graph, inputs: Mapping[str, Tensor], largest: int = 0) -> None:
         symbols = batch_sizes(graph, 1)
         shapes = {n.target: n.out.shape for n in graph.placeholders if n.out and n.out.shape and n.target in inputs}
         first = next(iter(shapes.values()), (1,))[0]
         self.fixed = 0 if symbols else int(first)
-        self.inputs = dict(inputs)
+        self.largest, self.inputs = largest, dict(inputs)
         self.names = [n for n, shape in shapes.items() if shape[0] in symbols or (not symbols and shape[0] == first)]
         self.count = min((len(inputs[n]) for n in self.names), default=1)
+
+    def size(self, count: int) -> int:
+        """The size of the batch that is run for so many requests."""
+        if self.fixed or not self.largest:
+            return self.fixed or count
+        return min(1 << (count - 1).bit_length(), self.largest)
 
     def batch(self, first: int, count: int, device: str) -> dict[str, Tensor]:
         """Inputs for the requests `first`, `first` + 1, …"""
         import torch
 
-        rows = (first + torch.arange(self.fixed or count).clamp(max=count - 1)) % self.count
+        rows = (first + torch.arange(self.size(count)).clamp(max=count - 1)) % self.count
         return {n: (v[rows] if n in self.names else v).to(device) for n, v in self.inputs.items()}
 
     def empty(self, count: int, device: str) -> dict[str, Tensor]:
         """Tensors of a batch, to be filled."""
         import torch
 
-        size = self.fixed or count
-        return {n: torch.empty((size, *v.shape[1:]), dtype=v.dtype, device=device) if n in self.names else v.to(device)
+        shapes = {n: (self.size(count), *self.inputs[n].shape[1:]) for n in self.names}
+        return {n: torch.empty(shapes[n], dtype=v.dtype, device=device) if n in shapes else v.to(device)
                 for n, v in self.inputs.items()}  # fmt: skip
 
     def parts(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:

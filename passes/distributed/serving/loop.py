@@ -76,19 +76,19 @@ def answer(model: Callable[..., Any], inputs: Inputs) -> list[Tensor]:
 
 
 def warm_up(load: Load, samples: Samples, model: Callable[..., Any], device: str) -> None:
-    """Run batches of each size, since the first run of a size takes longer."""
-    for count in range(load.batch_size, 0, -1):
-        answer(model, samples.batch(0, count, device))
-        if samples.fixed:
-            break
+    """Run batches of each size once, since the first run of a size takes longer."""
+    for size in sorted({samples.size(n + 1) for n in range(load.batch_size)}, reverse=True):
+        answer(model, samples.batch(0, size, device))
 
 
-def serve_by_ranks(load: Load, samples: Samples, model: Callable[..., Any], device: str, answers: Answers) -> None:
+def serve_by_ranks(
+    load: Load, samples: Samples, model: Callable[..., Any], device: str, answers: Answers, restart: int
+) -> None:
     """Answer all requests of a load as one of the ranks of the process group."""
     import torch
     import torch.distributed as dist
 
-    rank, restart = dist.get_rank(), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    rank = dist.get_rank()
 
     def told(count: int) -> int:
         header = torch.tensor([count], device=device)

@@ -10,7 +10,7 @@ from espalier.passes.distributed.serving.answers import Answers
 from espalier.passes.distributed.serving.load import Load
 from espalier.passes.sharding.mesh import Mesh
 
-FEW = 100  # requests below which a 99th percentile is that of the slowest one
+FEW = 100  # requests below which a 99th percentile lies between the two slowest ones
 BACKLOG = 4  # waiting batches from which latencies are those of a queue that grows
 
 
@@ -88,7 +88,7 @@ def _notes(load: Load, served: Answers, sharded: dict[str, Any], single: dict[st
     if load.kill_rank >= 0 and len(served.starts) == 1:
         notes.append(f"All requests were answered before rank {load.kill_rank} was to be killed.")
     if sharded["requests"] < FEW:
-        notes.append(f"The 99th percentile of {sharded['requests']} requests depends on the slowest ones.")
+        notes.append(f"With {sharded['requests']} requests the 99th percentile is close to the maximum.")
     for name, found in (("the ranks", sharded), ("one process", single)):
         waiting = found["waiting_at_last_arrival"]
         if load.rate and waiting > BACKLOG * load.batch_size and not (found is sharded and len(served.starts) > 1):

@@ -124,7 +124,8 @@ def _by_one(
         warm_up(load, samples, module, device)
         answers.start()
         serve(Queue(load, answers, arrivals), samples, module, device, progress)
-        difference = _difference(served, samples, module, device, context)
+        padded = Samples(graph, samples.inputs, load.batch_size)
+        difference = _difference(served, padded, module, device, context)
     return {"answers": answers, "stored_bytes": parts_bytes(parameters_of(module))}, difference
 
 
