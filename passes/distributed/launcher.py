@@ -10,7 +10,7 @@ from pathlib import Path
 from espalier.model.orphans import end_with_parent
 from espalier.passes.distributed.rank import LAUNCHER
 
-ENDED = "ended.json"  # {rank: exit code} of ranks that failed
+ENDED = "ended.json"  # {rank: [exit code, seconds after the first one]} of ranks that failed
 
 
 def main(ranks: int, folder: Path, restarts: int) -> int:
@@ -30,7 +30,8 @@ def main(ranks: int, folder: Path, restarts: int) -> int:
     try:
         torchrun(arguments)
     except ChildFailedError as error:
-        codes = {str(rank): failure.exitcode for rank, failure in error.failures.items()}
+        first = min(failure.timestamp for failure in error.failures.values())
+        codes = {str(r): [failure.exitcode, failure.timestamp - first] for r, failure in error.failures.items()}
         (folder / ENDED).write_text(json.dumps(codes), encoding="utf-8")
         return 1
     return 0

@@ -40,9 +40,17 @@ def main(folder: Path, prepare: Callable[[Sequence[str]], None]) -> int:
     except Exception as error:  # noqa: BLE001
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error  # fx adds its own
         text = f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0]}"
-        _write(folder / f"failure-{rank}.json", {"message": text, "hint": "", "trace": traceback.format_exc()})
+        failure = {"message": text, "hint": "", "trace": traceback.format_exc(), "lost": _is_lost(cause)}
+        _write(folder / f"failure-{rank}.json", failure)
         return 1
     return 0
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether the connection to another rank was lost; gloo has no type for that."""
+    import torch.distributed as dist
+
+    return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:

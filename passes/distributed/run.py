@@ -77,7 +77,8 @@ def notes_of(settings: Settings) -> list[str]:
     """How far the times of a run hold."""
     ranks, available, notes = Mesh(settings.mesh).devices, cores(), list[str]()
     if available < ranks and settings.device == "cpu":
-        notes.append(f"{ranks} ranks share {available} cores, so the times are no estimate of {ranks} devices.")
+        shared = f"{available} cores" if available > 1 else "one core"
+        notes.append(f"{ranks} ranks share {shared}, so the times are no estimate of {ranks} devices.")
     if settings.threads == 1 and available > 1:
         notes.append("Each process, the single one too, uses one thread.")
     return notes

@@ -22,7 +22,6 @@ def report_of(
     load = settings.load
     assert load is not None
     sharded, alone = figures(load, served), figures(load, single["answers"])
-    again = restarts(load, served)
     return {
         "mesh": str(Mesh(settings.mesh)),
         "ranks": len(reports),
@@ -35,7 +34,7 @@ def report_of(
         "difference": {"outputs": {k: v for k, v in difference.items() if k != "requests"}},
         "compared": {"outputs": difference["requests"]},
         "restarts": served.starts[-1].restart,
-        "outages": again,
+        "outages": outages(load, served),
         "lost": (load.requests or len(load.arrivals()) or served.answered) - served.answered,
         "memory": [{k: r[k] for k in ("rank", "stored_bytes", "peak_bytes", "split_tensors")} for r in reports],
         "gathered": [{"node": n, "why": text} for n, text in reports[0]["gathered"].items()],
@@ -71,20 +70,23 @@ def figures(load: Load, answers: Answers) -> dict[str, Any]:
     }
 
 
-def restarts(load: Load, answers: Answers) -> list[dict[str, Any]]:
-    """Of each restart: seconds from the last answer before it to the first one after it, and requests that waited."""
+def outages(load: Load, answers: Answers) -> list[dict[str, Any]]:
+    """Of each restart that requests met: seconds from the last answer before it to the first one after it, and requests that waited."""
     begins, found = sent(load, answers), list[dict[str, Any]]()
     for start in answers.starts[1:]:
         before = [b.end for b in answers.batches if b.first < start.answered]
         after = [b.end for b in answers.batches if b.first >= start.answered]
-        waiting = sum(t <= start.ready for t in begins[start.answered :])
-        last, end = (before or [answers.begin])[-1], (after or [start.ready])[0]
-        found.append({"restart": start.restart, "seconds": end - last, "waiting": waiting})
+        if after:
+            waiting = sum(t <= start.ready for t in begins[start.answered :])
+            seconds = after[0] - (before or [answers.begin])[-1]
+            found.append({"restart": start.restart, "seconds": seconds, "waiting": waiting})
     return found
 
 
 def _notes(load: Load, served: Answers, sharded: dict[str, Any], single: dict[str, Any]) -> list[str]:
     notes = list[str]()
+    if len(served.starts) > 1:
+        notes.append("Throughput and latencies of the ranks include the time of the restarts.")
     if load.kill_rank >= 0 and len(served.starts) == 1:
         notes.append(f"All requests were answered before rank {load.kill_rank} was to be killed.")
     if sharded["requests"] < FEW:

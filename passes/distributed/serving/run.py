@@ -94,7 +94,7 @@ def _by_ranks(folder: Path, settings: Settings, options: ServeOptions, context: 
 
 
 def _hint(error: JobError, options: ServeOptions) -> str:
-    if options.max_restarts:
+    if options.max_restarts or not error.message.startswith("Rank "):
         return error.hint
     if options.kill_rank >= 0 and error.message.startswith(f"Rank {options.kill_rank} ") and "SIGKILL" in error.message:
         return "This is what --kill-rank does; --max-restarts 1 would start the ranks again."

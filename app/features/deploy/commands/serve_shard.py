@@ -11,6 +11,7 @@ from espalier.app.commands.console import Console, table
 from espalier.app.commands.opening import Target
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.features.deploy.commands.run_shard import differences, last, memory
+from espalier.app.number_text import plural
 from espalier.model.graph.graph import Graph
 from espalier.passes.distributed.job import Source
 from espalier.passes.distributed.run import RunOptions
@@ -54,8 +55,9 @@ def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
 
 def _outages(report: dict[str, Any]) -> Iterable[str]:
     """Each restart, and how many requests are lost."""
+    if restarts := report["restarts"]:
+        total = report["sharded"]["requests"] + report["lost"]
+        yield f"{plural(restarts, 'restart')}; {report['lost']} of {total} requests lost"
     for found in report["outages"]:
         yield (f"restart {found['restart']}: no answer for {found['seconds']:.1f} s, "
                f"{found['waiting']} requests waited and were answered afterwards")  # fmt: skip
-    if report["restarts"]:
-        yield f"{report['lost']} of {report['sharded']['requests'] + report['lost']} requests lost"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser
 from espalier.app.commands.console import Console
+from espalier.app.commands.interrupts import interruptible
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.features.deploy.commands.emit_shard import add_emit_arguments, check_emit, emit, emit_lines
@@ -39,7 +40,7 @@ def _run(args: Arguments, console: Console) -> Answer:
     if args.emit:
         check_emit(args)
     if args.run or args.serve or args.emit:
-        with opened(args.target, args, console) as target:
+        with interruptible(), opened(args.target, args, console) as target:
             return _done(target, args, console)
     options: ShardPlanOptions = read_options(ShardPlanOptions, args)
     with opened(args.target, args, console) as target:
