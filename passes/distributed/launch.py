@@ -93,11 +93,11 @@ def launch(
                 text = f"Rank {missing} of {ranks} did not start within {start:.0f} s."
                 raise JobError(text, "Use fewer ranks, or free memory and cores of this machine.")
         if process.returncode:
-            raise _failure(ranks, folder, process.returncode)
+            raise failure_of(ranks, folder, process.returncode)
     return [json.loads((folder / f"report-{r}.json").read_text(encoding="utf-8")) for r in range(ranks)]
 
 
-def _failure(ranks: int, folder: Path, code: int) -> JobError:
+def failure_of(ranks: int, folder: Path, code: int) -> JobError:
     """Why a run failed: a signal, or a rank's own message, before others that lost their connection to it."""
     ended: dict[str, tuple[int, int]] = _read(folder / ENDED)
     files = sorted(folder.glob("failure-*.json"), key=lambda p: p.stat().st_mtime_ns)

@@ -70,6 +70,8 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     from espalier.passes.distributed.job import read_job
 
@@ -80,9 +82,9 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     backend = "nccl" if settings.device == "cuda" else "gloo"
     timeout = timedelta(seconds=settings.timeout)
-    store, _, size = next(dist.rendezvous("env://", timeout=timeout))
+    store, _, size = next(rendezvous("env://", timeout=timeout))
     # torchrun keeps one store over restarts, with addresses of ranks that have ended (torch 2.13).
-    store = dist.PrefixStore(f"start-{restart()}", store)
+    store = PrefixStore(f"start-{restart()}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     _write(folder / f"started-{rank}.json", {"process": os.getpid()})
     try:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +80,12 @@ class Answers:
         """Answer the next requests now. Some results are kept for a comparison."""
         from safetensors.torch import save_file
 
-        row = {"first": self.answered, "count": count, "begin": begin, "end": time.monotonic()}
+        batch = Answer(self.answered, count, begin, time.monotonic())
         if self._kept < KEPT:
             self._kept += sum(t.nbytes for t in results)
-            save_file({str(i): t.contiguous() for i, t in enumerate(results)}, self._results(self.answered))
-        self._write(row)
-        self.batches.append(Answer(**row))
+            save_file({str(i): t.contiguous().clone() for i, t in enumerate(results)}, self._results(batch.first))
+        self._write(asdict(batch))
+        self.batches.append(batch)
 
     def results(self, batch: Answer) -> dict[str, Tensor] | None:
         """The results of a batch if they were kept."""

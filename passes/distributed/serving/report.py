@@ -71,7 +71,7 @@ def figures(load: Load, answers: Answers) -> dict[str, Any]:
 
 
 def outages(load: Load, answers: Answers) -> list[dict[str, Any]]:
-    """Of each restart that requests met: seconds from the last answer before it to the first one after it, and requests that waited."""
+    """Of each restart that requests met: seconds between two answers, and requests that waited for it."""
     begins, found = sent(load, answers), list[dict[str, Any]]()
     for start in answers.starts[1:]:
         before = [b.end for b in answers.batches if b.first < start.answered]

@@ -28,15 +28,16 @@ class ServeOptions(RunOptions):
     """Data and load of a served model, and what happens when a rank ends."""
 
     request_rate: float = field(
-        default=0.0, metadata={"min": 0, "help": "requests per second, at random intervals (Poisson); without, each "
-                               "answer is followed by the next request"}
+        default=0.0,
+        metadata={"min": 0, "max": 1e6, "help": "requests per second, at random intervals (Poisson); without it, "
+                  "--batch-size clients, each of which waits for its answer"},
     )  # fmt: skip
     seconds: float = field(default=10.0, metadata={"min": 0.1, "max": 86400, "help": "how long requests are sent"})
     requests: int = field(default=0, metadata={"min": 0, "max": MOST, "help": "their number, instead of --seconds"})
     max_restarts: int = field(
         default=0, metadata={"min": 0, "max": 100, "help": "how often torchrun restarts the ranks after a failure"}
     )
-    kill_rank: int = field(default=-1, metadata={"help": "kill this rank by SIGKILL, to see what happens"})
+    kill_rank: int = field(default=-1, metadata={"min": -1, "help": "kill this rank by SIGKILL, to see what happens"})
     after: float = field(default=2.0, metadata={"min": 0, "max": 86400, "help": "seconds until --kill-rank"})
 
 
@@ -64,8 +65,8 @@ def serve_sharded(
 
 def _load(options: ServeOptions, samples: Samples, seed: int, ranks: int) -> Load:
     if options.request_rate * options.seconds > MOST and not options.requests:
-        raise OptionsError(f"{options.request_rate:g} requests per second are more than {MOST:_} in all.",
-                           "Lower --request-rate or --seconds.")  # fmt: skip
+        text = f"{options.request_rate:g} requests per second for {options.seconds:g} s are more than a million."
+        raise OptionsError(text, "Lower --request-rate or --seconds.")
     if options.kill_rank >= ranks:
         raise OptionsError(f"There is no rank {options.kill_rank}.", f"--kill-rank is 0 to {ranks - 1}.")
     size = min(options.batch_size, samples.fixed) if samples.fixed else options.batch_size
