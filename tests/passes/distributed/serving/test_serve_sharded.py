@@ -59,7 +59,7 @@ def _served(folder: Path, processes: Processes, **options: Any) -> dict[str, Any
 
 
 def test_answers_of_ranks_equal_those_of_one_process(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["shard", f"{MODELS}:gpt2", "--mesh", "1x2", "--serve", "--strategy", "megatron", "--batch-size", "4",
+    words = ["shard", f"{MODELS}:writer", "--mesh", "1x2", "--serve", "--strategy", "megatron", "--batch-size", "4",
              "--requests", "30", "--request-rate", "60", "--json"]  # fmt: skip
     assert main(words) == 0
     report = json.loads(capsys.readouterr().out)
