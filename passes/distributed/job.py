@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from espalier.model.document.graph_json import graph_from_json, graph_to_json
 from espalier.model.errors import JobError
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import Location, WeightStore
+from espalier.passes.distributed.serving.load import Load
 
 if TYPE_CHECKING:
     from espalier.passes.distributed.step import Batch
@@ -31,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How ranks run. `timeout`: seconds that a collective waits for other ranks."""
+    """How ranks run. `timeout`: seconds that a collective waits for other ranks. `load`: requests to be answered."""
 
     mesh: tuple[int, ...]
     threads: int
@@ -39,6 +40,7 @@ class Settings:
     device: str = "cpu"
     source: Source | None = None
     plugins: tuple[str, ...] = ()
+    load: Load | None = None
 
 
 def write_job(folder: Path, graph: Graph, store: WeightStore, batches: Iterable[Batch], settings: Settings) -> None:
@@ -61,6 +63,7 @@ def write_job(folder: Path, graph: Graph, store: WeightStore, batches: Iterable[
         "device": settings.device,
         "source": [source.spec, list(source.inputs), source.seed] if source else None,
         "plugins": list(settings.plugins),
+        "load": asdict(settings.load) if settings.load else None,
     }
     (folder / JOB).write_text(json.dumps(data), encoding="utf-8")
     tensors = {f"{i}.{n}": v.contiguous() for i, b in enumerate(batches) for n, v in _named(b)}
@@ -102,6 +105,7 @@ def read_job(folder: Path, prepare: Callable[[Sequence[str]], object] = len) -> 
         spec = data["source"]
         source = Source(spec[0], tuple(spec[1]), spec[2]) if spec else None
         settings = Settings(
-            tuple(data["mesh"]), data["threads"], data["timeout"], data["device"], source, tuple(data["plugins"])
-        )
+            tuple(data["mesh"]), data["threads"], data["timeout"], data["device"], source, tuple(data["plugins"]),
+            Load(**data["load"]) if data["load"] else None,
+        )  # fmt: skip
     return Job(graph_from_json(data["graph"]), store, batches, settings)

@@ -21,6 +21,7 @@ from espalier.passes.distributed.launcher import ENDED
 
 START = 120.0  # seconds that ranks have to find one another
 POLL = 0.1
+GRACE = 10  # seconds after which a rank that ends was killed by torchrun, since another one had failed
 
 
 def cores() -> int:
@@ -43,15 +44,17 @@ def environment(threads: int, source: Source | None) -> dict[str, str]:
 
     if sys.platform == "linux" and any(name == "lo" for _, name in socket.if_nameindex()):
         given["GLOO_SOCKET_IFNAME"] = given["NCCL_SOCKET_IFNAME"] = "lo"
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+    options = [name for name in given if name.startswith("PET_")]  # torchrun's, as a cluster sets them
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", *options):
         given.pop(name, None)
     return given
 
 
 @contextmanager
-def _started(ranks: int, folder: Path, given: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
+def _started(ranks: int, folder: Path, given: dict[str, str], restarts: int) -> Generator[subprocess.Popen[bytes]]:
     """The launcher's process; it and its ranks are killed at the end."""
-    command = [sys.executable, "-m", "espalier.passes.distributed.launcher", str(ranks), str(folder)]
+    module = "espalier.passes.distributed.launcher"
+    command = [sys.executable, "-m", module, str(ranks), str(folder), str(restarts)]
     with (folder / "launcher.log").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=given, cwd=folder, start_new_session=True
@@ -67,15 +70,16 @@ def _started(ranks: int, folder: Path, given: dict[str, str]) -> Generator[subpr
 
 
 def launch(
-    ranks: int, folder: Path, given: dict[str, str], context: Context, start: float = START,
+    ranks: int, folder: Path, given: dict[str, str], context: Context, start: float = START, restarts: int = 0,
     follow: Callable[[], None] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run a job's ranks and return their reports, in order. Raises JobError naming the rank that failed.
 
-    `follow` is called instead of a report of progress once all ranks have started.
+    `restarts`: how many times they are started again after a failure. `follow` is called instead of a report of
+    progress once all ranks have started.
     """
     begin = time.monotonic()
-    with _started(ranks, folder, given) as process:
+    with _started(ranks, folder, given, restarts) as process:
         while process.poll() is None:
             time.sleep(POLL)
             ready = sum((folder / f"started-{r}.json").exists() for r in range(ranks))
@@ -90,29 +94,46 @@ def launch(
                 text = f"Rank {missing} of {ranks} did not start within {start:.0f} s."
                 raise JobError(text, "Use fewer ranks, or free memory and cores of this machine.")
         if process.returncode:
-            raise _failure(ranks, folder, process.returncode)
+            raise failure_of(ranks, folder, process.returncode)
     return [json.loads((folder / f"report-{r}.json").read_text(encoding="utf-8")) for r in range(ranks)]
 
 
-def _failure(ranks: int, folder: Path, code: int) -> JobError:
-    """Why a run failed: a rank's own message, before others that lost their connection to it; or a signal."""
-    ended = _read(folder / ENDED)
-    for rank, number in ended.items():
-        if int(number) < 0 and -int(number) != signal.SIGTERM:  # with which torchrun ends the others
-            name = signal.Signals(-int(number)).name
+def failure_of(ranks: int, folder: Path, code: int) -> JobError:
+    """Why a run failed: a signal, or a rank's own message, before others that lost their connection to it."""
+    ended: dict[str, tuple[int, int]] = _read(folder / ENDED)
+    files = sorted(folder.glob("failure-*.json"), key=lambda p: p.stat().st_mtime_ns)
+    failures = {f.stem.partition("-")[2]: _read(f) for f in files}
+    killed = {r: -number for r, (number, late) in ended.items() if number < 0 and r not in failures and late < GRACE}
+    for rank, number in killed.items():
+        if number != signal.SIGTERM:  # with which torchrun ends the others
+            name = signal.Signals(number).name
             hint = "It may have been out of memory: use more ranks or smaller batches." if name == "SIGKILL" else ""
             return JobError(f"Rank {rank} of {ranks} was ended by {name}.", hint or "Start the run again.")
-    files = sorted(folder.glob("failure-*.json"), key=lambda p: p.stat().st_mtime_ns)
-    if files:
-        first, rank = _read(files[0]), files[0].stem.partition("-")[2]
-        hint = first["hint"] or "Run the model in one process first; its error is shown there."
-        return JobError(f"Rank {rank} of {ranks} failed: {first['message'].rstrip('.')}.", hint)
-    ranked = ", ".join(f"rank {r} with exit code {c}" for r, c in ended.items())
-    if ranked:
+    for rank, failure in failures.items():
+        if not failure.get("lost"):
+            hint = failure["hint"] or "Run the model in one process first; its error is shown there."
+            return JobError(f"Rank {rank} of {ranks} failed: {failure['message'].rstrip('.')}.", hint)
+    if failures:
+        return _lost(ranks, failures, [r for r, (number, _) in ended.items() if number < 0 and r not in failures])
+    if ranked := ", ".join(f"rank {r} with exit code {number}" for r, (number, _) in ended.items()):
         return JobError(f"A sharded run failed: {ranked}.", "Use fewer ranks, or free memory of this machine.")
+    if code < 0:
+        return JobError(f"torchrun was ended by {signal.Signals(-code).name}.", "Start the run again.")
     lines = (folder / "launcher.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = lines[-1][:200] if lines else f"exit code {code}"
     return JobError(f"torchrun did not start: {last.rstrip('.')}.", "Check that this machine allows local connections.")
+
+
+def _lost(ranks: int, failures: dict[str, dict[str, Any]], silent: list[str]) -> JobError:
+    """All that failed lost their connection to another rank: one that is `silent` if there is any."""
+    late = any("timed out" in f["message"].lower() for f in failures.values())
+    names, hint = " or ".join(silent), "Raise --timeout, or free cores and memory of this machine."
+    if silent and late:
+        return JobError(f"Rank {names} of {ranks} did not respond in time.", hint)
+    if silent:
+        return JobError(f"Rank {names} of {ranks} was ended by SIGTERM.", "Start the run again.")
+    rank, failure = next(iter(failures.items()))
+    return JobError(f"Rank {rank} of {ranks} lost its connection: {failure['message'].rstrip('.')[:200]}.", hint)
 
 
 def _read(path: Path) -> dict[str, Any]:

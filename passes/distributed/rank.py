@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed.device_mesh import DeviceMesh
 
+    from espalier.passes.distributed.interpreter import ShardedModel
     from espalier.passes.distributed.job import Job
 
+SERVED = "served"  # the folder of answers
 LAUNCHER = "ESPALIER_LAUNCHER"  # process number of the launcher, in the environment of its ranks
 
 
@@ -28,6 +30,7 @@ def main(folder: Path, prepare: Callable[[Sequence[str]], None]) -> int:
     if os.environ.get(LAUNCHER) not in (None, str(os.getppid())):  # ended before this process could follow it
         return 1
     rank = int(os.environ["RANK"])
+    (folder / f"failure-{rank}.json").unlink(missing_ok=True)  # of an earlier start
     try:
         _run(folder, rank, prepare)
     except EspalierError as error:
@@ -37,9 +40,17 @@ def main(folder: Path, prepare: Callable[[Sequence[str]], None]) -> int:
     except Exception as error:  # noqa: BLE001
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error  # fx adds its own
         text = f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0]}"
-        _write(folder / f"failure-{rank}.json", {"message": text, "hint": "", "trace": traceback.format_exc()})
+        failure = {"message": text, "hint": "", "trace": traceback.format_exc(), "lost": _is_lost(cause)}
+        _write(folder / f"failure-{rank}.json", failure)
         return 1
     return 0
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether the connection to another rank was lost; gloo has no type for that."""
+    import torch.distributed as dist
+
+    return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:
@@ -48,12 +59,19 @@ def _write(path: Path, data: dict[str, Any]) -> None:
     part.replace(path)
 
 
+def restart() -> int:
+    """How often torchrun has started the ranks again."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
 def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> None:
     from datetime import timedelta
 
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     from espalier.passes.distributed.job import read_job
 
@@ -63,7 +81,11 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
     if settings.device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     backend = "nccl" if settings.device == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=settings.timeout))
+    timeout = timedelta(seconds=settings.timeout)
+    store, _, size = next(rendezvous("env://", timeout=timeout))
+    # torchrun keeps one store over restarts, with addresses of ranks that have ended (torch 2.13).
+    store = PrefixStore(f"start-{restart()}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     _write(folder / f"started-{rank}.json", {"process": os.getpid()})
     try:
         mesh = init_device_mesh(settings.device, settings.mesh)
@@ -72,7 +94,7 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
 
             report = train_rank(job, folder, mesh)
         else:
-            report = measured(job, folder, rank, mesh)
+            report = (served if settings.load else measured)(job, folder, rank, mesh)
         _write(folder / f"report-{rank}.json", report)
         dist.barrier()
     finally:
@@ -86,21 +108,49 @@ def _callables(job: Job, folder: Path) -> dict[str, Any]:
     return reopen(source.spec, folder / "again", source.inputs, source.seed).callables if source else {}
 
 
+def _model(job: Job, folder: Path, mesh: DeviceMesh) -> tuple[ShardedModel, dict[str, Tensor]]:
+    """The sharded model and its tensors by name, with this rank's parts of the stored weights."""
+    from espalier.model.torch.build import build
+    from espalier.passes.distributed.distribute import distribute
+    from espalier.passes.distributed.interpreter import ShardedModel
+
+    module: Any = build(job.graph, job.store, _callables(job, folder))
+    tensors = distribute(module, job.graph, mesh)
+    return ShardedModel(module.to(job.settings.device), job.graph, mesh), tensors
+
+
+def _memory(tensors: dict[str, Tensor], device: str) -> dict[str, int]:
+    from espalier.passes.distributed.distribute import is_split, parts_bytes
+    from espalier.passes.distributed.step import peak_bytes
+
+    return {"stored_bytes": parts_bytes(tensors), "peak_bytes": peak_bytes(device),
+            "split_tensors": sum(is_split(t) for t in tensors.values()), "tensors": len(tensors)}  # fmt: skip
+
+
+def served(job: Job, folder: Path, rank: int, mesh: DeviceMesh) -> dict[str, Any]:
+    """Answer the requests of the job's load; rank 0 writes the answers."""
+    from espalier.passes.distributed.serving.answers import Answers
+    from espalier.passes.distributed.serving.load import Samples
+    from espalier.passes.distributed.serving.loop import serve_by_ranks
+
+    load = job.settings.load
+    assert load is not None
+    model, tensors = _model(job, folder, mesh)
+    samples = Samples(job.graph, job.batches[0].inputs, load.batch_size)
+    serve_by_ranks(load, samples, model, job.settings.device, Answers(folder / SERVED), restart())
+    return {"rank": rank, **_memory(tensors, job.settings.device), "gathered": model.gathered}
+
+
 def measured(job: Job, folder: Path, rank: int, mesh: DeviceMesh, runs: int = 3) -> dict[str, Any]:
     """Run all batches, then measure memory, collectives and times of some `runs`; rank 0 writes the results."""
     import torch.distributed as dist
 
-    from espalier.model.torch.build import build
-    from espalier.passes.distributed.distribute import distribute, in_stored, is_split, parts_bytes
-    from espalier.passes.distributed.interpreter import ShardedModel
+    from espalier.passes.distributed.distribute import in_stored
     from espalier.passes.distributed.placements import full
-    from espalier.passes.distributed.step import passes, peak_bytes
+    from espalier.passes.distributed.step import passes
 
-    module: Any = build(job.graph, job.store, _callables(job, folder))
-    tensors = distribute(module, job.graph, mesh)
-    module.to(job.settings.device)
+    model, tensors = _model(job, folder, mesh)
     batches = [_on(b, job.settings.device) for b in job.batches]
-    model = ShardedModel(module, job.graph, mesh)
     trained = {n: t for n, t in tensors.items() if t.requires_grad}
     results, gradients = passes(model, job.graph, batches, trained, in_stored)
     named = {f"result.{i}.{j}": v for i, values in enumerate(results) for j, v in enumerate(values)}
@@ -109,12 +159,8 @@ def measured(job: Job, folder: Path, rank: int, mesh: DeviceMesh, runs: int = 3)
         _save(folder, named | whole)
     del results, gradients, named, whole
     dist.barrier()
-    stored = parts_bytes(tensors)
-    memory = {"stored_bytes": stored, "peak_bytes": peak_bytes(job.settings.device)}
-    split = sum(is_split(t) for t in tensors.values())
-    speeds = _speeds(job, model, trained, runs)
-    return {"rank": rank, **memory, "split_tensors": split, "tensors": len(tensors), **speeds,
-            "gathered": model.gathered}  # fmt: skip
+    memory = _memory(tensors, job.settings.device)
+    return {"rank": rank, **memory, **_speeds(job, model, trained, runs), "gathered": model.gathered}
 
 
 def _on(batch: Any, device: str) -> Any:

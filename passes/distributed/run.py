@@ -15,7 +15,7 @@ from espalier.model.registry import PLUGIN_FILES
 from espalier.passes.base import Context
 from espalier.passes.distributed.job import RESULTS, Settings, Source, write_job
 from espalier.passes.distributed.launch import cores, environment, launch
-from espalier.passes.running.example import example_inputs
+from espalier.passes.running.example import batch_sizes, example_inputs
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.sharding.mesh import Mesh
 
@@ -51,29 +51,37 @@ def run_sharded(graph: Graph, options: RunOptions, context: Context, source: Sou
     """
     from espalier.passes.distributed.report import report_of
 
-    mesh = mesh_of(graph)
-    check_splits(graph, context)
-    ranks, available = mesh.devices, cores()
-    threads = max(1, available // ranks)
+    mesh, settings = mesh_of(graph), settings_of(graph, options, context, source)
     batches = batches_of(graph, options, context)
-    device = device_for(ranks)
-    settings = Settings(
-        mesh.shape, threads, float(options.timeout), device, source if needs_source(graph) else None,
-        tuple(PLUGIN_FILES),
-    )  # fmt: skip
     with scratch() as folder:
-        single = single_process(graph, batches, threads, context)
+        single = single_process(graph, batches, settings.threads, context)
         write_job(folder, graph, context.store, batches, settings)
-        reports = launch(ranks, folder, environment(threads, settings.source), context)
+        reports = launch(mesh.devices, folder, environment(settings.threads, settings.source), context)
         from safetensors.torch import load_file
 
         actual = load_file(folder / RESULTS)
-    notes = list[str]()
-    if available < ranks and device == "cpu":
-        notes.append(f"{ranks} ranks share {available} cores, so the times are no estimate of {ranks} devices.")
-    if threads == 1 and available > 1:
+    return report_of(graph, mesh, settings, single, reports, actual, batches, notes_of(settings))
+
+
+def settings_of(graph: Graph, options: RunOptions, context: Context, source: Source | None) -> Settings:
+    """How the ranks of a graph run on this machine; raises PassError for a graph that cannot be split."""
+    mesh = mesh_of(graph)
+    check_splits(graph, context)
+    return Settings(
+        mesh.shape, max(1, cores() // mesh.devices), float(options.timeout), device_for(mesh.devices),
+        source if needs_source(graph) else None, tuple(PLUGIN_FILES),
+    )  # fmt: skip
+
+
+def notes_of(settings: Settings) -> list[str]:
+    """How far the times of a run hold."""
+    ranks, available, notes = Mesh(settings.mesh).devices, cores(), list[str]()
+    if available < ranks and settings.device == "cpu":
+        shared = f"{available} cores" if available > 1 else "one core"
+        notes.append(f"{ranks} ranks share {shared}, so the times are no estimate of {ranks} devices.")
+    if settings.threads == 1 and available > 1:
         notes.append("Each process, the single one too, uses one thread.")
-    return report_of(graph, mesh, settings, single, reports, actual, batches, notes)
+    return notes
 
 
 def check_splits(graph: Graph, context: Context) -> None:
@@ -100,18 +108,10 @@ def batches_of(graph: Graph, options: RunOptions, context: Context) -> list[Batc
     from espalier.passes.running.batches import batches
 
     if not options.data:
-        return [Batch(example_inputs(graph, _sizes(graph, options.batch_size), context.seed))]
+        return [Batch(example_inputs(graph, batch_sizes(graph, options.batch_size), context.seed))]
     split = load_split(options, context)
     pairs: Iterable[Any] = batches(split, graph, options.batch_size)
     return [Batch(inputs, labels) for inputs, labels in (pairs if options.limit else islice(pairs, BATCHES))]
-
-
-def _sizes(graph: Graph, batch: int) -> dict[str, int]:
-    """The symbol of the samples at the size of a batch, if there is one."""
-    shapes = [n.out.shape for n in graph.placeholders if n.out]
-    firsts = {s[0] for s in shapes if s and isinstance(s[0], str)}
-    later = {d for s in shapes for d in s[1:]}
-    return {f: batch for f in firsts if f.isidentifier() and f not in later}
 
 
 def single_process(graph: Graph, batches: list[Batch], threads: int, context: Context) -> dict[str, Any]:

@@ -13,12 +13,11 @@ from torch import nn
 from espalier.model.errors import PassError
 from espalier.model.leftovers import scratch
 from espalier.model.opening import needs_source
-from espalier.model.registry import PLUGIN_FILES
 from espalier.model.torch.build import parameters_of
 from espalier.passes.base import Context
-from espalier.passes.distributed.job import Settings, write_job
-from espalier.passes.distributed.launch import cores, environment, launch
-from espalier.passes.distributed.run import check_splits, device_for, mesh_of
+from espalier.passes.distributed.job import write_job
+from espalier.passes.distributed.launch import environment, launch
+from espalier.passes.distributed.run import RunOptions, mesh_of, settings_of
 from espalier.passes.distributed.training_job import (
     ENOUGH,
     METRICS,
@@ -37,7 +36,7 @@ from espalier.passes.training.prepare import Prepared
 from espalier.passes.training.run import try_out, watch_of
 from espalier.passes.training.watch import Watch
 
-TIMEOUT = 600.0  # seconds that a rank waits for the others
+TIMEOUT = 600  # seconds that a rank waits for the others
 
 
 def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context) -> tuple[Watch, dict[str, Any]]:
@@ -48,13 +47,12 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     """
     graph = ready.gradual.graph if ready.gradual else ready.graph
     mesh = mesh_of(graph)
-    check_splits(graph, context)
     if needs_source(graph):
         raise PassError("This model has code of its own, which ranks of a training do not load.",
                         "Set distributed to false.")  # fmt: skip
     try_out(ready, options)
-    threads, device = max(1, cores() // mesh.devices), device_for(mesh.devices)
-    settings = Settings(mesh.shape, threads, TIMEOUT, device, plugins=tuple(PLUGIN_FILES))
+    settings = settings_of(graph, RunOptions(timeout=TIMEOUT), context, None)
+    device = settings.device
     watch = watch_of(ready.train_on, ready.check_on, options, context, ready.trained)
     folder = folder_of(ready.graph, options, context.seed, context.base)
     digest = ready.digest()
@@ -67,7 +65,7 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
             write_job(place, graph, context.store, (), settings)
             check = ready.check_on.tensors if ready.check_on else None
             write_training(place, training, ready.train_on.tensors, check)
-            given = environment(threads, None)
+            given = environment(settings.threads, None)
             reports = launch(mesh.devices, place, given, context, follow=_Follower(place, context).follow)
             _take(read_content(place / RESULT), ready, watch)
         finished = True

@@ -24,6 +24,12 @@ def example_inputs(graph: Graph, sizes: Sizes | None = None, seed: int = 0) -> d
     return {n.target: _values(n, graph, all_sizes, generator) for n in graph.placeholders if n.out is not None}
 
 
+def batch_sizes(graph: Graph, size: int) -> dict[str, int]:
+    """The symbols of the samples, each with the size of a batch; none where the graph has a fixed batch."""
+    firsts = {n.out.shape[0] for n in graph.placeholders if n.out and n.out.shape}
+    return {s: size for s in firsts if isinstance(s, str) and s.isidentifier() and _is_batch(s, graph)}
+
+
 def other_sizes(graph: Graph) -> list[dict[str, int]]:
     """Sizes for comparison: of the trace, larger ones, and one sample with smaller ones."""
     if not graph.symbols:

@@ -15,7 +15,7 @@ from espalier.model.torch.build import build
 from espalier.passes.distributed.distribute import distribute
 from espalier.passes.distributed.interpreter import ShardedModel
 from espalier.passes.export.loading import MASK
-from espalier.passes.running.example import example_inputs
+from espalier.passes.running.example import batch_sizes, example_inputs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,6 +57,4 @@ def example_of(folder: Path, batch: int, seed: int = 0) -> dict[str, Tensor]:
     """Valid random inputs of the model, equal for equal seeds. Raises ExportError."""
     with reading(folder, ExportError, "holds no sharded model", "Write it again by shard --emit."):
         graph = graph_from_json(json.loads((folder / GRAPH).read_text(encoding="utf-8")))
-    shapes = [n.out.shape for n in graph.placeholders if n.out]
-    firsts = {s[0] for s in shapes if s and isinstance(s[0], str)} - {d for s in shapes for d in s[1:]}
-    return example_inputs(graph, {f: batch for f in firsts if f.isidentifier()}, seed)
+    return example_inputs(graph, batch_sizes(graph, batch), seed)

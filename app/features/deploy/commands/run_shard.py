@@ -23,7 +23,9 @@ SHOWN = 20  # rows of a table
 
 def add_run_arguments(parser: Parser) -> None:
     """Add --run and what belongs to it."""
-    parser.add_argument("--run", action="store_true", help="run it by one process per device on this machine")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--run", action="store_true", help="run it by one process per device on this machine")
+    ways.add_argument("--serve", action="store_true", help="answer requests by one process per device on this machine")
     parser.add_argument("--strategy", choices=STRATEGIES, default="auto", help="of the run (default auto: the plan)")
     parser.add_argument("--data", default="", help="run on these data (default: random inputs)")
     parser.add_argument("--split", default="", help="which part of the data")
@@ -60,19 +62,33 @@ def lines(report: dict[str, Any]) -> Iterable[str]:
     """The report as text."""
     yield (f"{report['ranks']} ranks ({report['mesh']}) over {report['backend']}, "
            f"{report['samples']} samples in {report['batches']} batches")  # fmt: skip
-    for name, found in report["difference"].items():
-        verdict = "equal bit for bit" if found["equal"] else "equal within rounding" if found["within"] else "DIFFERENT"
-        worst = f", most in {found['worst']}" if found["worst"] else ""
-        yield (f"{name}: {verdict} to one process: difference {found['largest']:.2g}, relative {found['relative']:.2g} "
-               f"(n = {report['compared'][name]} tensors{worst})")  # fmt: skip
+    yield from differences(report, "tensors")
     for key, title in (("forward_seconds", "forward"), ("step_seconds", "forward and backward")):
         if key in report["sharded"]:
             one, many = report["single"][key], report["sharded"][key]
             yield f"{title}: {many * 1e3:.1f} ms a batch, one process {one * 1e3:.1f} ms ({many / one:.2f}×)"
-    rows = [{"rank": m["rank"], "weights": amount(m["stored_bytes"]), "peak memory": amount(m["peak_bytes"])}
-            for m in report["memory"]]  # fmt: skip
-    yield from table(rows)
+    yield from memory(report)
     yield from _volumes(report)
+    yield from last(report)
+
+
+def differences(report: dict[str, Any], unit: str) -> Iterable[str]:
+    """How results differ from those of one process."""
+    for name, found in report["difference"].items():
+        verdict = "equal bit for bit" if found["equal"] else "equal within rounding" if found["within"] else "DIFFERENT"
+        worst = f", most in {found['worst']}" if found["worst"] else ""
+        yield (f"{name}: {verdict} to one process: difference {found['largest']:.2g}, relative {found['relative']:.2g} "
+               f"(n = {report['compared'][name]} {unit}{worst})")  # fmt: skip
+
+
+def memory(report: dict[str, Any]) -> Iterable[str]:
+    """Memory of each rank."""
+    yield from table([{"rank": m["rank"], "weights": amount(m["stored_bytes"]), "peak memory": amount(m["peak_bytes"])}
+                      for m in report["memory"]])  # fmt: skip
+
+
+def last(report: dict[str, Any]) -> Iterable[str]:
+    """What ran on whole tensors, and notes."""
     for row in report["gathered"][:SHOWN]:
         yield f"{row['node']} ran on whole tensors: {row['why']}"
     if len(report["gathered"]) > SHOWN:

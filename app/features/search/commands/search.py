@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, cell, seconds, table
+from espalier.app.commands.interrupts import interruptible
 from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.option_flags import over
 from espalier.app.commands.scoring import add_data, bit_lines, plain, score, state_name
-from espalier.app.features.search.commands.interrupts import interruptible
 from espalier.app.features.search.commands.search_charts import Picture, add_charts, check_charts
 from espalier.app.features.search.commands.search_files import KINDS, Output, spec_path, storage_for, templates
 from espalier.app.features.search.commands.search_workers import add_workers, check_workers, trials_of_all

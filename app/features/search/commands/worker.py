@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, cell, seconds, size
-from espalier.app.features.search.commands.interrupts import interruptible
+from espalier.app.commands.interrupts import interruptible
 from espalier.app.features.search.commands.storages import trying
 from espalier.model.leftovers import scratch
 from espalier.model.orphans import end_with_parent

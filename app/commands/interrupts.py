@@ -1,4 +1,4 @@
-"""SIGTERM, sent by Slurm and Kubernetes, handled as Ctrl+C, so that running trials are returned first."""
+"""SIGTERM, sent by Slurm and Kubernetes, handled as Ctrl+C, so that running work ends in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-HURRY = 5.0  # seconds after which a second signal also interrupts the return
+HURRY = 5.0  # seconds after which a second signal also interrupts that
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""Serving a sharded model under load: requests, batches, answers, and restarts of ranks."""

@@ -1,0 +1,119 @@
+"""The answered batches of a served model, in a file that a killed process leaves readable, so that none is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ANSWERS = "answers.jsonl"
+KEPT = 64 << 20  # bytes of results that each start keeps for the comparison, at least those of one batch
+TAIL = 400  # bytes that hold the last line
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A batch: requests `first` … `first` + `count`, the times at which it was begun and answered."""
+
+    first: int
+    count: int
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A start of the ranks. `ready`: the time from which they answer; `answered`: requests before it."""
+
+    restart: int
+    ready: float
+    answered: int
+
+
+class Answers:
+    """What was answered so far, and in which starts. Times are those of the machine's monotonic clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.starts = list[Start]()
+        self.batches = list[Answer]()
+        self._kept = 0
+        lines = _complete(folder / ANSWERS)
+        for data in map(json.loads, lines):
+            if "ready" in data:
+                self.starts.append(Start(**data, answered=self.answered))
+            else:
+                self.batches.append(Answer(**data))
+        self._size = sum(map(len, lines))
+
+    @property
+    def answered(self) -> int:
+        """Number of answered requests; they are the first ones."""
+        return self.batches[-1].first + self.batches[-1].count if self.batches else 0
+
+    @property
+    def begin(self) -> float:
+        """The time from which requests arrive."""
+        return self.starts[0].ready
+
+    @property
+    def last(self) -> float:
+        """The time of the last answer, before it that of the begin."""
+        return self.batches[-1].end if self.batches else self.begin
+
+    def start(self, restart: int = 0) -> None:
+        """Begin, or go on, to answer."""
+        self.folder.mkdir(exist_ok=True)
+        if (path := self.folder / ANSWERS).exists():
+            os.truncate(path, self._size)  # a line that was being written when a process was killed
+        self.starts.append(Start(restart, time.monotonic(), self.answered))
+        self._write({"restart": restart, "ready": self.starts[-1].ready})
+
+    def add(self, count: int, begin: float, results: Sequence[Tensor]) -> None:
+        """Answer the next requests now. Some results are kept for a comparison."""
+        from safetensors.torch import save_file
+
+        batch = Answer(self.answered, count, begin, time.monotonic())
+        if self._kept < KEPT:
+            self._kept += sum(t.nbytes for t in results)
+            save_file({str(i): t.contiguous().clone() for i, t in enumerate(results)}, self._results(batch.first))
+        self._write(asdict(batch))
+        self.batches.append(batch)
+
+    def results(self, batch: Answer) -> dict[str, Tensor] | None:
+        """The results of a batch if they were kept."""
+        from safetensors.torch import load_file
+
+        path = self._results(batch.first)
+        return load_file(path) if path.exists() else None
+
+    def _results(self, first: int) -> Path:
+        return self.folder / f"results-{first}.safetensors"
+
+    def _write(self, data: dict[str, Any]) -> None:
+        with (self.folder / ANSWERS).open("ab", buffering=0) as file:
+            file.write(json.dumps(data).encode() + b"\n")
+
+
+def _complete(path: Path) -> list[bytes]:
+    """The lines of a file but for an unfinished last one."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+
+
+def answered(folder: Path) -> int:
+    """Number of answered requests, from the end of the file alone."""
+    path = folder / ANSWERS
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - TAIL))
+        rows = [json.loads(x) for x in file.read().splitlines(keepends=True)[1:] if x.endswith(b"}\n")]
+    return next((r["first"] + r["count"] for r in reversed(rows) if "count" in r), 0)

@@ -1,0 +1,47 @@
+"""Which rank the error of a failed run names, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from espalier.passes.distributed.launch import environment, failure_of
+from espalier.passes.distributed.launcher import ENDED
+
+LOST = {"message": "RuntimeError: gloo: Connection reset by peer", "hint": "", "lost": True}
+LATE = {"message": "RuntimeError: gloo: Timed out waiting 5000ms for recv", "hint": "", "lost": True}
+OWN = {"message": "ValueError: too long", "hint": "", "lost": False}
+
+
+@pytest.mark.parametrize(
+    ("ended", "failures", "code", "message"),
+    [
+        ({"0": [1, 0], "1": [-9, 0]}, {0: LOST}, 1, "Rank 1 of 2 was ended by SIGKILL."),
+        ({"0": [1, 0], "1": [-15, 0]}, {0: LOST}, 1, "Rank 1 of 2 was ended by SIGTERM."),
+        ({"0": [1, 0], "1": [-15, 0]}, {0: OWN}, 1, "Rank 0 of 2 failed: ValueError: too long."),
+        ({"0": [1, 0], "1": [1, 0]}, {0: LOST, 1: OWN}, 1, "Rank 1 of 2 failed: ValueError: too long."),
+        ({"0": [1, 0], "1": [-9, 30]}, {0: LATE}, 1, "Rank 1 of 2 did not respond in time."),
+        ({"0": [1, 0], "1": [1, 0]}, {0: LOST, 1: LOST}, 1, "Rank 0 of 2 lost its connection: RuntimeError: gloo"),
+        ({"1": [3, 0]}, {}, 1, "A sharded run failed: rank 1 with exit code 3."),
+        ({}, {}, -9, "torchrun was ended by SIGKILL."),
+        ({}, {}, 1, "torchrun did not start: no address."),
+    ],
+)
+def test_the_rank_that_others_lost_is_named(
+    ended: dict[str, list[int]], failures: dict[int, dict[str, Any]], code: int, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / ENDED).write_text(json.dumps(ended))
+    (tmp_path / "launcher.log").write_text("no address\n")
+    for rank, data in failures.items():
+        (tmp_path / f"failure-{rank}.json").write_text(json.dumps(data))
+    error = failure_of(2, tmp_path, code)
+    assert error.message.startswith(message) and error.hint
+
+
+def test_ranks_do_not_inherit_the_options_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_NNODES", "2")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    assert not {"PET_NNODES", "MASTER_PORT"} & environment(1, None).keys()
