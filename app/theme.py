@@ -36,7 +36,7 @@ TAGS: dict[str, str] = {  # what people mark nodes with
 }  # fmt: skip
 # Collectives on edges: no colours of nodes, and 3:1 against the canvas in both themes.
 TRANSFERS: dict[str, str] = {
-    "all-reduce": "#C2410C", "all-gather": "#0E7490", "reduce-scatter": "#4D7C0F", "all-to-all": "#A21CAF",
+    "all-reduce": "#C2410C", "all-gather": "#0E7490", "reduce-scatter": "#4D7C0F", "all-to-all": "#C026D3",
 }  # fmt: skip
 TRANSFER_WIDTHS = (1.8, 6.0)  # of an edge with few bytes, and with the most
 FRAME_GROUND, FRAME_TITLE = 0.10, 0.34  # shares of the colour in a frame and in its title

@@ -28,6 +28,7 @@ from espalier.app.theme import PAD, SMALL, SPARSITY, Palette
 HEIGHT = 27
 MINIMAP = (152, 40)  # pixels
 LEGEND_ROW, LEGEND_ROWS = 20, 2
+SCALE = (88, 40)  # pixels of a scale, and where there is little room
 FRAME = 3  # pixels around the minimap and inside its border
 
 
@@ -146,7 +147,7 @@ class LegendCard(Card):
         self._marks = (False, False)
         self._room = 0
         self._items: list[tuple[float, int, str, str]] = []  # x, row, text, colour or mark
-        self._scale_at = (0.0, 0)  # x and row of the scale
+        self._scale_at, self._scale_width = (0.0, 0), SCALE[0]  # x and row of the scale, pixels
 
     def set_legend(self, legend: Legend, sparsity: bool, folds: bool) -> None:
         """Show a legend; `sparsity`: explain the sparsity bars too; `folds`: and the dots of layers that differ."""
@@ -169,7 +170,8 @@ class LegendCard(Card):
         sparsity, folds = self._marks
         marks = [("sparsity", _BAR)] * sparsity + [("differs", _DOT)] * folds
         edges = [(text, f"{_LINE}{colour}") for text, colour in self.legend.edges]
-        return [*self.legend.swatches, *(marks if self.legend.swatches else marks[sparsity:]), *edges]
+        own = [*self.legend.swatches, *(marks if self.legend.swatches else marks[sparsity:])]
+        return [*edges, *own] if self.legend.title == "kind" else [*own, *edges]  # kinds are on the nodes, too
 
     def _flow(self) -> None:
         """Place the entries, in a second row where the first is full."""
@@ -177,10 +179,12 @@ class LegendCard(Card):
         title = "" if self.legend.swatches and self.legend.title == "kind" else self.legend.title
         start = PAD + (metrics.horizontalAdvance(title) + 10 if title else 0.0)
         x, row, end = start, 0, start
-        ends = metrics.horizontalAdvance(self.legend.low) + metrics.horizontalAdvance(self.legend.high) + 112
-        self._scale_at = start, 0
-        if self.legend.low and start + ends > self._room:  # below the title
+        words = metrics.horizontalAdvance(self.legend.low) + metrics.horizontalAdvance(self.legend.high)
+        self._scale_at, self._scale_width = (start, 0), SCALE[0]
+        if self.legend.low and start + words + SCALE[0] + 24 > self._room:  # below the title
             self._scale_at = x, row = float(PAD), 1
+            self._scale_width = SCALE[0] if x + words + SCALE[0] + 24 <= self._room else SCALE[1]
+        ends = words + self._scale_width + 24
         x += ends if self.legend.low else 0.0
         end = max(end, x)
         self._items, entries = [], self._entries()
@@ -239,13 +243,13 @@ class LegendCard(Card):
         x, top = self._scale_at[0], LEGEND_ROW * self._scale_at[1]
         self._text(painter, x, top, self.legend.low)
         x += metrics.horizontalAdvance(self.legend.low) + 6
-        blend = QLinearGradient(x, 0, x + 88, 0)
+        blend = QLinearGradient(x, 0, x + self._scale_width, 0)
         for k, colour in enumerate(self.tokens.scale):
             blend.setColorAt(k / (len(self.tokens.scale) - 1), QColor(colour))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(blend)
-        painter.drawRoundedRect(QRectF(x, top + 5, 88, 10), 2, 2)
-        self._text(painter, x + 94, top, self.legend.high)
+        painter.drawRoundedRect(QRectF(x, top + 5, self._scale_width, 10), 2, 2)
+        self._text(painter, x + self._scale_width + 6, top, self.legend.high)
 
 
 _BAR, _DOT, _LINE = "bar", "dot", "line "  # marks of the legend in place of a colour, or before it

@@ -103,7 +103,7 @@ class ChipPlacer:
         """Whether a chip on an edge overlaps nothing but that edge."""
         x, y, w, h = box
         around = (x - GAP, y - GAP, w + 2 * GAP, h + 2 * GAP)
-        if len(self._boxes.touching(around)) or self._on_label(around) or self._crossed(around, edge):
+        if len(self._boxes.touching(around)) or self._on_label(around) or self.crossed(around, edge):
             return False
         frames = self._frames[self._near_frames.touching(around)]
         return bool((frames[:, 0] <= x).all() and (frames[:, 0] + frames[:, 2] >= x + w).all())
@@ -118,8 +118,8 @@ class ChipPlacer:
                 return True
         return False
 
-    def _crossed(self, area: Area, edge: int) -> bool:
-        """Whether another wire crosses the area."""
+    def crossed(self, area: Area, edge: int = -1) -> bool:
+        """Whether a wire other than `edge` crosses the area."""
         near = self._wires.touching(area)
         near = near[self._owner[near] != edge]
         if not len(near):

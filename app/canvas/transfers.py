@@ -96,10 +96,10 @@ class TransferLayer:
         self._loose: set[int] = set()  # edges with a chip where they begin
         self._ends = ends = _Ends(layout, graph)
         known = layout.tree.index
-        resolved = [t for t in transfers if t.user in known or (not t.user and t.source in known)]
+        resolved = [t for t in transfers if all(n in known for n in (t.source, t.user) if n)]
         self._place_on_edges(ends, resolved)
         self._place_at_boxes(ends, resolved)
-        self.largest = max((load.bytes for load in self.edges.values()), default=0)
+        self.largest = max((each.bytes for each in (*self.edges.values(), *resolved)), default=0)  # hidden ones too
         self._placer = ChipPlacer(layout, graph) if self.edges or self.boxes else None
 
     @property
@@ -204,8 +204,8 @@ class TransferLayer:
         for words in load.words:
             wide = text_width(words, SECONDARY) + 2 * SIDE
             for box in self._placer.tries(x, y, wide):
-                lone = self._placer.inside(box, rect) or self._placer.alone(box, rect, wide)
-                if lone and self._fits(box, edge, placed):
+                wider = not self.layout.horizontal and self._placer.alone(box, rect, wide)
+                if (self._placer.inside(box, rect) or wider) and self._fits(box, edge, placed):
                     return self._chip(edge, box, words, load, placed)
             for way in self._ways[edge]:
                 if (box := self._on_way(way, wide)) is not None and self._fits(box, way, placed):
@@ -223,17 +223,23 @@ class TransferLayer:
         return box if self._placer.alone(box, [0.0, 0.0, 0.0, 0.0], wide) else None
 
     def _beside(self, item: Item, placed: list[Area]) -> TransferChip:
-        load = self.boxes[item]
-        x, y, w, h = rect_of(self.layout, item).tolist()
-        size, middle = data_size(load.bytes), y + h / 2 - HEIGHT / 2
-        inside = f"{plural(len(load.transfers), 'move')} inside, {size}"
-        for words in load.words if item.kind == "node" else (inside, size):
+        """The chip of what belongs to no drawn edge: above a box, beside it, or on the left of its upper border."""
+        assert self._placer is not None
+        load, (x, y, w, h) = self.boxes[item], rect_of(self.layout, item).tolist()
+        size = data_size(load.bytes)
+        inside = f"{plural(len(load.transfers), 'move')} inside, {size}", f"{size} inside", size
+        tries = () if self.layout.horizontal else load.words if item.kind == "node" else inside
+        for words in tries:  # in a horizontal layout, chips of edges may be on either side
             wide = text_width(words, SECONDARY) + 2 * SIDE
-            lefts = (x + 2, x + w - wide - 2) if wide <= w - 4 else ()
+            lefts = (x + 2, x + w - wide - 2) if wide <= w - 4 and item.kind == "node" else ()
             above = [(left, y - ABOVE - HEIGHT / 2, wide, HEIGHT) for left in lefts]
-            for box in (*above, (x - wide - 6, middle, wide, HEIGHT)):
+            beside = [(x - wide - 6, y + h / 2 - HEIGHT / 2, wide, HEIGHT)] if x - wide - 6 >= self.layout.left else []
+            for box in (*above, *beside):
                 if self._fits(box, -1, placed):
                     return self._chip(-1, box, words, load, placed)
+            box = (x + 8, y - HEIGHT + 3.5, wide, HEIGHT)  # above the name
+            if wide <= w / 2 - 14 and not self._placer.crossed(box) and not any(_overlap(box, p) for p in placed):
+                return self._chip(-1, box, words, load, placed)
         return self._chip(-1, (x - DOT / 2, y + h / 2 - DOT / 2, DOT, DOT), "", load, placed)
 
     def _begin(self, edge: int) -> tuple[TransferChip, ...]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from espalier.passes.distributed.step import Batch
 
 BATCHES = 2  # without a limit
+TORCH = ("aten", "prims", "torch", "_operator", "math")  # namespaces of functions that every process has
 MAX_RANKS = 8  # processes of a run that nobody has confirmed
 PROCESS = 350 << 20  # bytes of a rank with Python and torch; measured: 337 MiB with a small model on Linux
 COPIES = 3  # of the weights in this process: as stored, as module, and gradients
@@ -71,7 +72,7 @@ def run_sharded(
     batches = batches_of(graph, options, context, sizes)
     device = _device(ranks)
     settings = Settings(
-        mesh.shape, threads, float(options.timeout), device, source if needs_source(graph) else None,
+        mesh.shape, threads, float(options.timeout), device, source if _needs_code(graph) else None,
         tuple(PLUGIN_FILES),
     )  # fmt: skip
     context.progress(0, 0, "predicting")
@@ -101,11 +102,17 @@ def _check(graph: Graph, context: Context) -> None:
                                    "Open the model's source again.", node.id)  # fmt: skip
 
 
+def _needs_code(graph: Graph) -> bool:
+    """Whether ranks need the code of the model's source: its functions, or operators that it registers with torch."""
+    called = (n.target.partition(".")[0] for n in graph if n.call == "call_function")
+    return needs_source(graph) or any(namespace not in TORCH for namespace in called)
+
+
 def _check_ranks(mesh: Mesh, limit: int, graph: Graph) -> None:
     """Raise PassError for more processes than are allowed, or than there is memory for."""
     ranks = mesh.devices
     if ranks > limit:
-        text = f"The mesh {mesh} would start {ranks} processes on this machine; {limit} are allowed."
+        text = f"The mesh {mesh} would start {ranks} processes on this machine; at most {limit} may be started."
         raise PassError(text, f"Use a mesh of at most {limit} devices, or raise max_ranks.")
     weights = sum(w.elements * BITS.get(w.dtype, 32) // 8 for w in graph.weights.values())
     need, present = ranks * (PROCESS + weights) + COPIES * weights, free()

@@ -256,7 +256,7 @@ class DeployPanel(FormPanel):
         self._shown = shown
         plan, scaling, compared = reports.get(PLAN), reports.get(SCALING), self.deployment.compared
         run = reports.get(RUN)
-        self.run_view.show_report(run, not (deployment.ran and deployment.ran.data), stale)
+        self.run_view.show_report(run, deployment.ran, stale)
         if self.tabs.currentIndex() == RUNS and run:
             self.table.show_rows([r | {"collective": r["collective"].replace("_", "-")} for r in run.rows])
         else:

@@ -12,10 +12,12 @@ from espalier.app.features.deploy.summary import run_figures, run_html, run_note
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.table import Table
+from espalier.passes.analysis.shard_run import ShardRunOptions
 from espalier.passes.base import Report
 
 NONE_YET = ("Run the plan by one process per device on this machine: outputs and gradients are compared with those of "
             "one process, times and bytes with what was predicted.")  # fmt: skip
+NUMBER = 88  # pixels of a column of numbers
 
 
 class RunView(QWidget):
@@ -34,15 +36,22 @@ class RunView(QWidget):
         column.addWidget(self.verdict)
         column.addWidget(self.table, 1)
         column.addWidget(self.notes)
-        self.show_report(None, False, False)
+        self.show_report(None, None, False)
 
-    def show_report(self, report: Report | None, random: bool, stale: bool) -> None:
-        """Show a run; None: what one would show. `random`: its inputs were random."""
+    def show_report(self, report: Report | None, ran: ShardRunOptions | None, stale: bool) -> None:
+        """Show a run with these options; None: what one would show."""
         rows: Sequence[dict[str, Any]] = run_figures(report.summary, report.rows) if report else ()
-        self.verdict.setText(run_html(report.summary, random, stale, tokens(self)) if report else "")
+        words = ""
+        if report and ran:
+            what = "the plan" if ran.mesh else "the model's placements"
+            words = run_html(report.summary, what, not ran.data, stale, tokens(self))
+        self.verdict.setText(words)
         self.notes.setText(run_notes(report.summary) if report else NONE_YET)
         self.table.show_rows(rows)
         if rows:
-            self.table.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+            header = self.table.horizontalHeader()
+            header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+            for column in range(1, header.count()):
+                header.resizeSection(column, NUMBER)
         self.verdict.setVisible(report is not None)
         self.table.setVisible(report is not None)

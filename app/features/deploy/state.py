@@ -86,7 +86,7 @@ class Deployment(QObject):
     @property
     def busy(self) -> str:
         """What runs, as a text; empty if nothing does."""
-        for name, what in ((PLAN, "Planning"), (SCALING, "Predicting"), (RUN, "Running")):
+        for name, what in ((PLAN, "Plan"), (SCALING, "Scaling"), (RUN, "Run")):
             if job := self._asking.job(name):
                 return f"{what}: {status_text(job, time.monotonic(), elapsed=True)}"
         return ""
@@ -134,16 +134,19 @@ class Deployment(QObject):
         return self.options is not None and self.options.stages == 1 and not self.stale()
 
     def to_run(self) -> tuple[Mesh, ShardRunOptions] | None:
-        """What a run on this machine would run: the plan, or else the placements of the graph; None if there are none.
+        """What a run on this machine would run, on the data of the session if there are any; None for nothing.
 
-        On the data of the session, if there are any.
+        As the command does: the graph's placements if they are for the mesh of the plan, or there is no plan to run;
+        else the plan.
         """
         data: dict[str, Any] = self._session.measured_on.which if self._session.measured_on.data else {}
         if self.options is not None and self.can_apply:
             names = {f.name for f in fields(ShardRunOptions)} & {f.name for f in fields(ShardPlanOptions)}
             given = {n: getattr(self.options, n) for n in names}
             given["batch_size"] = min(self.options.batch_size, BATCH)
-            return parse_mesh(self.options.mesh), ShardRunOptions(**given, **data)
+            mesh = parse_mesh(self.options.mesh)
+            options = ShardRunOptions(**given, **data)
+            return mesh, replace(options, mesh="") if mesh == self.placed else options
         return (self.placed, ShardRunOptions(**data)) if self.placed else None
 
     def transfers(self, mode: str) -> tuple[Transfer, ...]:

@@ -20,7 +20,7 @@ def plan_html(summary: Row, compared: Sequence[Row], stale: bool, look: Palette)
         parts.insert(0, f'<b style="color:{look.bad}">Of an earlier state of the model: plan again</b>')
     for row in compared[1:]:
         if row["problem"]:
-            parts.append(f"{row['plan']}: {escape(row['problem'])}")
+            parts.append(escape(row["problem"].rstrip(".")))
         elif summary["step_ms"]:
             fits = "" if row["fits"] else ", does not fit"
             parts.append(f"{row['plan']} takes {row['step_ms'] / summary['step_ms']:.2f} ×{fits}")
@@ -29,15 +29,18 @@ def plan_html(summary: Row, compared: Sequence[Row], stale: bool, look: Palette)
         parts.append(f"{data_size(summary['moved_bytes'])} moved by a rank")
     if summary.get("saved_bytes"):
         parts.append(f"formats save {data_size(summary['saved_bytes'])} of it")
-    if summary.get("notes"):
-        parts.append(escape(summary["notes"]))
+    notes = summary.get("notes", "")
+    for row in compared:
+        notes = notes.replace(row["problem"], "") if row["problem"] else notes  # said already
+    if notes.strip():
+        parts.append(escape(notes.strip()))
     source = PRESETS[summary["device"]].source if summary["device"] in PRESETS else ""
     parts.append(f'<span style="color:{look.muted}">{escape(source)}</span>' if source else "")
     return " · ".join(p for p in parts if p)
 
 
-def run_html(summary: Row, random: bool, stale: bool, look: Palette) -> str:
-    """How a run compares with one process, and what was run."""
+def run_html(summary: Row, what: str, random: bool, stale: bool, look: Palette) -> str:
+    """How a run of `what` compares with one process. `random`: its inputs were random."""
     parts = [f'<b style="color:{look.bad}">Of an earlier state of the model: run again</b>'] if stale else []
     for name, found in summary["difference"].items():
         if not summary["compared"][name]:
@@ -48,7 +51,7 @@ def run_html(summary: Row, random: bool, stale: bool, look: Palette) -> str:
         count = plural(summary["compared"][name], "tensor")
         parts.append(f'<b style="color:{colour}">{name} {verdict}</b> to one process{size} (n = {count})')
     samples = plural(summary["samples"], "random sample" if random else "sample")
-    parts.append(f"mesh {summary['mesh']}: {plural(summary['ranks'], 'process', 'processes')} over "
+    parts.append(f"{what} over the mesh {summary['mesh']}: {plural(summary['ranks'], 'process', 'processes')} over "
                  f"{summary['backend']}, {samples} in {plural(summary['batches'], 'batch', 'batches')}")  # fmt: skip
     return " · ".join(parts)
 
@@ -69,7 +72,7 @@ def run_figures(summary: Row, rows: Sequence[Row]) -> list[Row]:
         columns = ("predicted", "measured", "one process")
         figures.append({"figure": f"{figure}, {unit}", **dict(zip(columns, values, strict=True))})
 
-    for key, name in (("forward_seconds", "forward pass"), ("step_seconds", "forward and backward pass")):
+    for key, name in (("forward_seconds", "forward"), ("step_seconds", "forward + backward")):
         if key in summary["sharded"]:
             add(
                 name,
@@ -82,9 +85,9 @@ def run_figures(summary: Row, rows: Sequence[Row]) -> list[Row]:
     for name in dict.fromkeys(r["collective"] for r in rows if r["collective"]):
         own = [r for r in rows if r["collective"] == name]
         kind = name.replace("_", "-")
-        add(f"{kind}, forward pass", "bytes", sum(r["planned_bytes"] for r in own), sum(r["bytes"] for r in own), None)
+        add(f"{kind}, forward", "bytes", sum(r["planned_bytes"] for r in own), sum(r["bytes"] for r in own), None)
     for name, found in summary["totals"]["step"].items():
-        add(f"{name.replace('_', '-')}, with backward", "bytes", None, found["bytes"], None)
+        add(f"{name.replace('_', '-')}, + backward", "bytes", None, found["bytes"], None)
     return figures
 
 
