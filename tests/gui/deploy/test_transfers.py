@@ -84,9 +84,7 @@ def test_pointing_tells_placements_bytes_and_format(
 ) -> None:
     moved = (
         Moved("fc1", "drop", "data_in", "S0", "R", (Sent("all-gather", 4096, 1024),), format="int 8/4"),
-        Moved(
-            "", "fc2", "weight", "S0", "R", (Sent("all-gather", 128, 128, 2),), (Sent("reduce-scatter", 64, 64),), "w"
-        ),
+        Moved("", "fc2", "weight", "S0", "R", (Sent("all-gather", 128, 128, 2),), (Sent("all-reduce", 64, 64),), "w"),
     )
     window.canvas.set_transfers(transfers_of(moved))
     scene = window.canvas.scene
