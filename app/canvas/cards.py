@@ -199,7 +199,7 @@ class LegendCard(Card):
             self._items.append((x, row, text, colour))
             x += wide
             end = max(end, x)
-        self._title, self.holds = title, end <= self._room
+        self._title, self.holds = title, end <= self._room and bool(self._items or self.legend.low or not entries)
         told = f"{self.legend.title}: " + (", ".join(t for t, _ in entries) or self._range())
         self.setAccessibleDescription(told)
         self.setToolTip(told if len(self._items) < len(entries) else "")

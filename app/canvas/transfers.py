@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.camera import Area
 from espalier.app.canvas.chips import ABOVE, DOT, HEIGHT, SIDE, Chip, ChipPlacer
 from espalier.app.canvas.layout import Layout, cover_of
-from espalier.app.canvas.movement import members_of, rect_of
+from espalier.app.canvas.movement import rect_of
 from espalier.app.figures.captions import text_width
 from espalier.app.number_text import data_size, plural
 from espalier.app.theme import SECONDARY, TRANSFER_WIDTHS, TRANSFERS
@@ -100,7 +101,12 @@ class TransferLayer:
         self._place_on_edges(ends, resolved)
         self._place_at_boxes(ends, resolved)
         self.largest = max((each.bytes for each in (*self.edges.values(), *resolved)), default=0)  # hidden ones too
-        self._placer = ChipPlacer(layout, graph) if self.edges or self.boxes else None
+        self._graph = graph
+
+    @cached_property
+    def _placer(self) -> ChipPlacer:
+        """Created when chips are painted for the first time."""
+        return ChipPlacer(self.layout, self._graph)
 
     @property
     def collectives(self) -> tuple[str, ...]:
@@ -198,7 +204,6 @@ class TransferLayer:
         return found
 
     def _on_edge(self, item: Item, edge: int, placed: list[Area]) -> TransferChip:
-        assert self._placer is not None
         load, rect = self.edges[edge], rect_of(self.layout, item).tolist()
         x, y = self._placer.ends[edge].tolist()
         for words in load.words:
@@ -215,7 +220,6 @@ class TransferLayer:
 
     def _on_way(self, way: int, wide: float) -> Area | None:
         """A chip in the middle of an edge that runs straight for long enough."""
-        assert self._placer is not None
         (x, y), (x1, y1) = self.layout.points[self.layout.starts[way] : self.layout.starts[way + 1]][-2:].tolist()
         if self.layout.horizontal or abs(x1 - x) > 1 or y1 - y < HEIGHT + 4:
             return None
@@ -224,7 +228,6 @@ class TransferLayer:
 
     def _beside(self, item: Item, placed: list[Area]) -> TransferChip:
         """The chip of what belongs to no drawn edge: above a box, beside it, or on the left of its upper border."""
-        assert self._placer is not None
         load, (x, y, w, h) = self.boxes[item], rect_of(self.layout, item).tolist()
         size = data_size(load.bytes)
         inside = f"{plural(len(load.transfers), 'move')} inside, {size}", f"{size} inside", size
@@ -250,7 +253,6 @@ class TransferLayer:
         return found
 
     def _at_begin(self, edge: int) -> TransferChip:
-        assert self._placer is not None
         load = self.edges[edge]
         x, y = self.layout.points[self.layout.starts[edge]].tolist()
         along = (14.0, 0.0) if self.layout.horizontal else (0.0, 14.0)
@@ -264,7 +266,6 @@ class TransferLayer:
         return self._chip(edge, (x + along[0] - DOT / 2, y + along[1] - DOT / 2, DOT, DOT), "", load, placed)
 
     def _fits(self, box: Area, edge: int, placed: Iterable[Area]) -> bool:
-        assert self._placer is not None
         return not any(_overlap(box, other) for other in placed) and self._placer.free(box, edge)
 
     def _chip(self, edge: int, box: Area, words: str, load: _Load, placed: list[Area]) -> TransferChip:
@@ -277,14 +278,11 @@ class _Ends:
 
     def __init__(self, layout: Layout, graph: Graph) -> None:
         self.layout = layout
-        tree = layout.tree
-        self._users: dict[int, list[int]] = defaultdict(list)
-        for v, node in enumerate(graph):
-            for ref in node.inputs:
-                self._users[tree.index[ref.node]].append(v)
+        self._graph = graph
         self._cover = cover_of(layout)
         self._place = dict(zip(layout.nodes.tolist(), range(len(layout.nodes)), strict=True))
         self._shown: dict[int, frozenset[int]] = {}
+        self._around: dict[int, frozenset[int]] = {}  # the groups around a node
         closed = np.flatnonzero(~layout.group_open)
         self._items = [*(Item("node", k) for k in range(len(layout.nodes))), *(Item("group", int(k)) for k in closed),
                        *(Item("fold", k) for k in range(len(layout.folds)))]  # fmt: skip
@@ -292,6 +290,22 @@ class _Ends:
         self._boxes = BoxIndex.of_rects(rects, 1)
         self._opened = np.flatnonzero(layout.group_open)
         self._along, self._across = (0, 1) if layout.horizontal else (1, 0)
+
+    @cached_property
+    def _users(self) -> dict[int, list[int]]:
+        """The users of each node's results."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for v, node in enumerate(self._graph):
+            for ref in node.inputs:
+                found[self.layout.tree.index[ref.node]].append(v)
+        return found
+
+    def _groups(self, number: int) -> frozenset[int]:
+        around = self._around.get(number)
+        if around is None:
+            tree = self.layout.tree
+            around = self._around[number] = frozenset(tree.ancestors(max(tree.home[number], 0)))
+        return around
 
     def shown_source(self, number: int) -> int:
         """The node from whose box the edges of a result run."""
@@ -337,8 +351,7 @@ class _Ends:
             if not len(found):  # a stub
                 return None, bool
             item = self._items[int(found[0])]
-            members = frozenset(members_of(self.layout, item))
-            return item, lambda users: not members.isdisjoint(users)
+            return item, lambda users: any(self.item_of(n) == item for n in users)
         return None, self._crossing(point)
 
     def _crossing(self, point: NDArray[np.float64]) -> Reaches:
@@ -350,8 +363,7 @@ class _Ends:
             hit = np.flatnonzero(beside & (np.abs(level - point[self._along]) < 0.5))
             if len(hit):
                 number = int(self.layout.groups[self._opened[hit[-1 if inside else 0]]])
-                members = frozenset(self.layout.tree.members(number))
-                return lambda users: bool(users & members if inside else users - members)
+                return lambda users: any((number in self._groups(n)) == inside for n in users)
         return bool
 
 

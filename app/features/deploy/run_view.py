@@ -17,7 +17,7 @@ from espalier.passes.base import Report
 
 NONE_YET = ("Run the plan by one process per device on this machine: outputs and gradients are compared with those of "
             "one process, times and bytes with what was predicted.")  # fmt: skip
-NUMBER = 88  # pixels of a column of numbers
+NUMBER = 102  # pixels of a column of numbers
 
 
 class RunView(QWidget):

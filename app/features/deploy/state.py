@@ -154,10 +154,11 @@ class Deployment(QObject):
         document = self._session.document
         if document is None or (mode in MODES and PLAN in self.reports):
             return self._planned if document else ()
-        if self._placed is None or self._placed[0] is not document.graph:
-            placed = any(n.sharding for n in document.graph)
-            self._placed = document.graph, transfers_of(placed_moves(document.graph)) if placed else ()
-        return self._placed[1]
+        now, last = document.graph, self._placed
+        if last is None or not _placed_alike(last[0], now):
+            last = now, transfers_of(placed_moves(now)) if any(n.sharding for n in now) else ()
+        self._placed = now, last[1]
+        return last[1]
 
     def overlays(self) -> dict[str, Overlay]:
         """Strategy, moved bytes and predicted time of nodes, as colours of the graph."""
@@ -190,6 +191,16 @@ class Deployment(QObject):
 
 def _overlay(mode: str, values: dict[str, float], note: str, names: tuple[str, ...]) -> Overlay:
     return Overlay(MEASURED[mode][0], values, MEASURED[mode][1], note, names if mode == STRATEGY else ())
+
+
+def _placed_alike(before: Graph, now: Graph) -> bool:
+    """Whether two graphs have the same nodes with the same placements, in about a millisecond for 5 000 nodes."""
+    if before is now:
+        return True
+    if len(before) != len(now):
+        return False
+    pairs = zip(before, now, strict=True)
+    return all(a is b or (a.id == b.id and a.args == b.args and a.sharding is b.sharding) for a, b in pairs)
 
 
 def _unplaced(graph: Graph) -> Graph:
