@@ -75,6 +75,7 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
 
 def _callables(job: Job, folder: Path) -> dict[str, Any]:
     from espalier.model.opening import reopen
+
     source = job.settings.source
     return reopen(source.spec, folder / "again", source.inputs, source.seed).callables if source else {}
 
