@@ -78,6 +78,11 @@ def mebibytes(size: float) -> str:
     return f"{size / (1 << 20):.2f}{THIN}MiB"
 
 
+def data_size(size: float) -> str:
+    """A number of bytes as `mebibytes`, below 1 KiB as `192 B`."""
+    return mebibytes(size) if size >= 1024 else f"{size:.0f}{THIN}B"
+
+
 def percent(value: float, digits: int = 1) -> str:
     """A share as `84.6 %`."""
     return f"{100 * value:.{digits}f}{THIN}%".replace("-", "−")

@@ -34,6 +34,11 @@ TAGS: dict[str, str] = {  # what people mark nodes with
     "red": "#D64545", "orange": "#E07B00", "yellow": "#C9A400", "green": "#2E9E5B", "blue": "#2F7FD6",
     "purple": "#8A5CC9", "grey": "#8A929E",
 }  # fmt: skip
+# Collectives on edges: no colours of nodes, and 3:1 against the canvas in both themes.
+TRANSFERS: dict[str, str] = {
+    "all-reduce": "#C2410C", "all-gather": "#0E7490", "reduce-scatter": "#4D7C0F", "all-to-all": "#C026D3",
+}  # fmt: skip
+TRANSFER_WIDTHS = (1.8, 6.0)  # of an edge with few bytes, and with the most
 FRAME_GROUND, FRAME_TITLE = 0.10, 0.34  # shares of the colour in a frame and in its title
 SEQUENTIAL: Stops = ("#440154", "#3B528B", "#21918C", "#5EC962", "#E0B400")
 SEQUENTIAL_DARK: Stops = ("#7A56A8", "#5277BE", "#2BA597", "#6FD46F", "#FDE725")

@@ -23,6 +23,7 @@ from espalier.passes.declared import undeclared
 
 if TYPE_CHECKING:
     from espalier.model.graph.graph import Graph
+    from espalier.model.sources.info import SourceInfo
     from espalier.passes.base import Context
 
 Row = dict[str, Any]
@@ -62,7 +63,7 @@ class Context:
     `found` sends a part of an analysis's result, as a plain value, as soon as it is available. `metric` reports
     (name, step, value) of a long pass. `enough`: whether to stop and return the result so far. `paused`: whether the
     job is to pause; `progress` then waits. `base`: the graph before the recipe's first step. `reading`: how data are
-    read for the model.
+    read for the model. `source`: what can be opened again for functions that a graph cannot store.
     """
 
     store: WeightStore
@@ -75,6 +76,7 @@ class Context:
     enough: Callable[[], bool] = _false
     paused: Callable[[], bool] = _false
     base: Graph | None = None
+    source: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -327,6 +327,14 @@ class PassMethods:
     ) -> Report:
         """How to distribute the model over a mesh of devices in the least predicted time that their memory allows."""
 
+    def shard_run(
+        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., timeout: int = ..., max_ranks: int = ...,
+        mesh: str = ..., strategy: Literal['auto', 'megatron', 'data', 'fsdp', 'replicated'] = ..., device: str =
+        ..., rates: str = ..., training: bool = ..., memory: str = ..., sizes: str = ..., seed: int = ...
+    ) -> Report:
+        """Run a sharded model by one process per device of its mesh on this machine, and compare it with one process."""
+
     def shard_scaling(
         self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimizer: Literal['adam', 'sgd'] =
         ..., memory: str = ..., rates: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['',

@@ -114,7 +114,7 @@ class Editable:
     def _context(self, seed: int = 0) -> Context:
         place, project = self._place, self._project
         return Context(place.opened.store, seed, place.progress, place.callables, project.source.reading,
-                       base=project.base)  # fmt: skip
+                       base=project.base, source=project.source)  # fmt: skip
 
     def _target(self, seed: int = 0) -> Target:
         """The model as Target for functions of the command line."""

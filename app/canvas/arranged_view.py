@@ -9,16 +9,16 @@ from PySide6.QtCore import QPointF, Signal
 
 from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.gestures import Gesture
-from espalier.app.canvas.group_view import GroupView
 from espalier.app.canvas.movement import Rects, rect_of
 from espalier.app.canvas.moving import Move, Moving
 from espalier.app.canvas.overlay import numbers_of
 from espalier.app.canvas.scene import Hit
 from espalier.app.canvas.sprites import NAMES_FROM
+from espalier.app.canvas.transfer_view import TransferView
 from espalier.model.document.arrangement import Arrangement
 
 
-class ArrangedView(GroupView):
+class ArrangedView(TransferView):
     """A view whose boxes can be moved, where `may_move` is set."""
 
     boxes_moved = Signal(object)  # the pins of the moved boxes, a tuple

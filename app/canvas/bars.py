@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from PySide6.QtCore import QObject, QRectF, QSize, Qt, Signal
@@ -119,6 +120,9 @@ class CanvasBars(QObject):
             right -= card.width() if fits else 0
             card.move(right, (BELOW - card.height() + 1) // 2)
         self.legend.set_room(right - PAD)
+        if not self.legend.holds and self.legend.told and self.minimap.isVisibleTo(self.below):
+            self.minimap.setVisible(False)  # what colours stand for comes before where the view is
+            self.legend.set_room(right + self.minimap.width() - PAD)
         self.legend.move(0, (BELOW - self.legend.height() + 1) // 2)
         self.legend.setVisible(self._visible and self.legend.holds)
 
@@ -155,7 +159,8 @@ class CanvasBars(QObject):
                 [*self.colour_by.pieces, (f"   Bars {scene.sizes.legend} ", False, False), ("remove", True, True)]
             )
         pruned = bool(np.isfinite(scene.figures.sparsity).any())
-        self.legend.set_legend(scene.colours.legend, pruned, bool(scene.layout.folds))
+        legend = replace(scene.colours.legend, edges=scene.transfers.legend if scene.transfers else ())
+        self.legend.set_legend(legend, pruned, bool(scene.layout.folds))
         self.arrange()
 
     def show_path(self, scene: Scene, group: int) -> None:

@@ -28,6 +28,7 @@ from espalier.app.theme import PAD, SMALL, SPARSITY, Palette
 HEIGHT = 27
 MINIMAP = (152, 40)  # pixels
 LEGEND_ROW, LEGEND_ROWS = 20, 2
+SCALE = (88, 40)  # pixels of a scale, and where there is little room
 FRAME = 3  # pixels around the minimap and inside its border
 
 
@@ -146,6 +147,7 @@ class LegendCard(Card):
         self._marks = (False, False)
         self._room = 0
         self._items: list[tuple[float, int, str, str]] = []  # x, row, text, colour or mark
+        self._scale_at, self._scale_width = (0.0, 0), SCALE[0]  # x and row of the scale, pixels
 
     def set_legend(self, legend: Legend, sparsity: bool, folds: bool) -> None:
         """Show a legend; `sparsity`: explain the sparsity bars too; `folds`: and the dots of layers that differ."""
@@ -159,10 +161,17 @@ class LegendCard(Card):
             self._room = width
             self._flow()
 
+    @property
+    def told(self) -> bool:
+        """Whether it explains more than the kinds of operations, whose names are on the nodes."""
+        return self.legend.title != "kind" or bool(self.legend.edges)
+
     def _entries(self) -> list[tuple[str, str]]:
         sparsity, folds = self._marks
         marks = [("sparsity", _BAR)] * sparsity + [("differs", _DOT)] * folds
-        return [*self.legend.swatches, *(marks if self.legend.swatches else marks[sparsity:])]
+        edges = [(text, f"{_LINE}{colour}") for text, colour in self.legend.edges]
+        own = [*self.legend.swatches, *(marks if self.legend.swatches else marks[sparsity:])]
+        return [*edges, *own] if self.legend.title == "kind" else [*own, *edges]  # kinds are on the nodes, too
 
     def _flow(self) -> None:
         """Place the entries, in a second row where the first is full."""
@@ -170,23 +179,31 @@ class LegendCard(Card):
         title = "" if self.legend.swatches and self.legend.title == "kind" else self.legend.title
         start = PAD + (metrics.horizontalAdvance(title) + 10 if title else 0.0)
         x, row, end = start, 0, start
-        if self.legend.low:
-            x += metrics.horizontalAdvance(self.legend.low) + metrics.horizontalAdvance(self.legend.high) + 112
+        words = metrics.horizontalAdvance(self.legend.low) + metrics.horizontalAdvance(self.legend.high)
+        self._scale_at, self._scale_width = (start, 0), SCALE[0]
+        if self.legend.low and start + words + SCALE[0] + 24 > self._room:  # below the title
+            self._scale_at = x, row = float(PAD), 1
+            self._scale_width = SCALE[0] if x + words + SCALE[0] + 24 <= self._room else SCALE[1]
+        ends = words + self._scale_width + 24
+        x += ends if self.legend.low else 0.0
+        end = max(end, x)
         self._items, entries = [], self._entries()
+        widest = max((16 + metrics.horizontalAdvance(text) + 12 for text, _ in entries), default=0.0)
+        begin = start if start + widest <= self._room else float(PAD)  # of a second row
         for text, colour in entries:
             wide = 16 + metrics.horizontalAdvance(text) + 12
-            if x + wide > self._room and row + 1 < LEGEND_ROWS and x > start:
-                x, row = start, row + 1
+            if x + wide > self._room and row + 1 < LEGEND_ROWS and (x > start or begin < start):
+                x, row = begin, row + 1
             if x + wide > self._room:
                 break
             self._items.append((x, row, text, colour))
             x += wide
             end = max(end, x)
-        self._title, self.holds = title, max(end, x if self.legend.low else 0.0) <= self._room and start <= self._room
+        self._title, self.holds = title, end <= self._room and bool(self._items or self.legend.low or not entries)
         told = f"{self.legend.title}: " + (", ".join(t for t, _ in entries) or self._range())
         self.setAccessibleDescription(told)
         self.setToolTip(told if len(self._items) < len(entries) else "")
-        self.resize(int(max(end, x if self.legend.low else 0.0)), LEGEND_ROW * (row + 1))
+        self.resize(int(end), LEGEND_ROW * (row + 1))
         self.update()
 
     def _range(self) -> str:
@@ -200,8 +217,13 @@ class LegendCard(Card):
         for x, row, text, colour in self._items:
             top = LEGEND_ROW * row
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(SPARSITY if colour in (_BAR, _DOT) else colour))
-            if colour == _DOT:
+            painter.setBrush(QColor(SPARSITY if colour in (_BAR, _DOT) else colour.removeprefix(_LINE)))
+            if colour == _LINE:  # on the width of edges
+                self._text(painter, x, top, text)
+                continue
+            if colour.startswith(_LINE):
+                painter.drawRect(QRectF(x - 2, top + 8, 14, 4))
+            elif colour == _DOT:
                 painter.drawEllipse(QPointF(x + 6, top + LEGEND_ROW / 2), 4, 4)
             else:
                 painter.drawRoundedRect(
@@ -218,19 +240,19 @@ class LegendCard(Card):
 
     def _scale(self, painter: QPainter) -> None:
         metrics = QFontMetricsF(font(SMALL))
-        x = PAD + metrics.horizontalAdvance(self._title) + 10
-        self._text(painter, x, 0, self.legend.low)
+        x, top = self._scale_at[0], LEGEND_ROW * self._scale_at[1]
+        self._text(painter, x, top, self.legend.low)
         x += metrics.horizontalAdvance(self.legend.low) + 6
-        blend = QLinearGradient(x, 0, x + 88, 0)
+        blend = QLinearGradient(x, 0, x + self._scale_width, 0)
         for k, colour in enumerate(self.tokens.scale):
             blend.setColorAt(k / (len(self.tokens.scale) - 1), QColor(colour))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(blend)
-        painter.drawRoundedRect(QRectF(x, 5, 88, 10), 2, 2)
-        self._text(painter, x + 94, 0, self.legend.high)
+        painter.drawRoundedRect(QRectF(x, top + 5, self._scale_width, 10), 2, 2)
+        self._text(painter, x + self._scale_width + 6, top, self.legend.high)
 
 
-_BAR, _DOT = "bar", "dot"  # marks of the legend in place of a colour
+_BAR, _DOT, _LINE = "bar", "dot", "line "  # marks of the legend in place of a colour, or before it
 
 
 class Minimap(QWidget):

@@ -69,6 +69,7 @@ class Legend:
     swatches: tuple[tuple[str, str], ...] = ()
     low: str = ""
     high: str = ""
+    edges: tuple[tuple[str, str], ...] = ()  # of the colours of edges; the last one, without a colour, on their width
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def paint_marks(painter: QPainter, scene: Scene, kit: ScenePainter, camera: Came
     painter.restore()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
     if marks.hover_edge is not None:
-        _note(painter, _edge_text(scene, marks.hover_edge), marks.spot, palette)
+        _note(painter, _edge_text(scene, marks.hover_edge), marks.spot, view, palette)
     if marks.band is not None:
         ground = QColor(palette.accent)
         ground.setAlpha(28)
@@ -187,8 +187,9 @@ def _grown(rects: np.ndarray) -> np.ndarray:
 
 
 def _edge_text(scene: Scene, edge: int) -> str:
-    """The shape of the tensor of an edge, and its conversion."""
-    return " · ".join(filter(None, (scene.shape(edge), scene.cast_on(edge))))
+    """The shape of the tensor of an edge, its conversion, and lines on what devices send."""
+    first = " · ".join(filter(None, (scene.shape(edge), scene.cast_on(edge))))
+    return "\n".join(filter(None, (first, scene.transfers.told_on(edge) if scene.transfers else "")))
 
 
 def _outlines(painter: QPainter, rects: np.ndarray, area: Area, near: bool, radius: float = RADIUS) -> None:
@@ -213,19 +214,23 @@ def _outlines(painter: QPainter, rects: np.ndarray, area: Area, near: bool, radi
     draw_rects(painter, rects)
 
 
-def _note(painter: QPainter, text: str, spot: QPointF, palette: Palette) -> None:
-    """Paint a label beside the pointer."""
+def _note(painter: QPainter, text: str, spot: QPointF, view: QRectF, palette: Palette) -> None:
+    """Paint a label of some lines beside the pointer, within the view."""
     if not text:
         return
     face = font(SECONDARY + 0.5)
-    width = QFontMetricsF(face).horizontalAdvance(text) + 14
-    box = QRectF(spot.x() + 12, spot.y() - 24, width, 19)
+    lines, metrics = text.split("\n"), QFontMetricsF(face)
+    width, height = max(map(metrics.horizontalAdvance, lines)) + 14, 4 + 15 * len(lines)
+    left = max(min(spot.x() + 12, view.width() - width - 4), 4.0)
+    box = QRectF(left, max(spot.y() - 5 - height, 4.0), width, height)
     painter.setPen(pen(palette.line))
     painter.setBrush(QColor(palette.panel))
     painter.drawRoundedRect(box, 5, 5)
     painter.setFont(face)
     painter.setPen(QColor(palette.text))
-    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+    for k, line in enumerate(lines):
+        row = QRectF(box.x() + 7, box.y() + 2 + 15 * k, width - 14, 15)
+        painter.drawText(row, Qt.AlignmentFlag.AlignVCenter, line)
 
 
 def paint_message(painter: QPainter, view: QRectF, title: str, text: str, palette: Palette) -> None:

@@ -16,7 +16,8 @@ from espalier.app.canvas.arranging import arranged
 from espalier.app.canvas.box_index import BoxIndex, Indices
 from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.camera import Area
-from espalier.app.canvas.casts import CastLayer, Chip
+from espalier.app.canvas.casts import CastLayer
+from espalier.app.canvas.chips import Chip
 from espalier.app.canvas.colouring import Colouring
 from espalier.app.canvas.fold_card import bar_at, slots
 from espalier.app.canvas.fold_metrics import FoldMetrics, bar_colours, links_of
@@ -26,6 +27,7 @@ from espalier.app.canvas.movement import EdgeIndex
 from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch
 from espalier.app.canvas.size_bars import SizeBars
+from espalier.app.canvas.transfers import TransferLayer
 from espalier.app.figures.captions import shape_text
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.graph import Graph, out_port
@@ -70,6 +72,7 @@ class Scene:
     finder: NodeSearch
     problems: dict[int, str] = field(default_factory=dict)
     sizes: SizeBars | None = None
+    transfers: TransferLayer | None = field(init=False, default=None)
     base: Layout | None = None
     arrangement: Arrangement = UNARRANGED
     lifted: Lifted | None = field(init=False, default=None)
@@ -275,6 +278,8 @@ class Scene:
         or no longer do, and of folds that look different."""
         tree, before = self.layout.tree, self.figures.answered
         folds, self._fold_metrics = self._fold_metrics, {}
+        if self.transfers is not None:
+            self.transfers.forget_chips()
         self.graph = graph
         self.figures.update(graph, ids, tree.index)
         changed = (g for g, unlike in before.items() if self.figures.twins(tree, g)[1] != unlike)

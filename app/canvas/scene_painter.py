@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -20,6 +21,7 @@ from espalier.app.canvas.primitives import draw_arrowheads, draw_lines, draw_rec
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.size_bars import SHOWN_FROM, SizeBars
 from espalier.app.canvas.sprites import DETAILS_FROM, Face, Sprites, write
+from espalier.app.canvas.transfer_painter import REACH, paint_transfer_chips, paint_transfer_edges
 from espalier.app.figures.captions import NODE_HEIGHT
 from espalier.app.theme import EDGE_WIDTH, GROUP_RADIUS, SECONDARY, Palette
 
@@ -35,7 +37,7 @@ class ScenePainter:
     """Paints scenes; caches sprites and edge paths."""
 
     def __init__(self, palette: Palette, casts: bool = True) -> None:
-        self.palette, self.casts = palette, casts
+        self.palette, self.casts, self.transfers = palette, casts, True
         self.sprites = Sprites()
         self._paths: dict[int, QPainterPath] = {}
         self._scene: Scene | None = None
@@ -58,6 +60,9 @@ class ScenePainter:
         if scene.layout.own_frames:
             paint_own_frames(painter, scene.layout.own_frames, reach, self.palette)
         self._edges(painter, scene, edges, scale)
+        if scene.transfers is not None:
+            draw = partial(self.draw_edges, painter, scene, scale=scale)
+            paint_transfer_edges(painter, scene.transfers, edges, scale, draw)
         for place in folds.tolist():
             paint_fold(painter, scene, place, scale, self.palette)
         if scale >= DETAIL_FROM:
@@ -95,6 +100,9 @@ class ScenePainter:
             if self.casts:
                 more = CHIP[scene.layout.horizontal]
                 self._chips(painter, scene, (x - more, y - more, w + 2 * more, h + 2 * more))
+            if scene.transfers is not None:
+                more = (x - REACH, y - REACH, w + 2 * REACH, h + 2 * REACH)
+                paint_transfer_chips(painter, scene.transfers.chips(more, scene.edges_in(more)), self.palette)
         opened = groups[scene.layout.group_open[groups]]
         heads = scene.layout.group_rects[opened, 1]
         for place in opened[(heads + HEAD >= reach[1]) & (heads <= reach[1] + reach[3])].tolist():

@@ -195,7 +195,7 @@ class GraphCanvas(ArrangedView):
         groups = None if self.open_groups is None else sorted(self.open_groups)
         return {"open": groups, "horizontal": self.horizontal, "mode": self.mode, "scale": scale,
                 "centre": [x, y], "selection": list(self._selected), "casts": self.show_casts,
-                "folding": self.folding, "shapes": self.show_shapes}  # fmt: skip
+                "folding": self.folding, "shapes": self.show_shapes, "transfers": self.show_transfers}  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a view; ids that no longer exist are ignored."""
@@ -204,6 +204,7 @@ class GraphCanvas(ArrangedView):
         self.horizontal = bool(state.get("horizontal", False))
         self.mode = state["mode"] if state.get("mode") in MODES else "kind"
         self.kit.casts = bool(state.get("casts", True))
+        self.kit.transfers = bool(state.get("transfers", True))
         self.folding, self.show_shapes = bool(state.get("folding", True)), bool(state.get("shapes", False))
         self._after = [lambda: self._look(state)]
         self._lay_out()

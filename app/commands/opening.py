@@ -55,8 +55,9 @@ def opened(spec: str, args: Arguments, console: Console, *, cached: bool = True)
         if not callables and is_project(spec):
             callables, refused = functions_of(project, folder)
         context = Context(
-            result.store, args.seed, console.progress, callables, project.source.reading, base=project.base
-        )
+            result.store, args.seed, console.progress, callables, project.source.reading, base=project.base,
+            source=project.source,
+        )  # fmt: skip
         with explaining(refused):
             yield Target(result, context)
 

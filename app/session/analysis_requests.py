@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TITLES = {
     "data": "Inspect the data", "data_rows": "Load samples of the data", "predictions": "Predict each sample",
     "finetune_estimate": "Time a training", "shard_plan": "Plan over devices",
-    "shard_scaling": "Predict the scaling over devices",
+    "shard_scaling": "Predict the scaling over devices", "shard_run": "Run over processes",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, analysis
-from espalier.passes.sharding.drawn import compared_rows
+from espalier.passes.sharding.drawn import drawn
 from espalier.passes.sharding.mesh import parse_mesh
 from espalier.passes.sharding.options import ShardPlanOptions, memory_of
 from espalier.passes.sharding.plan import Plan, make_plan
@@ -22,7 +22,7 @@ def shard_plan(graph: Graph, options: ShardPlanOptions, context: Context) -> tup
     devices are needed. Raises OptionsError for a mesh that divides nothing, and for a model that does not fit.
     """
     plan = planned(graph, options)
-    context.found(compared_rows(plan))
+    context.found(drawn(plan, graph))
     return graph, Report("shard_plan", plan_rows(plan), plan_summary(plan))
 
 

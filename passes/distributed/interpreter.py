@@ -16,6 +16,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.node import Node, in_port, out_port
 from espalier.model.torch.build import NODE, OPERANDS
 from espalier.model.torch.layers import Switch
+from espalier.passes.distributed.job import RESULTS_NODE
 from espalier.passes.distributed.placements import (
     applied,
     as_replicated,
@@ -27,7 +28,6 @@ from espalier.passes.distributed.placements import (
     whole_call,
     without_masked_sums,
 )
-from espalier.passes.distributed.report import RESULTS_NODE
 from espalier.passes.distributed.split_dropout import OTHERS, SCALING, WholeDropout, dropout
 from espalier.passes.distributed.split_formats import SplitEffective
 from espalier.passes.distributed.split_layers import attention, drops, embedding, whole

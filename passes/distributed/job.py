@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from espalier.passes.distributed.step import Batch
 
 JOB, INPUTS, RESULTS, LABELS = "job.json", "inputs.safetensors", "results.safetensors", "#labels"
+RESULTS_NODE = "(results)"  # the gather of results for the comparison, which is no part of a plan
 
 
 @dataclass(frozen=True, slots=True)

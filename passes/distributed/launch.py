@@ -84,11 +84,11 @@ def launch(
             time.sleep(POLL)
             ready = sum((folder / f"started-{r}.json").exists() for r in range(ranks))
             done = sum((folder / f"report-{r}.json").exists() for r in range(ranks))
-            text = f"running on {ranks} ranks" if ready == ranks else f"{ready} of {ranks} ranks started"
             if follow is not None and ready == ranks:
                 follow()
             else:
-                context.progress(done, ranks, text)
+                text = f"running on {ranks} ranks" if ready == ranks else "starting the ranks"
+                context.progress(done if ready == ranks else ready, ranks, text)
             if ready < ranks and time.monotonic() - begin > start and process.poll() is None:
                 missing = ", ".join(str(r) for r in range(ranks) if not (folder / f"started-{r}.json").exists())
                 text = f"Rank {missing} of {ranks} did not start within {start:.0f} s."

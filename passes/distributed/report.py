@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.graph.graph import Graph
-from espalier.passes.distributed.job import Settings
+from espalier.passes.distributed.job import RESULTS_NODE, Settings
 from espalier.passes.distributed.step import difference
 from espalier.passes.sharding.apply import resharding
 from espalier.passes.sharding.mesh import Mesh
-
-RESULTS_NODE = "(results)"  # the gather of results for the comparison, which is no part of a plan
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import MissingCodeError, PassError
 from espalier.model.graph.graph import Graph
+from espalier.model.graph.meta import BITS
 from espalier.model.leftovers import scratch
 from espalier.model.opening import needs_source
 from espalier.model.registry import PLUGIN_FILES
@@ -16,13 +17,19 @@ from espalier.passes.base import Context
 from espalier.passes.distributed.job import RESULTS, Settings, Source, write_job
 from espalier.passes.distributed.launch import cores, environment, launch
 from espalier.passes.running.example import batch_sizes, example_inputs
+from espalier.passes.running.memory import free
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.sharding.mesh import Mesh
+from espalier.passes.sharding.planned import amount
 
 if TYPE_CHECKING:
     from espalier.passes.distributed.step import Batch
 
 BATCHES = 2  # without a limit
+TORCH = ("aten", "prims", "torch", "_operator", "math")  # namespaces of functions that every process has
+MAX_RANKS = 8  # processes of a run that nobody has confirmed
+PROCESS = 350 << 20  # bytes of a rank with Python and torch; measured: 337 MiB with a small model on Linux
+COPIES = 3  # of the weights in this process: as stored, as module, and gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class RunOptions(EvaluateOptions):
 
     batch_size: int = field(default=8, metadata={"min": 1, "max": 4096})
     timeout: int = field(default=300, metadata={"min": 1, "help": "seconds that a rank waits for the others"})
+    max_ranks: int = field(default=MAX_RANKS, metadata={"min": 1, "help": "processes that may be started here"})
 
 
 def mesh_of(graph: Graph) -> Mesh:
@@ -44,15 +52,22 @@ def mesh_of(graph: Graph) -> Mesh:
     return Mesh(shapes.pop())
 
 
-def run_sharded(graph: Graph, options: RunOptions, context: Context, source: Source | None = None) -> dict[str, Any]:
+def run_sharded(
+    graph: Graph, options: RunOptions, context: Context, source: Source | None = None,
+    sizes: dict[str, int] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Run a sharded graph by one process per device of its mesh and compare it with a single process.
 
+    `sizes`: of random inputs, other than those of the trace.
     Raises PassError for a graph without shardings, JobError for ranks that fail, DataError.
     """
-    from espalier.passes.distributed.report import report_of
+    from espalier.passes.distributed.prediction import prediction
+    from espalier.passes.distributed.report import report_of, sizes_of
 
     mesh, settings = mesh_of(graph), settings_of(graph, options, context, source)
-    batches = batches_of(graph, options, context)
+    batches = batches_of(graph, options, context, sizes)
+    context.progress(0, 0, "predicting")
+    predicted = prediction(graph, mesh, settings.device, settings.threads, sizes_of(graph, batches[0]))
     with scratch() as folder:
         single = single_process(graph, batches, settings.threads, context)
         write_job(folder, graph, context.store, batches, settings)
@@ -60,16 +75,18 @@ def run_sharded(graph: Graph, options: RunOptions, context: Context, source: Sou
         from safetensors.torch import load_file
 
         actual = load_file(folder / RESULTS)
-    return report_of(graph, mesh, settings, single, reports, actual, batches, notes_of(settings))
+    notes = notes_of(settings)
+    return report_of(graph, mesh, settings, single, reports, actual, batches, notes) | {"predicted": predicted}
 
 
 def settings_of(graph: Graph, options: RunOptions, context: Context, source: Source | None) -> Settings:
     """How the ranks of a graph run on this machine; raises PassError for a graph that cannot be split."""
     mesh = mesh_of(graph)
-    check_splits(graph, context)
+    _check_splits(graph, context)
+    _check_ranks(mesh, options.max_ranks, graph)
     return Settings(
         mesh.shape, max(1, cores() // mesh.devices), float(options.timeout), device_for(mesh.devices),
-        source if needs_source(graph) else None, tuple(PLUGIN_FILES),
+        source if needs_code(graph) else None, tuple(PLUGIN_FILES),
     )  # fmt: skip
 
 
@@ -84,7 +101,7 @@ def notes_of(settings: Settings) -> list[str]:
     return notes
 
 
-def check_splits(graph: Graph, context: Context) -> None:
+def _check_splits(graph: Graph, context: Context) -> None:
     """Raise PassError or MissingCodeError for a graph that ranks cannot run."""
     if graph.runs == "module":
         text = "This model was recorded from a run, so its operations cannot be split over ranks."
@@ -95,6 +112,25 @@ def check_splits(graph: Graph, context: Context) -> None:
                                    "Open the model's source again.", node.id)  # fmt: skip
 
 
+def needs_code(graph: Graph) -> bool:
+    """Whether ranks need the code of the model's source: its functions, or operators that it registers with torch."""
+    called = (n.target.partition(".")[0] for n in graph if n.call == "call_function")
+    return needs_source(graph) or any(namespace not in TORCH for namespace in called)
+
+
+def _check_ranks(mesh: Mesh, limit: int, graph: Graph) -> None:
+    """Raise PassError for more processes than are allowed, or than there is memory for."""
+    ranks = mesh.devices
+    if ranks > limit:
+        text = f"The mesh {mesh} would start {ranks} processes on this machine; at most {limit} may be started."
+        raise PassError(text, f"Use a mesh of at most {limit} devices, or raise max_ranks of a run.")
+    weights = sum(w.elements * BITS.get(w.dtype, 32) // 8 for w in graph.weights.values())
+    need, present = ranks * (PROCESS + weights) + COPIES * weights, free()
+    if need > present:
+        text = f"{ranks} processes with this model need about {amount(need)}; {amount(present)} are free."
+        raise PassError(text, "Shard over fewer devices, or close other programs.")
+
+
 def device_for(ranks: int) -> str:
     """cuda where each rank has a GPU, else cpu."""
     import torch
@@ -102,13 +138,14 @@ def device_for(ranks: int) -> str:
     return "cuda" if torch.cuda.is_available() and torch.cuda.device_count() >= ranks else "cpu"
 
 
-def batches_of(graph: Graph, options: RunOptions, context: Context) -> list[Batch]:
-    """The batches of the data, by default two; without data one of valid random inputs."""
+def batches_of(graph: Graph, options: RunOptions, context: Context, sizes: dict[str, int] | None = None) -> list[Batch]:
+    """The batches of the data, by default two; without data one of valid random inputs of `sizes`."""
     from espalier.passes.distributed.step import Batch
     from espalier.passes.running.batches import batches
 
     if not options.data:
-        return [Batch(example_inputs(graph, batch_sizes(graph, options.batch_size), context.seed))]
+        sizes = batch_sizes(graph, options.batch_size) | (sizes or {})
+        return [Batch(example_inputs(graph, sizes, context.seed))]
     split = load_split(options, context)
     pairs: Iterable[Any] = batches(split, graph, options.batch_size)
     return [Batch(inputs, labels) for inputs, labels in (pairs if options.limit else islice(pairs, BATCHES))]

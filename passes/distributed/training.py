@@ -12,12 +12,11 @@ from torch import nn
 
 from espalier.model.errors import PassError
 from espalier.model.leftovers import scratch
-from espalier.model.opening import needs_source
 from espalier.model.torch.build import parameters_of
 from espalier.passes.base import Context
 from espalier.passes.distributed.job import write_job
-from espalier.passes.distributed.launch import environment, launch
-from espalier.passes.distributed.run import RunOptions, mesh_of, settings_of
+from espalier.passes.distributed.launch import cores, environment, launch
+from espalier.passes.distributed.run import MAX_RANKS, RunOptions, mesh_of, needs_code, settings_of
 from espalier.passes.distributed.training_job import (
     ENOUGH,
     METRICS,
@@ -47,11 +46,11 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     """
     graph = ready.gradual.graph if ready.gradual else ready.graph
     mesh = mesh_of(graph)
-    if needs_source(graph):
+    if needs_code(graph):
         raise PassError("This model has code of its own, which ranks of a training do not load.",
                         "Set distributed to false.")  # fmt: skip
     try_out(ready, options)
-    settings = settings_of(graph, RunOptions(timeout=TIMEOUT), context, None)
+    settings = settings_of(graph, RunOptions(timeout=TIMEOUT, max_ranks=max(MAX_RANKS, cores())), context, None)
     device = settings.device
     watch = watch_of(ready.train_on, ready.check_on, options, context, ready.trained)
     folder = folder_of(ready.graph, options, context.seed, context.base)

@@ -149,7 +149,7 @@ def _context(
     store: WeightStore, source: SourceInfo, callables: Mapping[str, Callable[..., Any]], channel: Channel
 ) -> Context:
     return Context(store, progress=channel.progress, callables=callables, reading=source.reading,
-                   enough=channel.enough, paused=channel.paused)  # fmt: skip
+                   enough=channel.enough, paused=channel.paused, source=source)  # fmt: skip
 
 
 @HANDLERS.register(ReplayJob)

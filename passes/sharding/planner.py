@@ -53,7 +53,7 @@ class Planner:
         found = self._solved([np.ones(len(u.states), bool) for u in self.network.units], limit)
         if found is None:
             raise self._too_large()
-        return self._plan("planned", found)
+        return self.as_plan("planned", found)
 
     def baseline(self, name: str) -> Plan:
         """The plan of a baseline: the least time that its restrictions allow, within the memory where that is possible.
@@ -65,7 +65,7 @@ class Planner:
         found = self._solved(allowed, self.sizing.device.memory) or self._solved(allowed, math.inf)
         if found is None:
             raise OptionsError(f"{name} is not possible here.", "Choose another baseline.")
-        return self._plan(name, found)
+        return self.as_plan(name, found)
 
     def baselines(self) -> dict[str, Plan | str]:
         """All of them; for one that is not possible, the reason."""
@@ -85,8 +85,8 @@ class Planner:
         highest = max((float(p[m].max()) for p, m in zip(peaks, allowed, strict=True) if len(p)), default=0.0)
         lowest = max((float(p[m].min()) for p, m in zip(peaks, allowed, strict=True) if len(p)), default=0.0)
         if math.isinf(limit):
-            return self._restricted(allowed, limit)
-        free = self._restricted(allowed, limit - lowest)
+            return self.solved_within(allowed, limit)
+        free = self.solved_within(allowed, limit - lowest)
         if free is None or self._peak(free.choice) + free.bytes <= limit:
             return free
         values = sorted({float(x) for p in peaks for x in p if lowest <= x <= highest})
@@ -98,12 +98,13 @@ class Planner:
         best: Solution | None = None
         for most in values:
             within = [m & (p <= most) for m, p in zip(allowed, peaks, strict=True)]
-            found = self._restricted(within, limit - most)
+            found = self.solved_within(within, limit - most)
             if found is not None and (best is None or found.seconds < best.seconds):
                 best = found
         return best and replace(best, bound=min(best.seconds, free.bound))
 
-    def _restricted(self, allowed: Sequence[Mask], limit: float) -> Solution | None:
+    def solved_within(self, allowed: Sequence[Mask], limit: float) -> Solution | None:
+        """The least time with only the allowed states, whose memory is at most `limit`; None if there is none."""
         kept = [np.flatnonzero(m) for m in allowed]
         if any(not len(k) for k in kept):
             return None
@@ -116,7 +117,8 @@ class Planner:
 
     # -- results
 
-    def _plan(self, name: str, found: Solution) -> Plan:
+    def as_plan(self, name: str, found: Solution) -> Plan:
+        """A solution as a plan."""
         network, sizing = self.network, self.sizing
         states = [u.states[c] for u, c in zip(network.units, found.choice, strict=True)]
         moves = tuple(self._moves(states))

@@ -60,3 +60,12 @@ def test_the_text_compares_baselines(capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("mesh 2 of h100")
     assert [x.split()[0] for x in lines if " ×" in x] == ["replicated", "data", "fsdp", "megatron"]
+
+
+def test_a_run_of_many_processes_is_refused(capsys: Capture) -> None:
+    """Before any starts; the option allows more."""
+    assert main(["shard", MODEL, "--mesh", "3x3", "--run", "--strategy", "replicated"]) == 2
+    error = capsys.readouterr().err
+    assert "would start 9 processes" in error and "at most 8" in error and "max_ranks" in error
+    assert main(["shard", MODEL, "--mesh", "2", "--run", "--strategy", "replicated", "--max-ranks", "1"]) == 2
+    assert "at most 1 may be started" in capsys.readouterr().err

@@ -180,6 +180,8 @@ NEED_DATA = (
     "finetune", "finetune_estimate", "gptq", "smoothquant", "bias_correction", "load_adapter", "sensitivity",
     "take_weights", "layer_latency", "compile",
 )  # fmt: skip
+# Tested with processes in analysis/test_shard_run.py.
+NEED_PROCESSES = ("shard_run",)
 # Tested on models whose layers have fixed-point or MX formats: tests/verilog, app/test_cli_emit.py, test_pack_mx.py.
 NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front", "pack_mx",
                 "hardware_functions")  # fmt: skip
@@ -187,7 +189,7 @@ NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front
 
 @pytest.mark.parametrize("name", ALL)
 def test_it_can_work_on_something(name: str) -> None:
-    if name in NEED_DATA + NEED_FORMATS:
+    if name in NEED_DATA + NEED_PROCESSES + NEED_FORMATS:
         return
     assert any(attempt(g, name, made) for g in GRAPHS for made in options(name))
 

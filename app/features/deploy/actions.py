@@ -12,9 +12,16 @@ if TYPE_CHECKING:
 
 
 def follow(host: Host) -> None:
-    """Show plans as colours of the graph."""
-    deployment, findings = deployment_of(host.session), host.findings
-    deployment.changed.connect(lambda: findings.show_all(deployment.overlays()))
+    """Show plans as colours of the graph, and what devices send one another on its edges."""
+    deployment, findings, canvas = deployment_of(host.session), host.findings, host.canvas
+
+    def show() -> None:
+        findings.show_all(deployment.overlays())
+        canvas.set_transfers(deployment.transfers(canvas.mode))
+
+    deployment.changed.connect(show)
+    canvas.mode_chosen.connect(lambda mode: canvas.set_transfers(deployment.transfers(mode)))
+    show()
 
 
 def connect(host: Host, panel: DeployPanel) -> None:

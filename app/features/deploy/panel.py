@@ -11,20 +11,21 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QTabBar, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import MEASURED
 from espalier.app.features.deploy.charts import MEMORY, TIMES, ScalingChart, StackedBars
-from espalier.app.features.deploy.state import MOVED, PLAN, SCALING, STRATEGY, TIME, deployment_of
-from espalier.app.number_text import cell, mebibytes
+from espalier.app.features.deploy.run_start import RunStart
+from espalier.app.features.deploy.run_view import RunView
+from espalier.app.features.deploy.state import MODES, PLAN, RUN, SCALING, deployment_of
+from espalier.app.features.deploy.summary import plan_html
 from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
 from espalier.app.widgets.form_panel import CurrentPageStack, FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Choice, Recolouring, tokens
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.forms.form import Form
-from espalier.app.widgets.heading import button, link, muted, warning
+from espalier.app.widgets.heading import Elided, button, link, muted, warning
 from espalier.app.widgets.table import Table
 from espalier.model.errors import EspalierError
 from espalier.passes.analysis.shard_scaling import ShardScalingOptions
 from espalier.passes.choices.shard import ShardOptions
 from espalier.passes.sharding.options import ShardPlanOptions
-from espalier.passes.sharding.presets import PRESETS
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
@@ -37,7 +38,7 @@ ABOUT = (
 )
 NO_MODEL = "Open a model to plan it over devices."
 COLUMNS = ("node", "strategy", "data_in", "weight", "data_out", "milliseconds", "moves", "bytes", "saved")
-PLANS, SCALES = 0, 1  # tabs
+PLANS, SCALES, RUNS = 0, 1, 2  # tabs
 MOST = 1024  # devices of the scaling
 
 
@@ -59,18 +60,18 @@ class DeployPanel(FormPanel):
             StackedBars(MEMORY, "memory of a rank", ""),
         )
         self.scaling, self.tabs, self._charts = ScalingChart(), QTabBar(), CurrentPageStack()
+        self.run_view = RunView()
         self._legends = {chart: muted("") for chart in (self.times, self.memory, self.scaling)}
-        self._about, self._summary, self._status = muted(ABOUT), QLabel(wordWrap=True), muted("", wrap=True)
+        self._about, self._summary, self._status = muted(ABOUT), QLabel(wordWrap=True), Elided("", "muted", 40)
         self._error = warning()
-        modes = (STRATEGY, MOVED, TIME)
-        self.colours = Choice(("", *modes), ("Colour by …", *(MEASURED[m][0] for m in modes)))
+        self.colours = Choice(("", *MODES), ("Colour by …", *(MEASURED[m][0] for m in MODES)))
         self.start = link("Plan over devices", self._open_form)
         self.buttons = {
             "plan": button("Plan", self.plan, "Find the plan of least predicted time whose memory fits"),
             "scaling": button("Scaling", self.predict, f"Predict the step on 1 to {MOST} devices"),
-            "stop": button("Stop", self.deployment.stop, "Stop the planning"),
+            "stop": button("Stop", self.deployment.stop, "Stop what runs"),
         }
-        self.apply_link = link("Apply as a step", self.apply)
+        self.apply_link, self.runs = link("Apply as a step", self.apply), RunStart(self.deployment, self)
         self._build()
         self._connect()
         self._opened()
@@ -95,6 +96,9 @@ class DeployPanel(FormPanel):
         for each in self.buttons.values():
             row.addWidget(each)
         row.addStretch(1)
+        runs = QHBoxLayout()
+        runs.addWidget(self.runs.button)
+        runs.addStretch(1)
         links = QHBoxLayout()
         links.addWidget(self.apply_link)
         links.addStretch(1)
@@ -103,8 +107,8 @@ class DeployPanel(FormPanel):
         box = QVBoxLayout(foot)
         box.setContentsMargins(12, 4, 12, 6)
         box.setSpacing(2)
-        box.addLayout(row)
-        box.addLayout(links)
+        for part in (row, runs, links):
+            box.addLayout(part)
         return foot
 
     def _fill(self, results: QWidget) -> None:
@@ -114,7 +118,7 @@ class DeployPanel(FormPanel):
         box = QVBoxLayout(results)
         box.setContentsMargins(12, 6, 12, 0)
         box.setSpacing(4)
-        for part in (self._summary, self._status, self._error):
+        for part in (self._summary, self._error, self.runs.question):
             box.addWidget(part)
         split = AdaptiveSplitter(WIDE, (3, 4))
         box.addWidget(split, 1)
@@ -127,13 +131,18 @@ class DeployPanel(FormPanel):
             layout.setContentsMargins(0, 0, 0, 0)
         self.tabs.setExpanding(False)
         self.tabs.setAccessibleName("Charts of the plan")
-        for title in ("Plans", "Scaling"):
+        for title in ("Plans", "Scaling", "Run"):
             self.tabs.addTab(title)
         for chart in (self.times, self.memory):
             row.addWidget(self._with_legend(chart), 1)
         self._charts.addWidget(plans)
         self._charts.addWidget(self._with_legend(self.scaling))
-        column.addWidget(self.tabs)
+        self._charts.addWidget(self.run_view)
+        head = QHBoxLayout()
+        head.addWidget(self.tabs)
+        head.addWidget(self._status, 1)
+        self._status.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        column.addLayout(head)
         column.addWidget(self._charts, 1)
         return part
 
@@ -162,10 +171,11 @@ class DeployPanel(FormPanel):
 
     def _connect(self) -> None:
         self.deployment.changed.connect(self.refresh)
+        self.runs.started.connect(self._show_run)
         self._session.opened.connect(self._opened)
         self._session.selection_changed.connect(self.table.mark_nodes)
         self.table.node_chosen.connect(lambda node: self._session.select((node,)))
-        self.tabs.currentChanged.connect(self._charts.setCurrentIndex)
+        self.tabs.currentChanged.connect(self._turn)
         self.colours.edited.connect(lambda: self.colour_wanted.emit(self.colours.get() or "kind"))
 
     # -- acts
@@ -189,6 +199,7 @@ class DeployPanel(FormPanel):
         except EspalierError as error:
             self._session.problem.emit(error)
             return
+        self.runs.withdraw()
         self.deployment.ask(name, of(options))
         self.begun.emit()
 
@@ -214,59 +225,48 @@ class DeployPanel(FormPanel):
         self.start.setVisible(document is not None)
         for name, each in self.buttons.items():
             each.setVisible((name == "stop") == bool(busy))
-        self._status.setText(busy)
-        self._status.setVisible(bool(busy))
+        self._status.show_text(busy)
         error = deployment.error
         self._error.setText(f"{error.message} {error.hint}".strip() if error else "")
         self._error.setVisible(error is not None)
+        self.runs.refresh(document is not None, bool(busy))
         plan = reports.get(PLAN)
-        self._summary.setText(self._summary_html() if plan else "")
+        words = plan_html(plan.summary, deployment.compared, deployment.stale(), tokens(self)) if plan else ""
+        self._summary.setText(words)
         self._summary.setVisible(plan is not None)
-        self.apply_link.setVisible(self._can_apply)
+        self.apply_link.setVisible(deployment.can_apply)
         self._show_reports()
 
-    @property
-    def _can_apply(self) -> bool:
-        """Whether the step leads to the shown plan: it is of the present model, and no pipeline."""
-        options = self.deployment.options
-        return options is not None and options.stages == 1 and not self.deployment.stale()
+    def _show_run(self) -> None:
+        self.tabs.setCurrentIndex(RUNS)
+        self.begun.emit()
+
+    def _turn(self, tab: int) -> None:
+        self._charts.setCurrentIndex(tab)
+        self._shown = None
+        self._show_reports()
 
     def _show_reports(self) -> None:
         reports = self.deployment.reports
-        shown = tuple(map(id, reports.values())), tokens(self).name
+        deployment = self.deployment
+        stale = deployment.stale(RUN)
+        shown = tuple(map(id, reports.values())), tokens(self).name, stale
         if shown == self._shown:
             return
         self._shown = shown
         plan, scaling, compared = reports.get(PLAN), reports.get(SCALING), self.deployment.compared
-        self.table.show_rows([{c: r.get(c) for c in COLUMNS} for r in plan.rows] if plan else [])
+        run = reports.get(RUN)
+        self.run_view.show_report(run, deployment.ran, stale)
+        if self.tabs.currentIndex() == RUNS and run:
+            self.table.show_rows([r | {"collective": r["collective"].replace("_", "-")} for r in run.rows])
+        else:
+            self.table.show_rows([{c: r.get(c) for c in COLUMNS} for r in plan.rows] if plan else [])
         limit = compared[0].get("limit_bytes") if compared else None
         self.times.show_rows(compared)
         self.memory.show_rows(compared, limit)
         self.scaling.show_rows(scaling.rows if scaling else ())
         for chart, label in self._legends.items():
             label.setText(_legend_html(chart.legend()))
-
-    def _summary_html(self) -> str:
-        """The step of the plan against the baselines, and the memory; a stale plan says so first."""
-        summary, look = self.deployment.reports[PLAN].summary, tokens(self)
-        parts = [f"<b>step {cell(summary['step_ms'])} ms</b> predicted, mesh {summary['mesh']} of {summary['device']}"]
-        if self.deployment.stale():
-            parts.insert(0, f'<b style="color:{look.bad}">Of an earlier state of the model: plan again</b>')
-        for row in self.deployment.compared[1:]:
-            if row["problem"]:
-                parts.append(f"{row['plan']}: {escape(row['problem'])}")
-            elif summary["step_ms"]:
-                fits = "" if row["fits"] else ", does not fit"
-                parts.append(f"{row['plan']} takes {row['step_ms'] / summary['step_ms']:.2f} ×{fits}")
-        parts.append(f"{mebibytes(summary['memory_bytes'])} of a rank")
-        parts.append(f"{mebibytes(summary['moved_bytes'])} moved by a rank")
-        if summary["saved_bytes"]:
-            parts.append(f"formats save {mebibytes(summary['saved_bytes'])} of it")
-        if summary.get("notes"):
-            parts.append(escape(summary["notes"]))
-        source = PRESETS[summary["device"]].source if summary["device"] in PRESETS else ""
-        parts.append(f'<span style="color:{look.muted}">{escape(source)}</span>' if source else "")
-        return " · ".join(p for p in parts if p)
 
 
 def _legend_html(entries: tuple[tuple[str, str], ...]) -> str:

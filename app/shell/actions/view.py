@@ -86,6 +86,10 @@ def rows(view: View, host: Host) -> list[Action]:
         Action("casts", "Format conversions", "View", lambda: view.canvas.set_show_casts(not view.canvas.show_casts),
                "Ctrl+Shift+F", checked=lambda: view.canvas.show_casts, group=1,
                help="Mark the edges where values change format"),
+        Action("transfers", "Transfers between devices", "View",
+               lambda: view.canvas.set_show_transfers(not view.canvas.show_transfers),
+               checked=lambda: view.canvas.show_transfers, group=1,
+               help="Draw the edges of a sharded model by the bytes and the collectives that redistribute its tensors"),
         *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda k=k: view.canvas.set_mode(k),
                  f"Alt+{(i + 1) % 10}" if i < 10 else "", checked=lambda k=k: view.canvas.mode == k, group=2)
           for i, (k, v) in enumerate(MODES.items())),

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espalier.model.leftovers import Scratch
+from espalier.passes.running.memory import free
 from espalier.passes.search.fleet.heartbeat import worker_name
-from espalier.passes.search.fleet.memory import Capacity, free, resident
+from espalier.passes.search.fleet.memory import Capacity, resident
 from espalier.passes.search.fleet.worker import ENDED, PARENT, wait_for_others
 from espalier.passes.search.outage import OUTAGE
 from espalier.passes.search.storage import STORAGE_VARIABLE, disconnected, outages

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from espalier.app.canvas.casts import CastLayer, Chip, casts_of
+from espalier.app.canvas.casts import CastLayer, casts_of
+from espalier.app.canvas.chips import Chip
 from espalier.app.canvas.hierarchy import open_all
 from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import HEAD, Layout, layout

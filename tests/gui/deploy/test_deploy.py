@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from espalier.app.features.deploy.panel import SCALES, DeployPanel
@@ -12,52 +9,19 @@ from espalier.app.features.deploy.state import MOVED, STRATEGY, TIME
 from espalier.app.shell.window import Window
 from espalier.model.formats.integer import Integer
 from espalier.model.registry import PASSES
-from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.jobs.kinds import (
-    AnalyseJob,
     Done,
     Failed,
-    JobInfo,
-    PartialResult,
     ReplayJob,
     ReplayResult,
     Started,
 )
 from espalier.passes.sharding.options import ShardPlanOptions
 from tests.gui.conftest import FakeRunner, open_small
-from tests.gui.search.searching import quiet
+from tests.gui.deploy.steps import answer, asked
 
 pytestmark = pytest.mark.gui
-
-
-@pytest.fixture
-def panel(window: Window, runner: list[FakeRunner]) -> DeployPanel:
-    """The panel on the small model, on four assumed processors."""
-    window.live.enabled = False
-    open_small(window, runner)
-    quiet(runner)
-    window.show_dock("deploy")
-    made = window.docks.panels["deploy"]
-    assert isinstance(made, DeployPanel)
-    made.form.put(ShardPlanOptions(mesh="2", device="cpu", batch_size=64))
-    return made
-
-
-def asked(runner: list[FakeRunner], name: str) -> JobInfo:
-    """The waiting job of an analysis."""
-    return next(j for j in runner[-1].waiting if isinstance(j.job, AnalyseJob) and j.job.step.pass_name == name)
-
-
-def answer(runner: list[FakeRunner], name: str) -> Any:
-    """Run what was asked for here, as the worker does."""
-    info = asked(runner, name)
-    assert isinstance(info.job, AnalyseJob)
-    runner[-1].tell(info, Started())
-    context = Context(WeightStore(Path("unwritten")), found=lambda part: runner[-1].tell(info, PartialResult(part)))
-    _, report = PASSES.get(name).run(info.job.graph, info.job.step.options, context)
-    runner[-1].tell(info, Done(report))
-    return report
 
 
 def test_a_plan_is_shown_beside_its_baselines(window: Window, panel: DeployPanel, runner: list[FakeRunner]) -> None:

@@ -15,11 +15,12 @@ import pytest
 from optuna.trial import TrialState
 
 from espalier.model.errors import StorageError
+from espalier.passes.running.memory import free
 from espalier.passes.search import outage
 from espalier.passes.search.fleet import heartbeat
 from espalier.passes.search.fleet.files import CHUNK, Files, FolderFiles, files_of
 from espalier.passes.search.fleet.heartbeat import BEAT, ERROR, LOST, RETRY, WorkerMonitor, beating, give_back, id_of
-from espalier.passes.search.fleet.memory import Capacity, free, resident
+from espalier.passes.search.fleet.memory import Capacity, resident
 from espalier.passes.search.fleet.serve import is_loopback, serve
 from espalier.passes.search.samplers import sampler_of
 from espalier.passes.search.space import Space

@@ -14,9 +14,10 @@ from espalier.model.graph.graph import Graph
 from espalier.passes.base import run_step
 from espalier.passes.choices.shard import STRATEGIES, ShardOptions
 from espalier.passes.distributed.job import Source
-from espalier.passes.distributed.run import RunOptions, run_sharded
+from espalier.passes.distributed.run import MAX_RANKS, RunOptions, run_sharded
 from espalier.passes.sharding.mesh import parse_mesh
 from espalier.passes.sharding.planned import amount
+from espalier.verilog.design.options import sizes_in
 
 SHOWN = 20  # rows of a table
 
@@ -30,6 +31,8 @@ def add_run_arguments(parser: Parser) -> None:
     parser.add_argument("--data", default="", help="run on these data (default: random inputs)")
     parser.add_argument("--split", default="", help="which part of the data")
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="number of samples (default: two batches)")
+    text = f"processes that may be started on this machine (default {MAX_RANKS})"
+    parser.add_argument("--max-ranks", type=int, default=MAX_RANKS, metavar="N", help=text)
     parser.add_argument("--timeout", type=int, default=300, metavar="S", help="seconds that a rank waits for others")
 
 
@@ -50,10 +53,11 @@ def run(target: Target, graph: Graph, args: Arguments, console: Console) -> Answ
     source = target.project.source
     options = RunOptions(
         data=args.data, split=args.split, limit=args.limit, batch_size=args.batch_size or RunOptions().batch_size,
-        timeout=args.timeout,
+        timeout=args.timeout, max_ranks=args.max_ranks,
     )  # fmt: skip
     console.progress(0, 0, "starting the ranks")
-    report = run_sharded(graph, options, target.context, Source(source.spec, source.inputs, source.seed))
+    origin = Source(source.spec, source.inputs, source.seed)
+    report = run_sharded(graph, options, target.context, origin, sizes_in(args.sizes or ""))
     within = all(d["within"] for d in report["difference"].values())
     return Answer(report, lambda: lines(report), 0 if within else 1)
 
@@ -66,7 +70,10 @@ def lines(report: dict[str, Any]) -> Iterable[str]:
     for key, title in (("forward_seconds", "forward"), ("step_seconds", "forward and backward")):
         if key in report["sharded"]:
             one, many = report["single"][key], report["sharded"][key]
-            yield f"{title}: {many * 1e3:.1f} ms a batch, one process {one * 1e3:.1f} ms ({many / one:.2f}×)"
+            yield (f"{title}: {many * 1e3:.1f} ms a batch, one process {one * 1e3:.1f} ms ({many / one:.2f}×)"
+                   + _predicted(report["predicted"], key, many))  # fmt: skip
+    if why := report["predicted"].get("why"):
+        yield f"no prediction: {why}"
     yield from memory(report)
     yield from _volumes(report)
     yield from last(report)
@@ -94,6 +101,12 @@ def last(report: dict[str, Any]) -> Iterable[str]:
     if len(report["gathered"]) > SHOWN:
         yield f"and {len(report['gathered']) - SHOWN} more nodes on whole tensors"
     yield from report["notes"]
+
+
+def _predicted(found: dict[str, Any], key: str, measured: float) -> str:
+    """What the cost model says for this machine, beside a measured time."""
+    value = found.get(key)
+    return f", predicted {value * 1e3:.1f} ms (measured {measured / value:.2f}×)" if value else ""
 
 
 def _volumes(report: dict[str, Any]) -> Iterable[str]:

@@ -1,0 +1,95 @@
+"""The first lines of the panel Deploy as HTML: of a plan, and of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from espalier.app.number_text import cell, data_size, mebibytes, plural
+from espalier.app.theme import Palette
+from espalier.passes.sharding.presets import PRESETS
+
+Row = dict[str, Any]
+
+
+def plan_html(summary: Row, compared: Sequence[Row], stale: bool, look: Palette) -> str:
+    """The step of a plan against the baselines, and the memory; a stale plan says so first."""
+    parts = [f"<b>step {cell(summary['step_ms'])} ms</b> predicted, mesh {summary['mesh']} of {summary['device']}"]
+    if stale:
+        parts.insert(0, f'<b style="color:{look.bad}">Of an earlier state of the model: plan again</b>')
+    for row in compared[1:]:
+        if row["problem"]:
+            parts.append(escape(row["problem"].rstrip(".")))
+        elif summary["step_ms"]:
+            fits = "" if row["fits"] else ", does not fit"
+            parts.append(f"{row['plan']} takes {row['step_ms'] / summary['step_ms']:.2f} ×{fits}")
+    parts.append(f"{mebibytes(summary['memory_bytes'])} of a rank")
+    if "moved_bytes" in summary:
+        parts.append(f"{data_size(summary['moved_bytes'])} moved by a rank")
+    if summary.get("saved_bytes"):
+        parts.append(f"formats save {data_size(summary['saved_bytes'])} of it")
+    notes = summary.get("notes", "")
+    for row in compared:
+        notes = notes.replace(row["problem"], "") if row["problem"] else notes  # said already
+    if notes.strip():
+        parts.append(escape(notes.strip()))
+    source = PRESETS[summary["device"]].source if summary["device"] in PRESETS else ""
+    parts.append(f'<span style="color:{look.muted}">{escape(source)}</span>' if source else "")
+    return " · ".join(p for p in parts if p)
+
+
+def run_html(summary: Row, what: str, random: bool, stale: bool, look: Palette) -> str:
+    """How a run of `what` compares with one process. `random`: its inputs were random."""
+    parts = [f'<b style="color:{look.bad}">Of an earlier state of the model: run again</b>'] if stale else []
+    for name, found in summary["difference"].items():
+        if not summary["compared"][name]:
+            continue
+        verdict = "equal bit for bit" if found["equal"] else "equal within rounding" if found["within"] else "different"
+        colour = look.good if found["within"] else look.bad
+        size = "" if found["equal"] else f", largest difference {cell(found['largest'])}"
+        count = plural(summary["compared"][name], "tensor")
+        parts.append(f'<b style="color:{colour}">{name} {verdict}</b> to one process{size} (n = {count})')
+    samples = plural(summary["samples"], "random sample" if random else "sample")
+    parts.append(f"{what} over the mesh {summary['mesh']}: {plural(summary['ranks'], 'process', 'processes')} over "
+                 f"{summary['backend']}, {samples} in {plural(summary['batches'], 'batch', 'batches')}")  # fmt: skip
+    return " · ".join(parts)
+
+
+def run_notes(summary: Row) -> str:
+    """What limits the figures of a run."""
+    predicted = summary["predicted"]
+    why = f"No prediction: {predicted['why']}" if "why" in predicted else ""
+    source = predicted.get("source", "")
+    return " ".join(filter(None, (*summary["notes"], why, f"Predicted: {source}." if source and not why else "")))
+
+
+def run_figures(summary: Row, rows: Sequence[Row]) -> list[Row]:
+    """A row per figure of a run: predicted, measured, and of one process. Times are those of the first batch."""
+    predicted, figures = summary["predicted"], list[Row]()
+
+    def add(figure: str, unit: str, *values: float | None) -> None:
+        columns = ("predicted", "measured", "one process")
+        figures.append({"figure": f"{figure}, {unit}", **dict(zip(columns, values, strict=True))})
+
+    for key, name in (("forward_seconds", "forward"), ("step_seconds", "forward + backward")):
+        if key in summary["sharded"]:
+            add(
+                name,
+                "ms",
+                *(_scaled(found.get(key), 1e3) for found in (predicted, summary["sharded"], summary["single"])),
+            )
+    stored = max(m["stored_bytes"] for m in summary["memory"])
+    add("weights of a rank", "MiB", _scaled(predicted.get("weight_bytes"), 2**-20), stored / 2**20, None)
+    add("peak memory of a rank", "MiB", None, max(m["peak_bytes"] for m in summary["memory"]) / 2**20, None)
+    for name in dict.fromkeys(r["collective"] for r in rows if r["collective"]):
+        own = [r for r in rows if r["collective"] == name]
+        kind = name.replace("_", "-")
+        add(f"{kind}, forward", "bytes", sum(r["planned_bytes"] for r in own), sum(r["bytes"] for r in own), None)
+    for name, found in summary["totals"]["step"].items():
+        add(f"{name.replace('_', '-')}, + backward", "bytes", None, found["bytes"], None)
+    return figures
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
