@@ -77,6 +77,8 @@ def test_a_step_tells_no_empty_list(capsys: Capture, tmp_path: Path) -> None:
     assert summary_text(Report("hardware_functions", (), {"nodes": 0, "cleared": []})) == "nodes 0"
 
 
+@pytest.mark.rtl
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
 def test_simulates_without_a_mismatch(capsys: Capture, project: Path, tmp_path: Path) -> None:
     words = ("emit", project, "-o", tmp_path / "a", "--simulate", "--simulator", "icarus", "--samples", 12)
     found = answer(capsys, *words)

@@ -46,7 +46,14 @@ def test_integer_of_any_width_is_exact(fmt: Integer, values: list[float]) -> Non
             assert float(result) == float(np.float32(float(exact(fmt, float(value))))), (fmt, value)
 
 
-@given(integers, st.lists(st.floats(width=16, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+# Each format is compiled for each type, which takes seconds. The largest codes of all but the last are beyond float16.
+HALVES = [Integer(32, -32), Integer(20, 0, False, "floor"), Integer(32, 8), Integer(8, -12), Integer(16, 16)]
+
+
+@given(
+    st.sampled_from(HALVES),
+    st.lists(st.floats(width=16, allow_nan=False, allow_infinity=False), min_size=1, max_size=20),
+)
 @settings(max_examples=60, derandomize=True)
 def test_finite_half_floats_stay_finite(fmt: Integer, values: list[float]) -> None:
     """A code that float16 cannot hold is not given: the largest that it can is."""

@@ -216,7 +216,7 @@ def test_a_job_that_is_cancelled_between_two_parts_leaves_its_lane_alive(
 def test_a_worker_that_cannot_start_ahead_is_not_tried_at_once_again(
     runner: JobRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule, "LASTING", 0.2)
+    monkeypatch.setattr(schedule, "LASTING", 1e9)  # none is started ahead before that fails
     training = run(runner, "train", 0.5)
     listener.begun(training)
     tries = list[int]()
@@ -226,6 +226,7 @@ def test_a_worker_that_cannot_start_ahead_is_not_tried_at_once_again(
         raise OSError
 
     monkeypatch.setattr("espalier.app.jobs.lane.WorkerProcess", failing)
+    monkeypatch.setattr(schedule, "LASTING", 0.2)
     wait_until(lambda: bool(tries))
     time.sleep(1)
     assert len(tries) == 1
