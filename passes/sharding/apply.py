@@ -25,7 +25,7 @@ def in_use(node: Node, port: str) -> Placements | None:
     `Node.sharding` has the placement in which a weight is stored. That of its use follows from the input's and the
     result's: with the samples split, each rank needs the whole weight (fully sharded data parallelism).
     """
-    if node.sharding is None:
+    if node.sharding is None or node.op == "sym_size":  # which reads no values
         return None
     ports = node.sharding.ports
     stored = ports.get(port)

@@ -88,6 +88,7 @@ def test_on_two_threads(text: str) -> None:
     assert over(parse_format(text), x)
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("text", ["mxint", "mxfp", "block_fp", "block_minifloat", "block_log", "log"])
 def test_goes_on_by_the_definition_where_a_loop_stops(text: str) -> None:
     """Numbers that float32's constants cannot follow, behind ordinary ones that are written by then."""

@@ -46,6 +46,7 @@ def renamed(graph: Graph, seed: int = 0, *, weights: bool = True) -> tuple[Graph
     return replace(graph, nodes=nodes, weights=held), name
 
 
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("name", FOREIGN)
 @pytest.mark.parametrize("weights", [True, False], ids=["same weights", "other weights"])
 def test_a_renamed_model_is_paired_node_by_node(name: str, weights: bool) -> None:

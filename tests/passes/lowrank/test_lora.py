@@ -61,6 +61,7 @@ def everywhere(held: Case, rank: int = 2) -> Graph:
 # -- inserting
 
 
+@pytest.mark.sampled(0.4)
 @pytest.mark.parametrize("name", EACH)
 def test_inserting_changes_no_result_and_fusing_gives_what_the_adapters_gave(name: str) -> None:
     held = case(name)
