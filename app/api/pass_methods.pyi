@@ -320,7 +320,7 @@ class PassMethods:
         """Choose how each tensor is placed on a mesh of devices: replicated, split along a dimension, or a partial sum."""
 
     def shard_plan(
-        self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimizer: Literal['adam', 'sgd'] =
+        self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimiser: Literal['adam', 'sgd'] =
         ..., memory: str = ..., rates: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['',
         'float32', 'bfloat16'] = ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., seed: int =
         ...
@@ -336,7 +336,7 @@ class PassMethods:
         """Run a sharded model by one process per device of its mesh on this machine, and compare it with one process."""
 
     def shard_scaling(
-        self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimizer: Literal['adam', 'sgd'] =
+        self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimiser: Literal['adam', 'sgd'] =
         ..., memory: str = ..., rates: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['',
         'float32', 'bfloat16'] = ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., most: int =
         ..., seed: int = ...

@@ -27,7 +27,7 @@ def prediction(graph: Graph, mesh: Mesh, backend: str, threads: int, sizes: dict
     given = ",".join(f"{k}={v}" for k, v in sizes.items())
     found: dict[str, Any] = {"source": device.source}
     for name, training in (("forward", False), ("step", True)):
-        options = ShardPlanOptions(mesh=str(mesh), training=training, optimizer="sgd", formats=False, sizes=given)
+        options = ShardPlanOptions(mesh=str(mesh), training=training, optimiser="sgd", formats=False, sizes=given)
         try:
             plan = placed(graph, mesh, device, options)
         except OptionsError as error:

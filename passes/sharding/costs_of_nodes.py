@@ -16,7 +16,7 @@ from espalier.passes.sharding.options import ShardPlanOptions
 from espalier.passes.sharding.strategies import Strategy
 
 PER_ELEMENT = {"activation": 1, "add": 1, "norm": 5}
-OPTIMIZER_BYTES = {"adam": 8, "sgd": 0}  # per parameter: two moments in float32
+OPTIMISER_BYTES = {"adam": 8, "sgd": 0}  # per parameter: two moments in float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Sizing:
         if not trained(weight):
             return weight.elements * plain
         master = 4 if plain < 4 else 0  # float32 copy of a 16-bit parameter
-        return weight.elements * (2 * plain + OPTIMIZER_BYTES[self.options.optimizer] + master)
+        return weight.elements * (2 * plain + OPTIMISER_BYTES[self.options.optimiser] + master)
 
     def compute(self, call: Call, strategy: Strategy, gradients: int) -> float:
         """Seconds of a node on a rank: the larger of arithmetic and memory traffic; in training with the backward pass,

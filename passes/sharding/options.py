@@ -23,7 +23,7 @@ class ShardPlanOptions:
         default="h100", metadata={"help": "preset of the devices and their links", "names": (*PRESETS, MEASURED)}
     )
     training: bool = field(default=False, metadata={"help": "plan a training step instead of a forward run"})
-    optimizer: Literal["adam", "sgd"] = field(
+    optimiser: Literal["adam", "sgd"] = field(
         default="adam", metadata={"help": "whose state counts in training: adam 8 bytes per parameter, sgd none"}
     )
     memory: str = field(default="", metadata={"help": "of each device, such as 16GiB (default: the preset's)"})
