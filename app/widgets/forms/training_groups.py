@@ -15,5 +15,6 @@ GROUPS = (
     Group("Distillation", ("distil", "temperature", "hidden", "distil*", "hidden*")),
     Group("Gradual pruning", ("prune*", "sparsity*", "gradual*")),
     Group("Precision", ("precision",)),
+    Group("Several devices", ("distributed",)),
     Group("Checkpoints", ("checkpoint_every", "resume")),
 )  # fmt: skip
