@@ -91,7 +91,7 @@ def launch(
                 context.progress(done if ready == ranks else ready, ranks, text)
             if ready < ranks and time.monotonic() - begin > start and process.poll() is None:
                 missing = ", ".join(str(r) for r in range(ranks) if not (folder / f"started-{r}.json").exists())
-                text = f"Rank {missing} of {ranks} did not start within {start:.0f} s."
+                text = f"Rank {missing} of {ranks} did not start within {start:g} s."
                 raise JobError(text, "Use fewer ranks, or free memory and cores of this machine.")
         if process.returncode:
             raise failure_of(ranks, folder, process.returncode)

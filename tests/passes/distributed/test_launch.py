@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from espalier.passes.distributed.launch import environment, failure_of
+from espalier.model.errors import JobError
+from espalier.model.store.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.distributed.launch import environment, failure_of, launch
 from espalier.passes.distributed.launcher import ENDED
 
 LOST = {"message": "RuntimeError: gloo: Connection reset by peer", "hint": "", "lost": True}
@@ -45,3 +49,11 @@ def test_ranks_do_not_inherit_the_options_of_a_cluster(monkeypatch: pytest.Monke
     monkeypatch.setenv("PET_NNODES", "2")
     monkeypatch.setenv("MASTER_PORT", "1")
     assert not {"PET_NNODES", "MASTER_PORT"} & environment(1, None).keys()
+
+
+def test_ranks_that_do_not_start_are_named_and_ended(tmp_path: Path) -> None:
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    with pytest.raises(JobError, match=r"Rank 0, 1 of 2 did not start within 0\.3 s") as error:
+        launch(2, tmp_path, environment(1, None), Context(WeightStore(tmp_path)), start=0.3)
+    assert error.value.hint
+    assert {p.pid for p in psutil.Process().children(recursive=True)} <= before
