@@ -28,7 +28,7 @@ from espalier.passes.distributed.placements import (
     whole_call,
     without_masked_sums,
 )
-from espalier.passes.distributed.split_dropout import OTHERS, SCALING, WholeDropout, dropout
+from espalier.passes.distributed.split_dropout import OTHERS, SCALING, WholeDropout, draws, dropout
 from espalier.passes.distributed.split_formats import SplitEffective
 from espalier.passes.distributed.split_layers import attention, drops, embedding, whole
 
@@ -117,7 +117,8 @@ class ShardedModel(fx.Interpreter):
         if isinstance(module, SplitEffective):
             value = module(*args)
             if module.gathered:
-                self.gathered.setdefault(n.name, f"a split would cut blocks or scales of {module.inner.format}")
+                why = "its mask is found on whole tensors" if module.inner._forward_hooks else ""
+                self.gathered.setdefault(n.name, why or f"a split would cut blocks or scales of {module.inner.format}")
             return value
         first, *others = args
         if isinstance(first, DTensor):
@@ -154,7 +155,9 @@ class ShardedModel(fx.Interpreter):
             return target(*args, **kwargs)
         if node is not None and node.call == "opaque":
             return self._whole(lambda: whole_call(target, args, kwargs), "it is foreign code")
-        if target in SCALING + OTHERS and isinstance(args[0], DTensor):
+        if draws(target):
+            return self._whole(lambda: whole_call(target, args, kwargs), "it draws numbers for the whole tensor")
+        if target in SCALING + OTHERS and args and isinstance(args[0], DTensor):
             return dropout(target, args, kwargs)
         try:
             if node is not None and node.op == "scaled_dot_product_attention":

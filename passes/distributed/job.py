@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.borders import reading
 from espalier.model.document.graph_json import graph_from_json, graph_to_json
 from espalier.model.errors import JobError
+from espalier.model.files import explained
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import Location, WeightStore
 from espalier.passes.distributed.serving.load import Load
@@ -66,9 +67,10 @@ def write_job(folder: Path, graph: Graph, store: WeightStore, batches: Iterable[
         "plugins": list(settings.plugins),
         "load": asdict(settings.load) if settings.load else None,
     }
-    (folder / JOB).write_text(json.dumps(data), encoding="utf-8")
     tensors = {f"{i}.{n}": v.contiguous() for i, b in enumerate(batches) for n, v in _named(b)}
-    save_file(tensors, folder / INPUTS)
+    with explained(folder, JobError):
+        (folder / JOB).write_text(json.dumps(data), encoding="utf-8")
+        save_file(tensors, folder / INPUTS)
 
 
 def _named(batch: Batch) -> Iterable[tuple[str, Any]]:

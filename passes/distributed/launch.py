@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from espalier.model.errors import JobError
-from espalier.model.trust import NAMED, factory_file
+from espalier.model.trust import NAMED, factory_file, wanted_code
 from espalier.passes.base import Context
 from espalier.passes.distributed.job import Source
 from espalier.passes.distributed.launcher import ENDED
@@ -38,7 +38,7 @@ def environment(threads: int, source: Source | None) -> dict[str, str]:
     given["PYTHONSAFEPATH"] = "1"  # the working folder may hold foreign modules
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         given[name] = str(threads)
-    if source is not None and (file := factory_file(source.spec)) is not None:
+    if source is not None and wanted_code(source.spec) is None and (file := factory_file(source.spec)) is not None:
         given[NAMED] = os.pathsep.join([*filter(None, [given.get(NAMED)]), str(file)])
     import socket
 
@@ -55,6 +55,7 @@ def _started(ranks: int, folder: Path, given: dict[str, str], restarts: int) -> 
     """The launcher's process; it and its ranks are killed at the end."""
     module = "espalier.passes.distributed.launcher"
     command = [sys.executable, "-m", module, str(ranks), str(folder), str(restarts)]
+    given = {**given, "TMPDIR": str(folder)}  # what ranks leave goes with the job
     with (folder / "launcher.log").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=given, cwd=folder, start_new_session=True
@@ -84,15 +85,17 @@ def launch(
             time.sleep(POLL)
             ready = sum((folder / f"started-{r}.json").exists() for r in range(ranks))
             done = sum((folder / f"report-{r}.json").exists() for r in range(ranks))
+            if ready < ranks and time.monotonic() - begin > start and process.poll() is None:
+                missing = ", ".join(str(r) for r in range(ranks) if not (folder / f"started-{r}.json").exists())
+                text = f"Rank {missing} of {ranks} did not start within {start:g} s."
+                raise JobError(text, "Use fewer ranks, or free memory and cores of this machine.")
+            before = time.monotonic()
             if follow is not None and ready == ranks:
                 follow()
             else:
                 text = f"running on {ranks} ranks" if ready == ranks else "starting the ranks"
                 context.progress(done if ready == ranks else ready, ranks, text)
-            if ready < ranks and time.monotonic() - begin > start and process.poll() is None:
-                missing = ", ".join(str(r) for r in range(ranks) if not (folder / f"started-{r}.json").exists())
-                text = f"Rank {missing} of {ranks} did not start within {start:g} s."
-                raise JobError(text, "Use fewer ranks, or free memory and cores of this machine.")
+            begin += time.monotonic() - before  # in which a paused job waits
         if process.returncode:
             raise failure_of(ranks, folder, process.returncode)
     return [json.loads((folder / f"report-{r}.json").read_text(encoding="utf-8")) for r in range(ranks)]
@@ -127,7 +130,7 @@ def failure_of(ranks: int, folder: Path, code: int) -> JobError:
 def _lost(ranks: int, failures: dict[str, dict[str, Any]], silent: list[str]) -> JobError:
     """All that failed lost their connection to another rank: one that is `silent` if there is any."""
     late = any("timed out" in f["message"].lower() for f in failures.values())
-    names, hint = " or ".join(silent), "Raise --timeout, or free cores and memory of this machine."
+    names, hint = " or ".join(silent), "Free cores and memory of this machine, or raise the timeout of a run."
     if silent and late:
         return JobError(f"Rank {names} of {ranks} did not respond in time.", hint)
     if silent:

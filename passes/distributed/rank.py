@@ -64,7 +64,19 @@ def restart() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
+def _show_own_device(folder: Path) -> None:
+    """Let torch see this rank's GPU alone, or none, before it is loaded: libraries take all that they see."""
+    from espalier.passes.distributed.job import JOB
+
+    device = json.loads((folder / JOB).read_text(encoding="utf-8"))["device"]
+    given = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
+    local = int(os.environ["LOCAL_RANK"])
+    own = given[local] if local < len(given) else str(local)
+    os.environ["CUDA_VISIBLE_DEVICES"] = own if device == "cuda" else ""
+
+
 def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> None:
+    _show_own_device(folder)
     from datetime import timedelta
 
     import torch
@@ -78,8 +90,6 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
     job = read_job(folder, prepare)
     settings = job.settings
     torch.set_num_threads(settings.threads)
-    if settings.device == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     backend = "nccl" if settings.device == "cuda" else "gloo"
     timeout = timedelta(seconds=settings.timeout)
     store, _, size = next(rendezvous("env://", timeout=timeout))

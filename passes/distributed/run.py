@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import MissingCodeError, PassError
@@ -13,6 +14,7 @@ from espalier.model.graph.meta import BITS
 from espalier.model.leftovers import scratch
 from espalier.model.opening import needs_source
 from espalier.model.registry import PLUGIN_FILES
+from espalier.model.trust import Origin, factory_of, require
 from espalier.passes.base import Context
 from espalier.passes.distributed.job import RESULTS, Settings, Source, write_job
 from espalier.passes.distributed.launch import cores, environment, launch
@@ -84,9 +86,12 @@ def settings_of(graph: Graph, options: RunOptions, context: Context, source: Sou
     mesh = mesh_of(graph)
     _check_splits(graph, context)
     _check_ranks(mesh, options.max_ranks, graph)
+    source = source if needs_code(graph) else None
+    if source is not None and (found := factory_of(source.spec)) is not None:  # this process may not have opened it
+        require(Path(found[0]).expanduser(), f"the function {found[1]}", Origin.FILE)
     return Settings(
         mesh.shape, max(1, cores() // mesh.devices), float(options.timeout), device_for(mesh.devices),
-        source if needs_code(graph) else None, tuple(PLUGIN_FILES),
+        source, tuple(PLUGIN_FILES),
     )  # fmt: skip
 
 

@@ -17,6 +17,13 @@ SCALING = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, torch.dropout, torc
 OTHERS = (F.alpha_dropout, F.feature_alpha_dropout, torch.alpha_dropout, torch.feature_alpha_dropout,
           torch.ops.aten.alpha_dropout.default, torch.ops.aten.feature_alpha_dropout.default)  # fmt: skip
 
+DRAWING = ("rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "rrelu", "uniform", "normal_")
+
+
+def draws(function: Any) -> bool:
+    """Whether a function draws numbers of its own, other than dropout."""
+    return any(name in str(function) for name in DRAWING)
+
 
 def dropout(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """A dropout function of a DTensor: the mask of the whole tensor is drawn, and this rank's part of it applied."""
@@ -24,7 +31,8 @@ def dropout(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping
     x = settled(x)
     if function in OTHERS:
         return whole_call(function, (x, *others), kwargs)
-    ones = torch.ones(x.shape, dtype=x.dtype, device=x.to_local().device)
+    # Numbers are drawn in the order of memory.
+    ones = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.to_local().device).fill_(1)
     mask = function(ones, *others, **{k: v for k, v in kwargs.items() if k != "inplace"})
     return x * distribute_tensor(mask, x.device_mesh, x.placements, src_data_rank=None)
 

@@ -114,12 +114,12 @@ class _Follower:
             self.shown = json.loads((self.folder / PROGRESS).read_text(encoding="utf-8"))
         if self.context.enough():
             (self.folder / ENOUGH).touch()
-        if not self.context.paused():
-            self.context.progress(*self.shown)
+        waiting = (self.folder / PAUSED.format(self.pause)).exists()
+        if self.context.paused() and not waiting:
+            (self.folder / PAUSE.format(self.pause)).touch()
             return
-        (self.folder / PAUSE.format(self.pause)).touch()
-        if (self.folder / PAUSED.format(self.pause)).exists():
-            self.context.progress(*self.shown)
+        self.context.progress(*self.shown)
+        if waiting:  # also where the pause has ended meanwhile
             (self.folder / RESUME.format(self.pause)).touch()
             self.pause += 1
 

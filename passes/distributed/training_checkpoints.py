@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from espalier.model.errors import FileError
 from espalier.model.files import replacing_folder
 from espalier.passes.base import Context
-from espalier.passes.training.checkpoint import TRAINER, Checkpoints, Raw, Tensors, read_state, write
+from espalier.passes.training.checkpoint import TRAINER, Checkpoints, Raw, Tensors, complete, read_state, write
 from espalier.passes.training.checkpoint_folders import SHARDS
 from espalier.passes.training.shards import Location, load_into, merged, names, parted
 
@@ -65,7 +65,7 @@ class RankCheckpoints(Checkpoints):
         return content
 
     def _read(self, folder: Path) -> Raw:
-        content = read_state(folder)
+        content = complete(read_state(folder))
         found = names(content)
         if found:
             tensors = load_into(folder / SHARDS, lambda name, size, dtype: self._empty(found[name], size, dtype))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.borders import reading
 from espalier.model.document.codec import decode, encode
 from espalier.model.errors import JobError
+from espalier.model.files import explained
 from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
@@ -43,10 +44,11 @@ def write_training(folder: Path, training: Training, train: dict[str, Tensor], c
 
     place = training.checkpoints
     data = asdict(training) | {"options": encode(training.options), "checkpoints": str(place) if place else None}
-    for file, tensors in ((TRAIN, train), (CHECK, check)):
-        if tensors is not None:
-            save_file({n: t.contiguous() for n, t in tensors.items()}, folder / file)
-    (folder / TRAINING).write_text(json.dumps(data), encoding="utf-8")
+    with explained(folder, JobError):
+        for file, tensors in ((TRAIN, train), (CHECK, check)):
+            if tensors is not None:
+                save_file({n: t.contiguous() for n, t in tensors.items()}, folder / file)
+        (folder / TRAINING).write_text(json.dumps(data), encoding="utf-8")
 
 
 def read_training(folder: Path) -> tuple[Training, dict[str, Tensor], dict[str, Tensor] | None]:

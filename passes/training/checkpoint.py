@@ -198,7 +198,11 @@ def write(folder: Path, content: Raw) -> None:
 
 def read(folder: Path) -> Raw:
     """Read the files of `write`; raises any exception if they are damaged."""
-    content = read_content(folder)
+    return complete(read_content(folder))
+
+
+def complete(content: Raw) -> Raw:
+    """The content of a checkpoint; raises ValueError if a part is missing."""
     if not set(content) >= {"step", "steps", "data", "weights", "optimiser", "schedule", "chance", "parts"}:
         raise ValueError("a part is missing")
     return content

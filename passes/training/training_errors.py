@@ -41,8 +41,15 @@ class Diverged(Exception):
 
 
 def finite(value: Tensor) -> bool:
-    """Whether all elements are finite."""
-    return bool(torch.isfinite(value).all())
+    """Whether all elements are finite, of a tensor in parts those of all ranks."""
+    part: Tensor | None = value.to_local() if hasattr(value, "to_local") else None
+    if part is None:
+        return bool(torch.isfinite(value).all())
+    from torch import distributed
+
+    flag = torch.isfinite(part).all().int()
+    distributed.all_reduce(flag, distributed.ReduceOp.MIN)
+    return bool(flag)
 
 
 def first_non_finite(tensors: Mapping[str, Tensor]) -> str | None:
@@ -90,7 +97,9 @@ def _of_memory(error: BaseException) -> bool:
 def _no_memory(options: FinetuneOptions) -> PassError:
     size, parts = options.batch_size, options.accumulation
     message = f"The training ran out of memory (batch_size {size}, max_length {options.max_length})."
-    if size > 1:
+    if options.distributed:
+        hint = "Shard the model over more devices, lower batch_size with more accumulation, or freeze more nodes."
+    elif size > 1:
         half = math.ceil(size / 2)
         hint = f"Lower batch_size to {half} with accumulation {parts * 2}, which is equivalent; or lower max_length."
     else:

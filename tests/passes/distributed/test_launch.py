@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import torch
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import JobError
 from espalier.model.store.weights import WeightStore
-from espalier.passes.base import Context
+from espalier.model.trace.trace import trace
+from espalier.model.trust import NAMED, Origin, TrustError, require
+from espalier.passes.base import Context, run_step
+from espalier.passes.distributed.job import Source
 from espalier.passes.distributed.launch import environment, failure_of, launch
 from espalier.passes.distributed.launcher import ENDED
+from espalier.passes.distributed.run import RunOptions, needs_code, settings_of
+from espalier.passes.recipes.config import decode_options
 
 LOST = {"message": "RuntimeError: gloo: Connection reset by peer", "hint": "", "lost": True}
 LATE = {"message": "RuntimeError: gloo: Timed out waiting 5000ms for recv", "hint": "", "lost": True}
@@ -57,3 +65,26 @@ def test_ranks_that_do_not_start_are_named_and_ended(tmp_path: Path) -> None:
         launch(2, tmp_path, environment(1, None), Context(WeightStore(tmp_path)), start=0.3)
     assert error.value.hint
     assert {p.pid for p in psutil.Process().children(recursive=True)} <= before
+
+
+def test_code_that_nobody_allowed_reaches_no_rank(tmp_path: Path) -> None:
+    """A project whose operators need code names a file: the parent must ask, though it has not opened it."""
+    torch.manual_seed(0)
+    store = WeightStore(tmp_path)
+    graph = trace(
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), {"input": torch.randn(2, 4)}, store
+    ).graph
+    options = decode_options("shard", {"mesh": "2", "strategy": "data"})
+    graph = run_step(graph, Step("shard", options), Context(store)).graph
+    node = next(n for n in graph if n.op == "relu")
+    foreign = graph.replace(replace(node, call="call_function", target="_test.leaky_relu.default"))
+    evil = tmp_path / "evil.py"
+    evil.write_text("raise SystemExit('it ran')\n")
+    source = Source(f"{evil}:make")
+    assert needs_code(foreign) and not needs_code(graph)
+    with pytest.raises(TrustError, match="names code"):
+        settings_of(foreign, RunOptions(), Context(store), source)
+    assert str(evil) not in environment(1, source).get(NAMED, "")
+    require(evil, "the function make", Origin.TYPED)
+    assert settings_of(foreign, RunOptions(), Context(store), source).source == source
+    assert str(evil) in environment(1, source)[NAMED]

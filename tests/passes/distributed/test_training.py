@@ -88,12 +88,14 @@ def _values(graph: Graph) -> dict[str, torch.Tensor]:
     return {n: to_torch(_store().get(w.key)).double() for n, w in graph.weights.items() if w.key}
 
 
-def _check_equal(before: Graph, one: Graph, many: Graph, tolerance: float) -> None:
-    """Each tensor differs by at most that share of the largest change of all."""
+def _check_equal(before: Graph, one: Graph, many: Graph, *without: str) -> None:
+    """Each tensor differs by at most 1e-4 of its own change, and rounding."""
     start, expected, actual = _values(before), _values(one), _values(many)
-    change = max(float((expected[n] - start[n]).abs().max()) for n in expected)
-    worst = max(float((expected[n] - actual[n]).abs().max()) for n in expected)
-    assert change > 1e-3 and worst <= tolerance * change
+    changes = {n: float((expected[n] - start[n]).abs().max()) for n in expected if n not in without}
+    assert sum(change > 1e-4 for n, change in changes.items() if "num_batches" not in n) >= 4
+    for name, change in changes.items():
+        rounding = 2e-7 * max(1.0, float(expected[name].abs().max()))
+        assert float((expected[name] - actual[name]).abs().max()) <= 1e-4 * change + rounding, name
 
 
 @pytest.mark.slow
@@ -113,8 +115,9 @@ def test_ranks_train_as_one_process(steps: tuple[str, ...], cut: str, more: dict
         d: _trained(graph, d, {"metric": lambda *m, d=d: metrics[d].append(m)}, resume=False, **more)
         for d in (False, True)
     }
-    # Adam divides by the root of a mean square, so that rounding of a small gradient counts in full.
-    _check_equal(graph, done[False][0], done[True][0], 1e-5 if "optimiser" in more else 2e-2)
+    # A batch norm takes the mean away, so that the gradient of the bias before it is rounding, which Adam normalises.
+    without = () if "optimiser" in more else ("first.bias", "norm.running_mean")
+    _check_equal(graph, done[False][0], done[True][0], *without)
     one, many = (done[d][1].summary for d in (False, True))
     assert many["ranks"] == 2 and len(many["memory"]) == 2 and many["kept_step"] == one["kept_step"] == 8
     assert many["validation_loss"] == pytest.approx(one["validation_loss"], rel=1e-4)
@@ -156,7 +159,7 @@ def test_a_training_resumes_on_another_mesh(first: str | None, then: str | None)
     assert kept is not None and 0 < kept.step < 8 and (kept.folder / SHARDS).is_dir() == bool(first)
     end, report = _trained(_cut(graph, then) if then else graph, bool(then), **more)
     assert report.summary["resumed_from"] == kept.step
-    _check_equal(graph, whole, end, 1e-5)
+    _check_equal(graph, whole, end)
     assert interrupted_run(graph, options, 5) is None  # a finished one needs no checkpoint
 
 
@@ -194,6 +197,25 @@ def _ranks() -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error):  # it ends meanwhile
             found += [process] if "espalier.passes.jobs.rank" in process.cmdline() else []
     return found
+
+
+@pytest.mark.slow
+def test_a_pause_that_ends_before_the_ranks_have_seen_it_holds_nothing_up() -> None:
+    state = {"step": 0, "paused": 0}
+
+    def paused() -> bool:
+        state["paused"] += state["step"] >= 2 and state["paused"] == 0
+        if state["paused"] == 1:
+            state["paused"] = 2  # one look
+            return True
+        return False
+
+    hooks = {
+        "progress": lambda done, total, text: state.update(step=done if text == "training" else 0),
+        "paused": paused, "enough": lambda: state["paused"] == 2 and state["step"] > 5,
+    }  # fmt: skip
+    _, report = _trained(_cut(_graph(), "stored"), True, hooks, max_steps=3000, evaluate_every=3000, resume=False)
+    assert report.summary["ended"] == "stopped by hand" and state["paused"] == 2
 
 
 @pytest.mark.slow
