@@ -117,7 +117,7 @@ class ShardedModel(fx.Interpreter):
         if isinstance(module, SplitEffective):
             value = module(*args)
             if module.gathered:
-                why = "its mask is found on whole tensors" if module.inner._forward_hooks else ""
+                why = "its mask is found on whole tensors" if module.hooked else ""
                 self.gathered.setdefault(n.name, why or f"a split would cut blocks or scales of {module.inner.format}")
             return value
         first, *others = args

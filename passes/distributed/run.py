@@ -81,11 +81,13 @@ def run_sharded(
     return report_of(graph, mesh, settings, single, reports, actual, batches, notes) | {"predicted": predicted}
 
 
-def settings_of(graph: Graph, options: RunOptions, context: Context, source: Source | None) -> Settings:
+def settings_of(
+    graph: Graph, options: RunOptions, context: Context, source: Source | None, *, raisable: bool = True
+) -> Settings:
     """How the ranks of a graph run on this machine; raises PassError for a graph that cannot be split."""
     mesh = mesh_of(graph)
     _check_splits(graph, context)
-    _check_ranks(mesh, options.max_ranks, graph)
+    _check_ranks(mesh, options.max_ranks, graph, raisable)
     source = source if needs_code(graph) else None
     if source is not None and (found := factory_of(source.spec)) is not None:  # this process may not have opened it
         require(Path(found[0]).expanduser(), f"the function {found[1]}", Origin.FILE)
@@ -123,12 +125,13 @@ def needs_code(graph: Graph) -> bool:
     return needs_source(graph) or any(namespace not in TORCH for namespace in called)
 
 
-def _check_ranks(mesh: Mesh, limit: int, graph: Graph) -> None:
+def _check_ranks(mesh: Mesh, limit: int, graph: Graph, raisable: bool) -> None:
     """Raise PassError for more processes than are allowed, or than there is memory for."""
     ranks = mesh.devices
     if ranks > limit:
         text = f"The mesh {mesh} would start {ranks} processes on this machine; at most {limit} may be started."
-        raise PassError(text, f"Use a mesh of at most {limit} devices, or raise max_ranks of a run.")
+        more = ", or raise max_ranks" if raisable else ""
+        raise PassError(text, f"Use a mesh of at most {limit} devices{more}.")
     weights = sum(w.elements * BITS.get(w.dtype, 32) // 8 for w in graph.weights.values())
     need, present = ranks * (PROCESS + weights) + COPIES * weights, free()
     if need > present:

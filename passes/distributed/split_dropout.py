@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.overrides import TorchFunctionMode
 
-from espalier.passes.distributed.placements import settled, whole_call
+from espalier.passes.distributed.placements import full, settled, whole_call
 
 SCALING = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, torch.dropout, torch.feature_dropout,
            torch.ops.aten.dropout.default, torch.ops.aten.feature_dropout.default)  # fmt: skip
@@ -29,11 +29,12 @@ def dropout(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping
     """A dropout function of a DTensor: the mask of the whole tensor is drawn, and this rank's part of it applied."""
     x, *others = args
     x = settled(x)
-    if function in OTHERS:
-        return whole_call(function, (x, *others), kwargs)
     # Numbers are drawn in the order of memory.
-    ones = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.to_local().device).fill_(1)
-    mask = function(ones, *others, **{k: v for k, v in kwargs.items() if k != "inplace"})
+    order = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+    values = torch.empty_like(order, device=x.to_local().device)
+    if function in OTHERS:
+        return whole_call(function, (values.copy_(full(x)), *others), kwargs)
+    mask = function(values.fill_(1), *others, **{k: v for k, v in kwargs.items() if k != "inplace"})
     return x * distribute_tensor(mask, x.device_mesh, x.placements, src_data_rank=None)
 
 

@@ -31,12 +31,17 @@ class SplitEffective(nn.Module):
         x = settled(x)
         dims = {p.dim for p in x.placements if isinstance(p, Shard)}
         separated = all(separable(self.inner, tuple(x.shape), d, _parts(x, d)) for d in dims)
-        self.gathered = bool(dims) and (not separated or bool(self.inner._forward_hooks))
+        self.gathered = bool(dims) and (not separated or self.hooked)
         if self.gathered or not dims:
             value = as_replicated(self._whole(full(x)), x.device_mesh)
             return placed(value, tuple(x.placements))
         value = self._part(x)(local(x, [isinstance(p, Shard) for p in x.placements]))
         return DTensor.from_local(value, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=x.stride())  # type: ignore[arg-type]
+
+    @property
+    def hooked(self) -> bool:
+        """Whether hooks of the inner module must see whole tensors."""
+        return bool(self.inner._forward_hooks)
 
     def _whole(self, x: Any) -> Any:
         """As the inner module, with the whole of a learned scale."""

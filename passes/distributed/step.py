@@ -17,7 +17,8 @@ from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
 from espalier.passes.running.batches import logits_of
 
-TOLERANCE = 1e-5  # of differences, relative to the largest value and at least absolute
+TOLERANCE = 1e-5  # of relative differences
+FLOOR = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ def peak_bytes(device: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of two lists of tensors. `largest`: absolute; `relative`: to the largest value of the tensor, if above 1."""
+    """Of two lists of tensors. `largest`: absolute; `relative`: to the largest value of the tensor, but at least FLOOR
+    of the largest of all, since what is 0 but for rounding is no measure."""
 
     largest: float
     relative: float
@@ -113,6 +115,8 @@ class Difference:
 def difference(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> Difference:
     """The difference of tensors by name; a missing one or another shape counts as infinite."""
     largest, relative, equal, worst = 0.0, 0.0, True, ""
+    tops = {n: float(t.double().nan_to_num().abs().max()) for n, t in expected.items() if t.numel()}
+    least = FLOOR * max(tops.values(), default=0.0) or 1.0
     for name, first in expected.items():
         second = actual.get(name)
         if second is None or second.shape != first.shape:
@@ -122,7 +126,7 @@ def difference(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> 
         a, b = first.double().nan_to_num(), second.double().nan_to_num()
         distance = float((a - b).abs().max()) if torch.equal(first.isnan(), second.isnan()) else float("inf")
         equal &= distance == 0
-        scaled = distance / max(1.0, float(a.abs().max()))
+        scaled = distance / max(tops[name], least)
         largest = max(largest, distance)
         if scaled > relative:
             relative, worst = scaled, name

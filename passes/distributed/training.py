@@ -50,7 +50,9 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
         raise PassError("This model has code of its own, which ranks of a training do not load.",
                         "Set distributed to false.")  # fmt: skip
     try_out(ready, options)
-    settings = settings_of(graph, RunOptions(timeout=TIMEOUT, max_ranks=max(MAX_RANKS, cores())), context, None)
+    settings = settings_of(
+        graph, RunOptions(timeout=TIMEOUT, max_ranks=max(MAX_RANKS, cores())), context, None, raisable=False
+    )
     device = settings.device
     watch = watch_of(ready.train_on, ready.check_on, options, context, ready.trained)
     folder = folder_of(ready.graph, options, context.seed, context.base)

@@ -159,9 +159,10 @@ def train_rank(job: Job, folder: Path, mesh: DeviceMesh) -> dict[str, Any]:
         run(trainer, watch, checkpoints, options.resume)
     restore_best(trained, watch)
     seconds = time.perf_counter() - start
+    warning = " ".join(filter(None, (watch.warning or checkpoints.failed, checkpoints.lost)))
     write_together(folder / RESULT, {
         "weights": trained, "watch": watch.state() | {"kept": {}}, "ended": watch.ended, "more": watch.more,
-        "warning": watch.warning or checkpoints.failed, "steps": watch.steps, "resumed_from": watch.resumed_from,
+        "warning": warning, "steps": watch.steps, "resumed_from": watch.resumed_from,
         "all_steps": trainer.state.max_steps,
         "gradual": gradual.state() if gradual else None,
     })  # fmt: skip

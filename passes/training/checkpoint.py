@@ -28,6 +28,7 @@ SECONDS = 60.0  # between checkpoints
 SHARE = 0.02  # maximum share of the time spent writing
 TRAINER = "trainer_state.json"  # file name expected by the Trainer
 NONE = "No checkpoint could be written"
+LOST = "The last checkpoint could not be read, so the training began again from step 0."
 OTHER = "Another process runs the same training, so this one wrote no checkpoints."
 Raw = dict[str, Any]
 Tensors = Callable[[], dict[str, Tensor]]
@@ -57,7 +58,7 @@ class Checkpoints(TrainerCallback):
         self.every, self.data = every, data
         self.parts: dict[str, Part] = {}
         self.resumed: Raw | None = None
-        self.failed = ""
+        self.failed, self.lost = "", ""
         self._from: Path | None = None
         self._last, self._cost = time.monotonic(), 0.0
         self._lock = FileLock(folder / "lock")
@@ -84,7 +85,7 @@ class Checkpoints(TrainerCallback):
                 self.resumed = content if wanted and content["data"] == self.data else None
             # With any defect of a checkpoint, the training starts from the beginning.
             except Exception:  # noqa: BLE001
-                self.resumed = None
+                self.resumed, self.lost = None, LOST if wanted else ""
         if self.resumed is None and self._locked:
             self.clear_others()
             self._from = None

@@ -55,7 +55,7 @@ def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
         finished = True
     finally:
         checkpoints.end(finished)
-    watch.warning = watch.warning or checkpoints.failed
+    watch.warning = " ".join(filter(None, (watch.warning or checkpoints.failed, checkpoints.lost)))
     ready.objective.cpu().eval()
     restore_best(ready.trained(), watch)
     return watch

@@ -42,7 +42,8 @@ class Diverged(Exception):
 
 def finite(value: Tensor) -> bool:
     """Whether all elements are finite, of a tensor in parts those of all ranks."""
-    part: Tensor | None = value.to_local() if hasattr(value, "to_local") else None
+    untyped: Any = value
+    part: Tensor | None = untyped.to_local() if hasattr(value, "to_local") else None
     if part is None:
         return bool(torch.isfinite(value).all())
     from torch import distributed

@@ -106,7 +106,7 @@ def last(report: dict[str, Any]) -> Iterable[str]:
 def _predicted(found: dict[str, Any], key: str, measured: float) -> str:
     """What the cost model says for this machine, beside a measured time."""
     value = found.get(key)
-    return f", predicted {value * 1e3:.1f} ms (measured {measured / value:.2f}×)" if value else ""
+    return f", predicted {value * 1e3:.3g} ms (measured {measured / value:.3g}×)" if value else ""
 
 
 def _volumes(report: dict[str, Any]) -> Iterable[str]:
