@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from espalier.model.errors import PassError
+from espalier.model.errors import JobError, PassError
 from espalier.model.leftovers import scratch
 from espalier.model.torch.build import parameters_of
 from espalier.passes.base import Context
@@ -29,7 +29,7 @@ from espalier.passes.distributed.training_job import (
     write_training,
 )
 from espalier.passes.training.checkpoint import Checkpoints, read_content
-from espalier.passes.training.checkpoint_folders import folder_of
+from espalier.passes.training.checkpoint_folders import folder_of, latest
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.prepare import Prepared
 from espalier.passes.training.run import try_out, watch_of
@@ -67,7 +67,7 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
             check = ready.check_on.tensors if ready.check_on else None
             write_training(place, training, ready.train_on.tensors, check)
             given = environment(settings.threads, None)
-            reports = launch(mesh.devices, place, given, context, follow=_Follower(place, context).follow)
+            reports = _launched(mesh.devices, place, given, context, folder)
             _take(read_content(place / RESULT), ready, watch)
         finished = True
     finally:
@@ -77,6 +77,19 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     gathered = [{"node": n, "why": text} for n, text in reports[0]["gathered"].items()]
     return watch, {"mesh": str(mesh), "ranks": mesh.devices, "backend": "nccl" if device == "cuda" else "gloo",
                    "memory": memory, "gathered": gathered}  # fmt: skip
+
+
+def _launched(
+    ranks: int, place: Path, given: dict[str, str], context: Context, checkpoints: Path
+) -> list[dict[str, Any]]:
+    """The reports of the ranks; an error says whether the next run resumes."""
+    try:
+        return launch(ranks, place, given, context, follow=_Follower(place, context).follow)
+    except JobError as error:
+        if type(error) is not JobError or latest(checkpoints) is None:  # a job that the user has cancelled
+            raise
+        hint = f"{error.hint} The same training then resumes from its last checkpoint."
+        raise JobError(error.message, hint) from error
 
 
 def _frozen(ready: Prepared) -> tuple[str, ...]:

@@ -230,7 +230,7 @@ def test_a_killed_rank_is_named_and_its_training_resumes() -> None:
 
     with pytest.raises(JobError, match=r"Rank [01] of 2 was ended by SIGKILL") as error:
         _trained(graph, True, {"progress": kill}, **more)
-    assert error.value.hint and not _ranks()
+    assert "resumes from its last checkpoint" in error.value.hint and not _ranks()
     end, report = _trained(graph, True, **more)
     assert report.summary["resumed_from"] >= 4 and report.summary["steps"] == 60
     assert end.nodes["first"].sharding == graph.nodes["first"].sharding

@@ -230,6 +230,7 @@ def test_a_damaged_checkpoint_is_a_new_beginning(harm: str) -> None:
             text.write_text('{"step": 6, "steps": 12, "held": {"items": [["step", 6]]}}')
     got, report = finetuned(graph, store, made())
     assert got == want and "resumed_from" not in report.summary
+    assert "could not be read" in report.summary["warning"]
 
 
 def test_a_checkpoint_that_was_cut_short_does_not_count(tmp_path: Path) -> None:
