@@ -113,7 +113,13 @@ def answered(folder: Path) -> int:
     path = folder / ANSWERS
     if not path.exists():
         return 0
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - TAIL))
-        rows = [json.loads(x) for x in file.read().splitlines(keepends=True)[1:] if x.endswith(b"}\n")]
-    return next((r["first"] + r["count"] for r in reversed(rows) if "count" in r), 0)
+    size, tail = path.stat().st_size, TAIL
+    while True:
+        with path.open("rb") as file:
+            file.seek(max(0, size - tail))
+            lines = file.read().splitlines(keepends=True)[int(size > tail) :]
+        rows = [json.loads(x) for x in lines if x.endswith(b"}\n")]
+        found = next((r["first"] + r["count"] for r in reversed(rows) if "count" in r), None)
+        if found is not None or tail >= size:
+            return found or 0
+        tail *= 8  # many starts without an answer

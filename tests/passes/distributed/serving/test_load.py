@@ -85,3 +85,12 @@ def test_answers_go_on_after_a_killed_process(tmp_path: Path) -> None:
     (outage,) = outages(load, read)
     assert outage["restart"] == 1
     assert outage["seconds"] == pytest.approx(read.batches[1].end - read.batches[0].end)
+
+
+def test_answers_before_many_starts_count(tmp_path: Path) -> None:
+    answers = Answers(tmp_path)
+    answers.start()
+    answers.add(3, time.monotonic(), [torch.zeros(3)])
+    for restart in range(1, 30):
+        Answers(tmp_path).start(restart)
+    assert answered(tmp_path) == 3 == Answers(tmp_path).answered
