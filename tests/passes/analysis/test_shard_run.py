@@ -55,9 +55,9 @@ def test_the_mesh_of_the_options_is_checked() -> None:
 
 def test_models_that_register_operators_hand_their_source_to_ranks() -> None:
     graph = case("bert").graph
-    assert not run_module._needs_code(graph)
+    assert not run_module.needs_code(graph)
     node = next(n for n in graph if n.call == "call_function")
-    assert run_module._needs_code(graph.replace(replace(node, target="mine.double.default")))
+    assert run_module.needs_code(graph.replace(replace(node, target="mine.double.default")))
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.running.objective import Objective
 from espalier.passes.training.prepare import _frozen
-from espalier.passes.training.run import _Trainer
+from espalier.passes.training.run import FineTuner
 from tests.model.zoo import case
 
 OPTIONS: dict[str, Any] = {"data": "demo:digits", "max_steps": 12, "batch_size": 16, "train_limit": 96,
@@ -67,7 +67,7 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Make a tensor no number at a step: `poison(step, name)`."""
 
     def at(step: int, name: str) -> None:
-        own = _Trainer.training_step
+        own = FineTuner.training_step
 
         def spoilt(self: Any, model: Any, inputs: Any, count: Any = None) -> torch.Tensor:
             if self.state.global_step == step - 1:
@@ -75,7 +75,7 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Any:
                     model.inner.get_parameter(name).view(-1)[3] = float("nan")
             return own(self, model, inputs, count)
 
-        monkeypatch.setattr(_Trainer, "training_step", spoilt)
+        monkeypatch.setattr(FineTuner, "training_step", spoilt)
 
     return at
 
@@ -110,14 +110,14 @@ def test_with_nothing_to_keep_it_is_an_error(poison: Any, options: dict[str, Any
 
 def test_the_node_whose_results_go_first_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """All weights are finite, but a layer's sums are not."""
-    own = _Trainer.training_step
+    own = FineTuner.training_step
 
     def large(self: Any, model: Any, inputs: Any, count: Any = None) -> torch.Tensor:
         with torch.no_grad():
             model.inner.get_parameter("head.weight").fill_(3e38)
         return own(self, model, inputs, count)
 
-    monkeypatch.setattr(_Trainer, "training_step", large)
+    monkeypatch.setattr(FineTuner, "training_step", large)
     with pytest.raises(PassError, match="the results of head are not finite") as found:
         finetuned()
     assert found.value.node == "head"
@@ -149,7 +149,7 @@ def test_other_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(self: Any, *_: Any) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(_Trainer, "training_step", fail)
+    monkeypatch.setattr(FineTuner, "training_step", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         finetuned()
 

@@ -38,7 +38,10 @@ def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Proc
     """The processes that a test starts: none is left after it, and no file of theirs."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     seen: Processes = {}
+    before = {p.pid for p in psutil.Process().children(recursive=True)}  # of other tests, such as multiprocessing's own
     yield seen
+    for pid in before:
+        seen.pop(pid, None)
     _gone, alive = psutil.wait_procs(list(seen.values()), timeout=5)
     assert len(seen) >= 3 and not alive  # the launcher and the ranks
     assert not list(tmp_path.glob("espalier-scratch-*"))
