@@ -318,4 +318,5 @@ def test_workers_that_lay_a_grid_try_each_configuration_and_few_twice(study: opt
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(tried()) == 16 and len(study.trials) < 32  # 48 if the workers knew nothing of one another
+    # Three that draw at the same time from what is not done take 18 to 30 trials in a million simulations.
+    assert len(tried()) == 16 and len(study.trials) <= 30
