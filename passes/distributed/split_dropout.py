@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ OTHERS = (F.alpha_dropout, F.feature_alpha_dropout, torch.alpha_dropout, torch.f
 DRAWING = ("rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "rrelu", "uniform", "normal_")
 
 
+@cache
 def draws(function: Any) -> bool:
     """Whether a function draws numbers of its own, other than dropout."""
     return any(name in str(function) for name in DRAWING)
