@@ -49,6 +49,7 @@ class Channel:
         self._pipe = pipe
         self._last_progress = self._since = 0.0
         self._enough = self._paused = False
+        self._asks = False  # whether the job looks at `paused`, so that it prepares its pauses itself
         self.working = False  # whether the code of a job is running
         self._transferring = self._interrupted = False  # interrupts during a message are delayed to its end
 
@@ -74,8 +75,13 @@ class Channel:
                 self.interrupt()
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """Send progress, at most 20 events per second. Waits while paused; raises Cancelled if cancelled."""
-        if self.paused():
+        """Send progress, at most 20 events per second. Waits while paused; raises Cancelled if cancelled.
+
+        A job that looks at `paused` sees a pause there first, even one that arrives between the two calls.
+        """
+        knew = self._paused or not self._asks
+        self._receive_commands()
+        if self._paused and knew:
             self._wait()
         if not done and total:
             self._since = time.thread_time()
@@ -95,12 +101,13 @@ class Channel:
 
     def paused(self) -> bool:
         """Whether the job is to pause; raises Cancelled as `progress` does."""
+        self._asks = True
         self._receive_commands()
         return self._paused
 
     def begin(self) -> None:
         """Start a new job: discard commands to the previous one."""
-        self._enough = self._paused = False
+        self._enough = self._paused = self._asks = False
         self._since = time.thread_time()
 
     def spent(self) -> float:

@@ -234,3 +234,22 @@ def test_a_job_that_a_plugin_fails_names_its_line(tmp_path: Path) -> None:
         unload_plugins()
     assert isinstance(failed, Failed) and "serving_plugin.py raised ZeroDivisionError" in failed.message
     assert failed.message.endswith("(line 4).") and "Correct the file" in failed.hint and failed.details
+
+
+def test_a_job_that_prepares_its_pauses_sees_a_pause_between_two_calls() -> None:
+    """A training writes its checkpoint before it waits, also if the pause arrives just after it looked."""
+    pipe = Pipe()
+    channel = Channel(pipe)  # type: ignore[arg-type]
+    assert not channel.paused()
+    pipe.asked = [Pause()]
+    channel.progress(1, 9, "training")
+    assert Paused() not in pipe.sent and channel.paused()
+    pipe.asked, pipe.poll = [Continue()], lambda: False  # type: ignore[method-assign]
+    channel.progress(2, 9, "training")
+    assert pipe.sent.count(Paused()) == 1 and not channel.paused()
+
+    channel.begin()  # a job that never looks waits at once
+    pipe.asked = [Pause(), Continue()]
+    pipe.poll = lambda: len(pipe.asked) > 1  # type: ignore[method-assign]
+    channel.progress(3, 9, "evaluating")
+    assert pipe.sent.count(Paused()) == 2

@@ -46,9 +46,8 @@ def test_a_search_survives_its_worker(qtbot: QtBot, window: Window, tmp_path: Pa
     panel.act("pause")
     qtbot.waitUntil(lambda: study.paused, timeout=PATIENCE)
     known = dict(study.trials)
-    process = session._runner.worker_pid
-    assert process is not None
-    os.kill(process, signal.SIGKILL)
+    for process in session._runner.worker_pids:
+        os.kill(process, signal.SIGKILL)
     qtbot.waitUntil(lambda: not study.running, timeout=PATIENCE)
     assert study.error and panel.head.wrong.isVisible() and study.leader is not None
 

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.features.training.panel import TrainingPanel
 from espalier.app.features.training.state import last_options as training_memory
 from espalier.app.shell.window import Window
+from espalier.passes.training.checkpoint_folders import interrupted_run
 from tests.gui.test_story import PATIENCE, idle, opened, window
 
 pytestmark = [pytest.mark.gui, pytest.mark.slow]
@@ -45,9 +46,11 @@ def test_a_training_survives_its_worker(qtbot: QtBot, window: Window) -> None:
     until(qtbot, panel.run.pause.isEnabled)
     panel.run.pause.click()
     until(qtbot, lambda: panel.run.job is not None and panel.run.job.state == "paused")
-    process = session._runner.worker_pid
-    assert process is not None
-    os.kill(process, signal.SIGKILL)
+    assert interrupted_run(base.graph, panel.options(), 0, session.document.project.base), (
+        "a pause begins with a checkpoint"
+    )
+    for process in session._runner.worker_pids:
+        os.kill(process, signal.SIGKILL)
     until(qtbot, lambda: panel.run.job is None and panel.resume.isVisible())
     assert session.document.present is base and "of 100\u2009000" in panel.interrupted.text()
 
