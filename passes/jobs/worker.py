@@ -37,6 +37,7 @@ from espalier.passes.jobs.kinds import (
     SweepJob,
     TrialJob,
 )  # fmt: skip
+from espalier.passes.jobs.kept_tracebacks import drop_tracebacks
 from espalier.passes.jobs.openmp import yield_processors
 from espalier.passes.jobs.serving import Channel, serve
 from espalier.passes.plugins.plugins import portable, reload_plugins
@@ -85,7 +86,9 @@ def _handle_and_clean(job: Any, channel: Channel) -> Any:
     begin = time.monotonic()
     _drop_closed()
     try:
-        return handle(job, channel)
+        result = handle(job, channel)
+        drop_tracebacks()
+        return result
     finally:
         if time.monotonic() - begin > LONG:
             give_back()
