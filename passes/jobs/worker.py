@@ -22,6 +22,7 @@ from espalier.model.store.open_files import Version
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, is_instant, run_step
 from espalier.passes.jobs.heap import give_back, keep_freed_memory
+from espalier.passes.jobs.kept_tracebacks import drop_tracebacks
 from espalier.passes.jobs.kernel import AnswerJob, KernelsJob, LabJob
 from espalier.passes.jobs.kinds import (
     AnalyseJob,
@@ -37,7 +38,6 @@ from espalier.passes.jobs.kinds import (
     SweepJob,
     TrialJob,
 )  # fmt: skip
-from espalier.passes.jobs.kept_tracebacks import drop_tracebacks
 from espalier.passes.jobs.openmp import yield_processors
 from espalier.passes.jobs.serving import Channel, serve
 from espalier.passes.plugins.plugins import portable, reload_plugins
