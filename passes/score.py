@@ -28,6 +28,7 @@ from espalier.model.packed.graph import (
 from espalier.model.packed.layout import Use, facts, header_share, shared_bits, size_with, stored, uses
 
 FLOAT_BITS = 32.0
+LARGEST = 700.0  # nats, above which a perplexity is no float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class Score:
     bitops: float = 0.0
     memory_density: float = 0.0
     activation_sparsity: float = 0.0
+
+    @property
+    def perplexity(self) -> float | None:
+        """e^loss, the perplexity if the loss is of next tokens."""
+        return None if self.loss is None else math.exp(min(self.loss, LARGEST))
 
     def measured(self, accuracy: float, loss: float) -> Score:
         """The score with measured accuracy and loss."""

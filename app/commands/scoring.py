@@ -98,14 +98,26 @@ def print_warning(score_: dict[str, Any], console: Console) -> None:
 def figures(score_: dict[str, Any]) -> dict[str, str]:
     """Name → formatted metric."""
     accuracy, loss = score_["accuracy"], score_["loss"]
-    return {
-        "accuracy": "–" if accuracy is None else f"{accuracy:.4f}",
-        "loss": "–" if loss is None else f"{loss:.4f}",
-        "size": size(score_["size_bytes"]),
-        "weight bits": f"{score_['weight_bits']:.2f}",
-        "activation bits": f"{score_['activation_bits']:.2f}",
-        "sparsity": f"{score_['sparsity']:.1%}",
-        "activation sparsity": f"{score_.get('activation_sparsity', 0.0):.1%}",
-        "BitOPs": big(score_["bitops"]),
-        "memory density": f"{score_['memory_density']:.2f}",
-    } | ({"samples": count(score_["n"])} if "n" in score_ else {})
+    return (
+        {
+            "accuracy": "–" if accuracy is None else f"{accuracy:.4f}",
+            "loss": "–" if loss is None else f"{loss:.4f}",
+        }
+        | of_tokens(score_)
+        | {
+            "size": size(score_["size_bytes"]),
+            "weight bits": f"{score_['weight_bits']:.2f}",
+            "activation bits": f"{score_['activation_bits']:.2f}",
+            "sparsity": f"{score_['sparsity']:.1%}",
+            "activation sparsity": f"{score_.get('activation_sparsity', 0.0):.1%}",
+            "BitOPs": big(score_["bitops"]),
+            "memory density": f"{score_['memory_density']:.2f}",
+        }
+        | ({score_.get("unit", "samples"): count(score_["n"])} if "n" in score_ else {})
+    )
+
+
+def of_tokens(score_: dict[str, Any]) -> dict[str, str]:
+    """Name → formatted metric of a language model; empty for others."""
+    names = {"perplexity": "perplexity", "bits_per_byte": "bits per byte"}
+    return {name: f"{score_[key]:.4g}" for key, name in names.items() if score_.get(key) is not None}

@@ -206,7 +206,7 @@ class Estimate(QObject):
         it."""
         score = self._session.score
         if score.accuracy is not None and score.loss is not None:
-            self.last = {"accuracy": score.accuracy, "loss": score.loss}
+            self.last = {k: v for k in ("accuracy", "loss", "perplexity") if (v := getattr(score, k)) is not None}
         if (self._measured is None) == (self.how == "measured"):
             self.refresh()
 

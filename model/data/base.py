@@ -16,6 +16,7 @@ from espalier.model.registry import Registry
 Array = NDArray[Any]
 Inputs = dict[str, Array]
 ALL = "all"  # name of the split of all samples
+CLASSIFICATION, NEXT_TOKEN = "classification", "next-token"  # what the labels are: see `TaskData.task`
 USUAL_LENGTH = 512  # tokens of a text, if neither model nor tokenizer sets a limit
 
 
@@ -24,17 +25,25 @@ class Split:
     """Samples in the form that the model takes.
 
     inputs: by the model's input name, first axis = sample. Text: `input_ids`, `attention_mask`, int64 [n, seq],
-    padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: int64 [n], index into `classes`.
-    lengths: int64 [n], tokens of each text before truncation; None for images. name: of the split.
+    padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: int64 [n], index into `classes`;
+    of windows of a text int64 [n, seq], the next token of each position. lengths: int64 [n], tokens of each text before
+    truncation; None for images and windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text that a
+    window's labels are tokens of; None for other samples.
     """
 
     inputs: Inputs
     labels: Array
     lengths: Array | None = None
     name: str = ""
+    text_bytes: Array | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def targets(self) -> int:
+        """Number of labels: the samples, or the tokens of all windows."""
+        return int(self.labels.size)
 
     def take(self, limit: int | None) -> Split:
         """The first `limit` samples; all if None."""
@@ -44,9 +53,9 @@ class Split:
 
     def rows(self, which: Array | slice) -> Split:
         """The samples at these indices, in this order."""
-        lengths = None if self.lengths is None else self.lengths[which]
+        lengths, text_bytes = (None if a is None else a[which] for a in (self.lengths, self.text_bytes))
         inputs = {name: array[which] for name, array in self.inputs.items()}
-        return Split(inputs, self.labels[which], lengths, self.name)
+        return Split(inputs, self.labels[which], lengths, self.name, text_bytes)
 
     def batches(self, size: int) -> Iterator[tuple[Inputs, Array]]:
         """(inputs, labels) of `size` samples in order; the last may be smaller."""
@@ -57,9 +66,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class TaskData:
-    """A classification data set. kind: "text" or "image"; texts: the raw rows by split, empty for images.
+    """A data set. kind: "text" or "image"; texts: the raw rows by split, empty for images.
 
-    empty: file names of splits without rows. notes: conversions of the samples to fit the model.
+    empty: file names of splits without rows. notes: conversions of the samples to fit the model. task:
+    "classification", or "next-token" for windows of a text, which have no classes.
     """
 
     name: str
@@ -69,6 +79,7 @@ class TaskData:
     texts: dict[str, tuple[str, ...]]
     empty: dict[str, str] = field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
+    task: str = CLASSIFICATION
 
     def split(self, name: str) -> Split:
         """The split of this name (`train`, `validation`, `test`), or `all`; raises DataError listing the splits."""
@@ -98,14 +109,21 @@ class TaskData:
 
 def join(parts: Sequence[Split]) -> Split:
     """Concatenate the labelled samples of several splits; texts are padded to the longest."""
+    if len({p.labels.shape[1:] for p in parts}) > 1:
+        raise DataError("The splits have windows of different lengths.", "Choose one split, or a smaller max_length.")
     labels = np.concatenate([p.labels for p in parts])
-    labelled = labels >= 0  # the hub hides labels of some test sets as −1
+    labelled = labels >= 0 if labels.ndim == 1 else np.ones(len(labels), bool)  # the hub hides some labels as −1
     names = list(parts[0].inputs)
     inputs = {
         n: np.concatenate(_padded([p.inputs[n] for p in parts], _padding_value(n, parts)))[labelled] for n in names
     }
-    lengths = [p.lengths for p in parts if p.lengths is not None]
-    return Split(inputs, labels[labelled], np.concatenate(lengths)[labelled] if len(lengths) == len(parts) else None)
+    lengths, sizes = (_joined([getattr(p, name) for p in parts], labelled) for name in ("lengths", "text_bytes"))
+    return Split(inputs, labels[labelled], lengths, text_bytes=sizes)
+
+
+def _joined(arrays: list[Array | None], chosen: Array) -> Array | None:
+    known = [a for a in arrays if a is not None]
+    return np.concatenate(known)[chosen] if len(known) == len(arrays) else None
 
 
 def _padded(arrays: list[Array], value: int) -> list[Array]:
@@ -139,8 +157,8 @@ def _padding_value(name: str, parts: Sequence[Split]) -> int:
 class LoadOptions:
     """Options of reading rows and converting them to inputs; see `loading.load_data`.
 
-    max_length: tokens of a text, the rest is truncated; set by the caller from the model's limit. image: channels,
-    height and width that images are converted to, 0 to keep one.
+    max_length: tokens of a text, the rest is truncated, or of a window; set by the caller from the model's limit.
+    image: channels, height and width that images are converted to, 0 to keep one. task: as of `TaskData`.
     """
 
     tokenizer: str | Path | None = None
@@ -152,17 +170,20 @@ class LoadOptions:
     splits: tuple[str, ...] | None = None
     whole: bool = False
     image: tuple[int, int, int] | None = None
+    task: str = CLASSIFICATION
 
 
 @dataclass(frozen=True, slots=True)
 class DataSource:
     """Data with names such as `hub:sst2`: `load(name, options)` gets what follows the colon, and raises DataError.
 
-    files: the files that a name is read from, so that a change is noticed.
+    files: the files that a name is read from, so that a change is noticed. texts: the texts of each split, for language
+    models; None: those of `load`.
     """
 
     load: Callable[[str, LoadOptions], TaskData]
     files: Callable[[str], Iterable[Path]] = lambda name: ()
+    texts: Callable[[str, LoadOptions], dict[str, tuple[str, ...]]] | None = None
 
 
 _OURS = ("espalier.model.data.demo", "espalier.model.data.hub", "espalier.model.data.memory")

@@ -20,7 +20,8 @@ from espalier.model.errors import FileError
 from espalier.model.files import replacing
 from espalier.model.private import own_folder
 
-VERSION = 2  # increment when the content of an entry changes
+VERSION = 3  # increment when the content of an entry changes
+FIELDS = ("labels", "lengths", "text_bytes")  # of a split, besides its inputs
 KEEP = 64  # files; the oldest beyond it are removed
 TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "spiece", "sentencepiece")
 
@@ -33,7 +34,7 @@ def cache_folder() -> Path:
 def key_of(files: Iterable[Path], extra: Any, options: LoadOptions) -> str:
     """A hash of the files' bytes, the tokenizer's files and the options that affect tokenisation."""
     digest = hashlib.sha256()
-    facts = {name: getattr(options, name) for name in ("text", "label", "max_length")}
+    facts = {name: getattr(options, name) for name in ("text", "label", "max_length", "task")}
     facts |= {"tokenizer": str(options.tokenizer), "version": VERSION, "extra": extra}
     digest.update(json.dumps(facts, sort_keys=True, default=str).encode())
     for path in (*files, *_tokenizer_files(options.tokenizer)):
@@ -83,10 +84,11 @@ def _pack(data: TaskData) -> dict[str, Array]:
     arrays = {
         f"{split}/{name}": array.astype(np.min_scalar_type(array.max(initial=0)))
         for split, part in data.splits.items()
-        for name, array in (*part.inputs.items(), ("labels", part.labels), ("lengths", part.lengths))
+        for name, array in (*part.inputs.items(), *((n, getattr(part, n)) for n in FIELDS))
         if array is not None
     }
-    words = {"kind": data.kind, "classes": data.classes, "texts": data.texts, "splits": list(data.splits)}
+    words = {"kind": data.kind, "classes": data.classes, "texts": data.texts, "splits": list(data.splits),
+             "task": data.task}  # fmt: skip
     return arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)}
 
 
@@ -94,11 +96,11 @@ def _unpack(arrays: Any, name: str) -> TaskData:
     words = json.loads(arrays["words"].tobytes())
     texts = {split: tuple(rows) for split, rows in words["texts"].items()}
     splits = {split: _unpack_split(arrays, split) for split in words["splits"]}
-    return TaskData(name, words["kind"], tuple(words["classes"]), splits, texts)
+    return TaskData(name, words["kind"], tuple(words["classes"]), splits, texts, task=words["task"])
 
 
 def _unpack_split(arrays: Any, split: str) -> Split:
     names: Sequence[str] = [n.removeprefix(f"{split}/") for n in arrays.files if n.startswith(f"{split}/")]
     whole = {name: arrays[f"{split}/{name}"].astype(np.int64) for name in names}
-    labels, lengths = whole.pop("labels"), whole.pop("lengths", None)
-    return Split(whole, labels, lengths)
+    labels, lengths, text_bytes = whole.pop("labels"), whole.pop("lengths", None), whole.pop("text_bytes", None)
+    return Split(whole, labels, lengths, text_bytes=text_bytes)

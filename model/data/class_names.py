@@ -55,7 +55,7 @@ def in_order_of(data: TaskData, names: tuple[str, ...]) -> TaskData:
     """The data with classes numbered as the model numbers those names; unchanged if a class is not among them."""
     places = {name.strip().casefold(): at for at, name in enumerate(names)}
     own = [places.get(name.strip().casefold()) for name in data.classes]
-    if None in own or len(places) < len(names) or len(set(own)) < len(own) or own == list(range(len(names))):
+    if not own or None in own or len(places) < len(names) or len(set(own)) < len(own) or own == list(range(len(names))):
         return data
     order = np.array(own, np.int64)
     splits = {n: replace(s, labels=np.where(s.labels < 0, s.labels, order[s.labels])) for n, s in data.splits.items()}

@@ -11,7 +11,7 @@ from espalier.model.data.columns import LABEL_NAMES, choose_columns, one_of
 from espalier.model.data.images import Picture, image_data
 from espalier.model.data.prepare import text_data
 from espalier.model.data.rows import SPLIT_NAMES, Rows, label_name
-from espalier.model.data.tables import rows_of
+from espalier.model.data.tables import rows_of, texts_of
 from espalier.model.errors import DataError, first_line
 from espalier.model.network import offline_if_unreachable
 
@@ -98,4 +98,13 @@ def _images(part: Any, column: str, source: str, options: LoadOptions) -> Rows:
     return Rows(samples, _class_names(part, label, labels))
 
 
-SOURCES.add("hub", DataSource(load_hub))
+def hub_texts(name: str, options: LoadOptions) -> dict[str, tuple[str, ...]]:
+    """The texts of each split of `NAME` or `NAME:CONFIG`, which needs no labels; raises DataError."""
+    repository, _, config = name.partition(":")
+    parts = _download(repository, config or None)
+    source = f"hub:{name}"
+    return {SPLIT_NAMES[split]: texts_of(part.to_pandas(), source, options)
+            for split, part in parts.items() if split in SPLIT_NAMES}  # fmt: skip
+
+
+SOURCES.add("hub", DataSource(load_hub, texts=hub_texts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from espalier.model.data.base import ALL, LoadOptions, TaskData
 from espalier.model.data.images import IMAGE_SUFFIXES, image_data
 from espalier.model.data.prepare import text_data
 from espalier.model.data.rows import SPLIT_NAMES, Rows
-from espalier.model.data.tables import SUFFIXES, NoRowsError, read_rows, refuse_utf16
+from espalier.model.data.tables import SUFFIXES, NoRowsError, read_rows, read_table, refuse_utf16, texts_of
 from espalier.model.errors import DataError
 
 LONE = ""  # split name of files outside any split
+PLAIN = (".txt", ".md")  # texts without labels, for language models
 PREFIX = re.compile(r"[A-Za-z]\w+:")  # of a source; a letter alone is a drive of Windows
 HINT = (
     f"Give a file ({', '.join(SUFFIXES)}), or a folder with train.*, validation.* and test.* files, "
@@ -28,7 +29,7 @@ HINT = (
 class Found:
     """Data files at a path. files: by split, each with its class if the folder names it."""
 
-    kind: str  # table, text or image
+    kind: str  # table, text, image or plain: a text without labels
     files: dict[str, tuple[tuple[Path, str], ...]]
 
     def paths(self) -> list[Path]:
@@ -39,6 +40,11 @@ class Found:
 def load_local(path: Path, options: LoadOptions) -> TaskData:
     """Read the data at `path`; texts already tokenised with equal options are read from the cache."""
     found = find(path)
+    if found.kind == "plain":
+        raise DataError(
+            f"{path.name} is plain text, which has no labels to classify.",
+            "Use a language model (task next-token), or a table with a column of labels.",
+        )
     if found.kind == "image":
         return image_data(path.name, _rows(found, options), options)
     key = cache.key_of(found.paths(), [(split, name) for split, f in found.files.items() for _, name in f], options)
@@ -55,6 +61,8 @@ def _empty(found: Found, data: TaskData, options: LoadOptions) -> dict[str, str]
 def find(path: Path) -> Found:
     """Detect the kind of data by file names; raises DataError if there are none."""
     if path.is_file():
+        if path.suffix.lower() in PLAIN:
+            return Found("plain", {LONE: ((path, ""),)})
         if path.suffix.lower() not in SUFFIXES:
             raise DataError(f"{path.name} is not a supported data file.", HINT)
         return Found("table", {LONE: ((path, ""),)})
@@ -64,22 +72,41 @@ def find(path: Path) -> Found:
         if prefix := PREFIX.match(str(path)):
             hint = f"If a plug-in reads {prefix[0]} data, load it first (--plugin FILE.py). {hint}"
         raise DataError(f"There are no data at {path}{base}.", hint)
-    found = _find_tables(path) or _find_classes(path)
+    found = _find_files(path, SUFFIXES, "table") or _find_files(path, PLAIN, "plain") or _find_classes(path)
     if found is None:
         raise DataError(f"The folder {path.name} contains no supported data.", HINT)
     return found
 
 
-def _find_tables(folder: Path) -> Found | None:
-    files = sorted(p for p in folder.iterdir() if p.is_file() and p.suffix.lower() in SUFFIXES)
+def documents(found: Found, options: LoadOptions) -> dict[str, tuple[str, ...]]:
+    """The texts of each split, without labels; raises DataError for images."""
+    if found.kind == "image":
+        raise DataError("The data are images; a language model needs texts.", "Give a text, or a table with texts.")
+    return {
+        split or ALL: tuple(text for path, _ in files for text in _texts_of(path, found.kind, options))
+        for split, files in found.files.items()
+    }
+
+
+def _texts_of(path: Path, kind: str, options: LoadOptions) -> tuple[str, ...]:
+    if kind != "table":
+        return (_read_text(path),)
+    table = read_table(path, options)
+    with reading(path, DataError, "cannot be read", "Name the column of texts with --text."):
+        return texts_of(table, path.name, options)
+
+
+def _find_files(folder: Path, suffixes: Collection[str], kind: str) -> Found | None:
+    files = sorted(p for p in folder.iterdir() if p.is_file() and p.suffix.lower() in suffixes)
     named: dict[str, tuple[tuple[Path, str], ...]] = {}
     for file in files:
         split = _split_name(file.stem)
         if split:
             named[split] = (*named.get(split, ()), (file, ""))
     if named:
-        return Found("table", named)
-    return Found("table", {LONE: ((files[0], ""),)}) if len(files) == 1 else None
+        return Found(kind, named)
+    lone = len(files) == 1 and not (kind == "plain" and _find_classes(folder))  # a note beside folders of classes
+    return Found(kind, {LONE: ((files[0], ""),)}) if lone else None
 
 
 def _split_name(stem: str) -> str | None:

@@ -13,6 +13,7 @@ import numpy as np
 from espalier.model.data.base import Split, TaskData
 
 BINS = 48  # maximum, of the histogram of lengths
+WINDOWS = "windows"  # in place of classes, of a text for language models
 SHOWN = 0.995  # quantile of the lengths at which the histogram ends; longer texts count in its last bin
 
 
@@ -72,11 +73,12 @@ def summarise(data: TaskData, max_length: int) -> DataSummary:
     parts = [s.lengths for s in data.splits.values() if s.lengths is not None]
     lengths = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     edges = _edges(lengths)
+    classes = data.classes or (WINDOWS,)
     splits = tuple(_split(name, s, len(data.classes), edges, max_length) for name, s in data.splits.items())
     shape = next(iter(next(iter(data.splits.values())).inputs.values())).shape[1:] if data.kind == "image" else ()
     median, longest = (int(np.median(lengths)), int(lengths.max())) if len(lengths) else (0, 0)
     bins = tuple(map(int, edges))
-    return DataSummary(data.name, data.kind, data.classes, splits, max_length, bins, median, longest, shape)
+    return DataSummary(data.name, data.kind, classes, splits, max_length, bins, median, longest, shape)
 
 
 def _edges(lengths: np.ndarray) -> np.ndarray:
@@ -89,6 +91,8 @@ def _edges(lengths: np.ndarray) -> np.ndarray:
 
 
 def _split(name: str, split: Split, classes: int, edges: np.ndarray, max_length: int) -> SplitSummary:
+    if split.labels.ndim == 2:
+        return SplitSummary(name, (len(split),))
     counts = tuple(np.bincount(split.labels[split.labels >= 0], minlength=classes).tolist())
     if split.lengths is None:
         return SplitSummary(name, counts)

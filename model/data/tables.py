@@ -10,7 +10,7 @@ from typing import Any
 
 from espalier.model.borders import reading
 from espalier.model.data.base import LoadOptions
-from espalier.model.data.columns import choose_columns, looks_like_header
+from espalier.model.data.columns import TEXT_NAMES, choose_columns, looks_like_header, one_of
 from espalier.model.data.rows import Rows, label_name
 from espalier.model.errors import DataError, damage
 
@@ -77,6 +77,13 @@ def rows_of(table: Table, source: str, options: LoadOptions) -> Rows:
     if all(_is_number(value) for value in texts):
         raise DataError(f"Column {text!r} of {source} holds numbers, not texts.", "Name the texts with --text.")
     return Rows(tuple(str(t) for t in texts), tuple(label_name(v) for v in _complete(table, label, "label", source)))
+
+
+def texts_of(table: Table, source: str, options: LoadOptions) -> tuple[str, ...]:
+    """The texts of a table that needs no labels, without empty ones; raises DataError."""
+    column = one_of([str(c) for c in table.columns], options.text, TEXT_NAMES, "--text", source)
+    values = table[column]
+    return tuple(str(text) for text in values[~values.isna()] if str(text).strip())
 
 
 def _is_number(value: object) -> bool:

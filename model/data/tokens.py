@@ -45,6 +45,28 @@ def open_tokenizer(source: str | Path) -> Encoder:
     return encode
 
 
+def open_stream(source: str | Path) -> Callable[[str], tuple[Array, Array]]:
+    """The tokenizer for continuous texts, without special tokens; raises DataError if there is none.
+
+    The function returns the token ids, int64 [tokens], and where each token ends in the text, int64 [tokens] in
+    characters. Tokenizers that know no places get even ones.
+    """
+    tokenizer = _load(source)
+
+    def encode(text: str) -> tuple[Array, Array]:
+        with reading(f"The tokenizer {Path(source).name}", DataError, "fails on this text", "Give another tokenizer."):
+            places: bool = tokenizer.is_fast
+            rows = tokenizer(
+                text, add_special_tokens=False, truncation=False, verbose=False, return_offsets_mapping=places
+            )
+            ids = np.array(rows["input_ids"], dtype=np.int64)
+            if places:
+                return ids, np.array([end for _, end in rows["offset_mapping"]], dtype=np.int64)
+            return ids, np.linspace(0, len(text), len(ids) + 1).astype(np.int64)[1:]
+
+    return encode
+
+
 def longest(source: str | Path) -> int | None:
     """The tokenizer's `model_max_length`; None if it sets none."""
     file = local_file(str(source), "tokenizer_config.json")

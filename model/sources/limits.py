@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.data.base import NEXT_TOKEN
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph, Node, Ref, named_weights
 from espalier.model.sources.reading import Limits
@@ -41,7 +42,21 @@ def limits_of(graph: Graph, store: WeightStore) -> Limits:
     tables = _Tables(graph, store, token, length)
     sliced = list(_sliced(graph, length)) if length else []
     positions = [*sliced, *tables.positions(min(sliced, default=None))] if length else []
-    return replace(limits, tokens=min(positions, default=None), vocabulary=tables.vocabulary())
+    vocabulary = tables.vocabulary()
+    task = NEXT_TOKEN if _scores_tokens(graph, token, vocabulary) else ""
+    return replace(limits, tokens=min(positions, default=None), vocabulary=vocabulary, task=task)
+
+
+def _scores_tokens(graph: Graph, token: Node, vocabulary: int | None) -> bool:
+    """Whether the first result has, at each position of the text, a score of each row of the token embedding.
+
+    An output may have more rows than the embedding: sizes are rounded up for speed.
+    """
+    logits = next((graph.nodes[ref.node].out for ref in graph.output.inputs), None)
+    if logits is None or token.out is None or vocabulary is None or len(logits.shape) != 3:
+        return False
+    width = logits.shape[-1]
+    return tuple(logits.shape[:2]) == tuple(token.out.shape) and isinstance(width, int) and width >= vocabulary
 
 
 def token_input(graph: Graph) -> Node | None:

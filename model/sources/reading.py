@@ -14,7 +14,8 @@ class Limits:
 
     tokens: maximum tokens of a text, from the model's table of positions. context: the context length in its
     configuration, if positions are computed and unlimited. length: the fixed length of all texts.
-    vocabulary: rows of the token embedding. image: channels, height and width.
+    vocabulary: rows of the token embedding. image: channels, height and width. task: what the outputs predict,
+    "next-token" if there is a score of each token of the vocabulary at each position; empty if unknown.
     """
 
     tokens: int | None = None
@@ -22,6 +23,7 @@ class Limits:
     length: int | None = None
     vocabulary: int | None = None
     image: tuple[int, int, int] | None = None
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)

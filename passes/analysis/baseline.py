@@ -54,8 +54,8 @@ class BaselineComparison:
         self._same_shape = self._same_shape and before.shape == after.shape
         if self._same_shape:
             self._kl += self._outputs.divergence(before, after, inputs)
-        if self._outputs.classes:
-            self.correct += (before.argmax(-1) == labels).tolist()
+        if self._outputs.kind != "values":
+            self.correct += (before.argmax(-1) == labels).reshape(-1).tolist()
         self._batches, self._samples = self._batches + 1, self._samples + len(before)
 
     def _run(self, inputs: Mapping[str, Tensor]) -> Any:

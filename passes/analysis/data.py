@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from espalier.model.data.base import NEXT_TOKEN
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
-from espalier.passes.base import Context, Report, analysis
+from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.batches import match_inputs
 from espalier.passes.running.splits import EvaluateOptions, data_warning, length_of, load_task
+from espalier.passes.tasks.next_token import token_logits
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split, TaskData
@@ -31,6 +33,8 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
     if not any(warning):
         warning = (data_warning(task, context).get("warning", ""), "")
     context.found((described, warning))
+    if task.task == NEXT_TOKEN:
+        return graph, Report("data", *_windows(task))
     rows = tuple(
         {"split": s.name, "class": c, "samples": n, "share": n / max(s.samples, 1)}
         for s in described.splits
@@ -45,6 +49,19 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
         else {}
     )
     return graph, Report("data", rows, {**summary, **texts})
+
+
+def _windows(task: TaskData) -> tuple[tuple[Row, ...], dict[str, Any]]:
+    """(a row for each split, summary) of windows of a text."""
+    splits = task.splits.values()
+    sizes = [0 if s.text_bytes is None else int(s.text_bytes.sum()) for s in splits]
+    rows = tuple(
+        {"split": name, "windows": len(split), "tokens": split.targets, "bytes": size}
+        for (name, split), size in zip(task.splits.items(), sizes, strict=True)
+    )
+    window = max((s.labels.shape[-1] for s in splits), default=0)
+    return rows, {"kind": task.kind, "task": task.task, "window": window, "windows": sum(map(len, splits)),
+                  "tokens": sum(s.targets for s in splits), "bytes": sum(sizes)}  # fmt: skip
 
 
 def task_of(options: EvaluateOptions, context: Context) -> TaskData:
@@ -63,11 +80,23 @@ def misfit(graph: Graph, classes: tuple[str, ...], splits: dict[str, Split]) -> 
             match_inputs(names, split)
     except DataError as error:
         return error.message, error.hint
+    if text := _other_task(graph, splits):
+        return text, "Use data of the model's task, or set the task."
     width = head(graph)
     if width is not None and len(classes) > width:
         text = f"The data have {len(classes)} classes, but the model has {width}."
         return text, "Use a model with as many labels as the data, or name another label column."
     return "", ""
+
+
+def _other_task(graph: Graph, splits: dict[str, Split]) -> str:
+    """Why data of one task do not fit a graph whose outputs are of another; empty if they do or if that is unknown."""
+    of_tokens = {split.labels.ndim == 2 for split in splits.values()}
+    if head(graph) is not None and True in of_tokens:
+        return "The data are a text without labels, but the model gives scores of classes."
+    if token_logits(graph) and False in of_tokens:
+        return "The data have one label a sample, but the model gives scores of tokens."
+    return ""
 
 
 def head(graph: Graph) -> int | None:

@@ -61,7 +61,9 @@ def _matching(task: TaskData, split: Split, texts: tuple[str, ...], options: Dat
 
 
 def _row(task: TaskData, split: Split, texts: tuple[str, ...], at: int) -> Row:
-    row: Row = {"sample": at, "class": task.classes[int(split.labels[at])]}
+    row: Row = {"sample": at}
+    if task.classes:
+        row["class"] = task.classes[int(split.labels[at])]
     if texts:
         row["text"] = texts[at]
     if split.lengths is not None:

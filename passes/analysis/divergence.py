@@ -82,7 +82,7 @@ def _figures(measured: Measured) -> Row:
     row = {k: v for k, v in values.items() if v is not None} | {"n": measured.samples}
     if measured.accuracy is None:
         return row
-    return row | {"interval": list(wilson(measured.accuracy, measured.samples))}
+    return row | {"interval": list(wilson(measured.accuracy, measured.targets))}
 
 
 def _each(

@@ -23,30 +23,37 @@ from espalier.passes.running.splits import (
     only_trains,
 )
 from espalier.passes.score import static_score
+from espalier.passes.tasks.base import TASKS
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from espalier.model.data.base import Split, TaskData
     from espalier.passes.analysis.baseline import BaselineComparison
+    from espalier.passes.tasks.base import Task
+
+
+MAX_HITS = 1 << 18  # samples or tokens up to which a score stores which were right, for paired tests
 
 
 @analysis("evaluate", "Evaluate", EvaluateOptions)
 def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Graph, Report]:
-    """Accuracy and mean cross-entropy of the graph on the data, with its static score."""
+    """Accuracy and mean cross-entropy of the graph on the data, its static score, and further figures of the task."""
     from espalier.model.torch.build import build
 
     data = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(data, options.split, options.limit)
     if len(split) and int(split.labels.min()) < 0:
         raise DataError(f"{data.name} has hidden labels (−1).", "Choose a split or data with labels.")
-    module = build(graph, context.store, context.callables, packed=True)
+    module, task = build(graph, context.store, context.callables, packed=True), TASKS.get(data.task)
+    check_task(task, module, graph, split)
     comparison, correct = _comparison(options, context), list[bool]()
     accuracy, loss = measure(module, graph, split, options.batch_size, context, comparison, correct)
     score = static_score(graph).measured(accuracy, loss)
     summary: dict[str, Any] = {f: getattr(score, f) for f in score.__dataclass_fields__}
     summary |= noise_of(accuracy, correct, split, graph)
     summary |= _compared(summary, comparison, split, graph) if comparison else {}
+    summary |= task.figures(loss, split) | {"unit": task.units}
     summary |= text_facts(split, length_of(options, context))
     return graph, Report("evaluate", (), {**summary, **_warning(data, options, context)})
 
@@ -57,7 +64,7 @@ def _compared(summary: dict[str, Any], comparison: BaselineComparison, split: Sp
     if now is None or not comparison.correct:
         return figures
     accuracy = sum(comparison.correct) / len(comparison.correct)
-    before = Figure(accuracy, len(split), str(noise_of(accuracy, comparison.correct, split, graph)["hits"]))
+    before = Figure(accuracy, split.targets, str(noise_of(accuracy, comparison.correct, split, graph)["hits"]))
     change = now.against(before, figures["baseline"]).to_json()
     return {**figures, "baseline_accuracy": accuracy, "change": {"accuracy": change}}
 
@@ -65,14 +72,22 @@ def _compared(summary: dict[str, Any], comparison: BaselineComparison, split: Sp
 def noise_of(accuracy: float, correct: Sequence[bool], split: Split, graph: Graph) -> dict[str, Any]:
     """Interval data of an accuracy: n, Wilson's interval, majority-class accuracy (`guessing`), correct ones (`hits`).
 
-    `correct`: per sample, in the order of `length_sorted_batches`; `hits` is in the order of the data.
+    `correct`: per sample or token, in the order of `length_sorted_batches`; `hits` is in the order of the data.
     """
-    labels = split.labels[split.labels >= 0]
-    rows = np.empty(len(split), bool)
-    rows[batch_order(split, graph)] = correct
-    guessing = float(np.bincount(labels).max() / len(split)) if len(labels) else None
-    return {"n": len(split), "interval": list(wilson(accuracy, len(split))), "guessing": guessing,
-            "hits": hits_of(rows.tolist())}  # fmt: skip
+    labels, n = split.labels[split.labels >= 0], split.targets
+    rows = np.empty(split.labels.shape, bool)
+    rows[batch_order(split, graph)] = np.reshape(correct, split.labels.shape)
+    guessing = float(np.bincount(labels).max() / n) if len(labels) else None
+    return {"n": n, "interval": list(wilson(accuracy, n)), "guessing": guessing,
+            "hits": hits_of(rows.reshape(-1).tolist()) if n <= MAX_HITS else ""}  # fmt: skip
+
+
+def check_task(task: Task, module: nn.Module, graph: Graph, split: Split) -> None:
+    """Raise DataError if the module's scores mean nothing for the task."""
+    from espalier.passes.running.batches import batches
+
+    for inputs, _ in batches(split.take(1), graph, 1):
+        task.check(inputs, lambda given: _run(module, given))
 
 
 def _comparison(options: EvaluateOptions, context: Context) -> BaselineComparison | None:
@@ -105,12 +120,12 @@ def measure(
 
     from espalier.model.torch.in_place import in_place
 
-    right, loss, count = 0, 0.0, 0
-    context.progress(0, len(split), "evaluating")
+    right, loss, count, total = 0, 0.0, 0, split.targets
+    context.progress(0, total, "evaluating")
     with in_place(module), torch.no_grad():
         for inputs, labels in length_sorted_batches(split, graph, batch_size):
             result = _run(module, inputs)
-            logits = logits_of(result, graph)
+            logits, labels = logits_of(result, graph), labels.reshape(-1)
             fit(logits, labels)
             hits = logits.argmax(-1) == labels
             right += int(hits.sum())
@@ -120,7 +135,7 @@ def measure(
             count += len(labels)
             if comparison is not None:
                 comparison.add(inputs, result, labels)
-            context.progress(count, len(split), "evaluating")
+            context.progress(count, total, "evaluating")
     return right / max(count, 1), loss / max(count, 1)
 
 

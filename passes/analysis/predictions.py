@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.figure import wilson
@@ -49,6 +50,8 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
     from espalier.model.torch.build import build
 
     task = load_task(options, context.reading, whole=options.split in ("", "all"))
+    if not task.classes:
+        raise DataError("The data have no classes to confuse: the model predicts the next token.", "Evaluate it.")
     split = measured_split(task, options.split, options.limit)
     module = build(graph, context.store, context.callables, packed=True)
     predicted, confidence, width = predict(module, graph, split, options.batch_size, context)

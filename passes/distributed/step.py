@@ -40,7 +40,7 @@ def loss_of(result: Any, graph: Graph, labels: Tensor | None) -> Tensor | None:
         try:
             scores = logits_of(result, graph)
             if scores.requires_grad and int(labels.min()) >= 0 and int(labels.max()) < scores.shape[-1]:
-                return F.cross_entropy(scores.float(), labels)
+                return F.cross_entropy(scores.float(), labels.reshape(-1))
         except GraphError:  # no class scores
             pass
     trained = [v for v in results_of(result) if v.requires_grad and v.is_floating_point() and v.numel()]

@@ -51,6 +51,7 @@ class Tally:
         if logits.dim() != 2:
             self.has_classes = False
             return
+        labels = labels.reshape(-1)
         self.right += (logits.argmax(-1) == labels).tolist()
         self.loss += float(torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum"))
 

@@ -51,7 +51,8 @@ def _check(options: Any, graph: Graph, context: Context) -> None:
         parts = {"train": read.train, **({"validation": read.check} if read.check is not None else {})}
         classes = read.classes
     else:
-        plain = EvaluateOptions(split=getattr(options, "split", ""), **{n: getattr(options, n) for n in SHARED})
+        plain = EvaluateOptions(split=getattr(options, "split", ""), task=getattr(options, "task", ""),
+                                **{n: getattr(options, n) for n in SHARED})  # fmt: skip
         task = load_task(plain, context.reading, whole=plain.split in ("", "all"))
         parts: dict[str, Split] = {"": measured_split(task, plain.split, 0)}
         classes = task.classes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.errors import DataError, GraphError, first_line
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import floating
+from espalier.passes.tasks.next_token import token_logits, token_scores
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +31,10 @@ def fit_error(inputs: dict[str, Tensor]) -> Generator[None]:
 
 
 def batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-    """(inputs by the graph's names, labels) of `size` samples each; with an input `labels` if the graph has one."""
+    """(inputs by the graph's names, labels) of `size` samples each; with an input `labels` if the graph has one.
+
+    Labels are int64 [samples], of windows [samples, positions]; flattened, they are those of the rows of `logits_of`.
+    """
     import torch
 
     names = [n.target for n in graph.placeholders]
@@ -54,11 +58,13 @@ def cast_inputs(tensors: dict[str, Tensor], graph: Graph) -> dict[str, Tensor]:
 def match_inputs(names: list[str], split: Split) -> dict[str, str]:
     """Data's input name → graph's; raises DataError if the graph needs one that the data lacks.
 
-    A single input of the data matches a single input of the model, whatever their names.
+    A single input of the data matches a single input of the model, whatever their names. Windows of a text have no
+    padding, so that their mask can be left out.
     """
     needed = [n for n in names if n != "labels"]
-    if len(needed) == 1 and len(split.inputs) == 1:
-        return {next(iter(split.inputs)): needed[0]}
+    given = [n for n in split.inputs if split.labels.ndim == 1 or n != "attention_mask"]
+    if len(needed) == 1 and len(given) == 1:
+        return {given[0]: needed[0]}
     optional = ("token_type_ids", "attention_mask", "use_cache")
     missing = [n for n in needed if n not in split.inputs and n not in optional]
     if missing or (needed and not set(needed) & set(split.inputs)):
@@ -69,21 +75,37 @@ def match_inputs(names: list[str], split: Split) -> dict[str, str]:
 
 
 def logits_of(result: Any, graph: Graph) -> Tensor:
-    """The logits among a module's results: `logits`, or the first matrix."""
+    """The logits among a module's results, [rows, classes]: `logits`, the first matrix, or the scores of all tokens."""
     if isinstance(result, dict) and "logits" in result:
-        return result["logits"]
+        return rows_of(result["logits"])
     values = (
         list(result.values()) if isinstance(result, dict) else list(result) if isinstance(result, tuple) else [result]
     )
     matrices = [v for v in values if getattr(v, "dim", lambda: 0)() == 2]
-    if not matrices:
-        raise GraphError("The model has no class scores, so its accuracy cannot be measured.",
+    logits = matrices[0] if matrices else token_scores(result) if token_logits(graph) else None
+    if logits is None:
+        raise GraphError("The model has no scores of classes or tokens, so its accuracy cannot be measured.",
                          "Open it with a classification head (task=sequence-classification).")  # fmt: skip
-    return matrices[0]
+    return rows_of(logits)
+
+
+def rows_of(logits: Tensor) -> Tensor:
+    """Scores of tokens, [batch, positions, vocabulary], as a matrix; a matrix is returned unchanged."""
+    return logits.flatten(0, 1) if logits.dim() == 3 else logits
 
 
 def fit(logits: Tensor, labels: Tensor) -> None:
-    """Raise DataError if the labels exceed the classes of the logits."""
+    """Raise DataError if logits [rows, classes] are not of these labels [rows], or if labels exceed the classes."""
+    if logits.dim() == 2 and len(logits) != len(labels):
+        raise DataError(
+            f"The model gives {len(logits):,} rows of scores, the data has {len(labels):,} labels for them.",
+            "Use data of the model's task: a text for a language model, labelled samples for a classifier.",
+        )
+    fit_classes(logits, labels)
+
+
+def fit_classes(logits: Tensor, labels: Tensor) -> None:
+    """Raise DataError if labels, of any samples, exceed the classes of the logits [rows, classes]."""
     if logits.dim() != 2 or int(labels.max()) >= logits.shape[-1]:
         raise DataError(f"The data has {int(labels.max()) + 1} classes, the model {logits.shape[-1]}.",
                         "Use a model with as many labels as the data.")  # fmt: skip

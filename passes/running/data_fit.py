@@ -26,13 +26,13 @@ class TextLimit:
     source: str
 
 
-def text_limit(asked: int, reading: Reading, tokenizer: str | None) -> TextLimit:
-    """Maximum tokens of a text; `asked`: the user's max_length, 0 for none. Raises DataError.
+def text_limit(asked: int, reading: Reading, tokenizer: str | None, task: str = "") -> TextLimit:
+    """Maximum tokens of a text, or of a window; `asked`: the user's max_length, 0 for none. Raises DataError.
 
     `asked` may exceed the tokenizer's limit and the context length of computed positions, but not the model's position
     embeddings.
     """
-    from espalier.model.data.base import USUAL_LENGTH
+    from espalier.model.data.base import NEXT_TOKEN, USUAL_LENGTH
     from espalier.model.data.tokens import longest
 
     taken = reading.limits or Limits()
@@ -44,6 +44,8 @@ def text_limit(asked: int, reading: Reading, tokenizer: str | None) -> TextLimit
     soft = [TextLimit(taken.context, "the configuration's context length")] if taken.context else []
     of_tokenizer = longest(tokenizer) if tokenizer else None
     soft += [TextLimit(of_tokenizer, "the tokenizer's model_max_length")] if of_tokenizer else []
+    if task == NEXT_TOKEN:  # long contexts take memory and time with the square of their length
+        return min([*hard, *soft, TextLimit(USUAL_LENGTH, "default length of a window")], key=_tokens)
     usual = TextLimit(USUAL_LENGTH, "default; neither model nor tokenizer sets a limit")
     return min([*hard, *soft] or [usual], key=_tokens)
 
@@ -80,9 +82,21 @@ def fitted(data: TaskData, reading: Reading) -> TaskData:
         _check_image(data.name, split, limits.image)
     if limits.length is None or data.kind != "text":
         return data
-    from espalier.model.data.base import padded_to
+    from espalier.model.data.base import NEXT_TOKEN, padded_to
 
+    if data.task == NEXT_TOKEN:
+        _check_windows(data, limits.length)
+        return data
     return replace(data, splits={name: padded_to(split, limits.length) for name, split in data.splits.items()})
+
+
+def _check_windows(data: TaskData, length: int) -> None:
+    short = next((s for s in data.splits.values() if s.labels.shape[-1] < length), None)
+    if short is not None:
+        raise DataError(
+            f"The text of {data.name} has {short.labels.shape[-1] + 1} tokens; the model takes {length} alone.",
+            "Give a longer text, or open the model with a shorter example.",
+        )
 
 
 def _check_vocabulary(name: str, split: Split, size: int | None) -> None:

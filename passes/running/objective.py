@@ -44,11 +44,11 @@ class Objective(nn.Module):
         self.still = tuple(m for m in inner.modules() if isinstance(m, NORMS) and _frozen(m))
 
     def forward(self, labels: Tensor, **inputs: Tensor) -> dict[str, Tensor]:
-        """labels: int64 [batch]."""
+        """labels: int64 [batch], or [batch, positions] of the next tokens."""
         result: Any = self.inner(**self.taken({"labels": labels, **inputs}))
         logits = logits_of(result, self.graph)
         own = _own_loss(result) if self.takes_labels else None
-        loss = F.cross_entropy(logits.float(), labels) if own is None else own
+        loss = F.cross_entropy(logits.float(), labels.reshape(-1)) if own is None else own
         if self.distillation is not None and self.training:
             loss = self.distillation.loss(loss, logits, inputs)
         return {"loss": loss, "logits": logits}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.model.errors import DataError
 from espalier.passes.base import Context
@@ -20,7 +20,7 @@ SPLITS = "test, train, validation or all; default: all rows of a lone file, else
 TRAIN = "train"
 
 
-_WHICH = ("data", "text", "label", "tokenizer", "max_length")
+_WHICH = ("data", "text", "label", "tokenizer", "max_length", "task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,9 @@ class EvaluateOptions:
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
+    )
+    task: Literal["", "classification", "next-token"] = field(
+        default="", metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model"}
     )
 
     @property
@@ -75,16 +78,24 @@ def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> Tas
 
     if not options.data:
         raise DataError("There is no data to measure on.", "Give demo:NAME, hub:NAME, a file or a folder.")
-    tokenizer = options.tokenizer or reading.tokenizer
+    tokenizer, task = options.tokenizer or reading.tokenizer, task_name(options, reading)
     load = LoadOptions(
         tokenizer=tokenizer,
         text=options.text or None,
         label=options.label or None,
-        max_length=text_limit(options.max_length, reading, tokenizer).tokens,
+        max_length=text_limit(options.max_length, reading, tokenizer, task).tokens,
         whole=whole,  # without the pass's seed, since training must see the same division of a file
         image=wanted_image(reading),
+        task=task,
     )
     return in_order_of(fitted(_with_columns(options.data, load, reading), reading), reading.classes)
+
+
+def task_name(options: EvaluateOptions, reading: Reading) -> str:
+    """The task that the options name, otherwise that of the model's outputs, by default classification."""
+    from espalier.model.data.base import CLASSIFICATION
+
+    return options.task or (reading.limits.task if reading.limits else "") or CLASSIFICATION
 
 
 def _with_columns(spec: str, options: LoadOptions, reading: Reading) -> TaskData:
@@ -104,14 +115,18 @@ def _with_columns(spec: str, options: LoadOptions, reading: Reading) -> TaskData
 
 def length_of(options: EvaluateOptions, context: Context) -> TextLimit:
     """Maximum tokens of a text; raises DataError."""
-    return text_limit(options.max_length, context.reading, options.tokenizer or context.reading.tokenizer)
+    tokenizer = options.tokenizer or context.reading.tokenizer
+    return text_limit(options.max_length, context.reading, tokenizer, task_name(options, context.reading))
 
 
 def choose_split(data: TaskData, name: str, limit: int) -> Split:
     """Split `name`, by default all, test, validation or the first; the first `limit` samples (0 = all)."""
+    from espalier.model.data.base import CLASSIFICATION
+
     chosen = name or next((s for s in ("all", "test", "validation") if s in data.splits), next(iter(data.splits)))
     # Hub test sets hide their labels as −1 (GLUE): use the validation set.
-    if not name and bool((data.split(chosen).labels < 0).any()) and "validation" in data.splits:
+    hidden = data.task == CLASSIFICATION and bool((data.split(chosen).labels < 0).any())
+    if not name and hidden and "validation" in data.splits:
         chosen = "validation"
     return replace(data.split(chosen), name=chosen).take(limit or None)
 

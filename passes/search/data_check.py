@@ -48,7 +48,7 @@ def _run_samples(graph: Graph, split: Split, context: Context) -> None:
     import torch
 
     from espalier.model.torch.build import build
-    from espalier.passes.running.batches import batches, fit, fit_error, logits_of
+    from espalier.passes.running.batches import batches, fit, fit_classes, fit_error, logits_of
 
     some = split.rows(_critical_rows(split))
     with torch.no_grad():
@@ -56,7 +56,9 @@ def _run_samples(graph: Graph, split: Split, context: Context) -> None:
         for inputs, _ in batches(some, graph, len(some)):
             with fit_error(inputs):
                 result = module(**inputs)
-            fit(logits_of(result, graph), torch.from_numpy(split.labels))
+            logits = logits_of(result, graph)
+            fit(logits, torch.from_numpy(some.labels).reshape(-1))
+            fit_classes(logits, torch.from_numpy(split.labels))
 
 
 def _critical_rows(split: Split) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

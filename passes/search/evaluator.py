@@ -38,7 +38,7 @@ class Evaluator:
         split = measured_split(data, options.split, options.limit)
         self.batches = list(length_sorted_batches(split, base, options.batch_size))
         self.results = Results([inputs for inputs, _ in self.batches])
-        self.total = len(split)
+        self.total = split.targets
         self.order = [int(i) for i in np.random.default_rng(0).permutation(len(self.batches))]
         self.rungs = rungs
         # (losses, correct) by the fingerprint of a graph, for rungs.
@@ -61,7 +61,7 @@ class Evaluator:
             for number in self.order if rungs else range(len(self.batches)):
                 inputs, labels = self.batches[number]
                 with fit_error(inputs):
-                    logits = logits_of(run(number), graph)
+                    logits, labels = logits_of(run(number), graph), labels.reshape(-1)
                 fit(logits, labels)
                 sums.add(number, logits, labels, self.reference[number] if kl else None)
                 self.context.progress(sums.count, self.total, "evaluating")
@@ -106,7 +106,7 @@ class _Accumulator:
         self.count = 0  # samples
 
     def add(self, number: int, logits: Tensor, labels: Tensor, reference: Tensor | None) -> None:
-        """Add a batch: logits (batch, classes), labels (batch,), log-probabilities of the reference."""
+        """Add a batch: logits (rows, classes), labels (rows,), log-probabilities of the reference."""
         right = logits.argmax(-1) == labels
         plain = logits.float()
         loss = float(F.cross_entropy(plain, labels, reduction="sum"))

@@ -17,7 +17,7 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.training.options import FinetuneOptions
 
 FINETUNE, IDENTITIES = "finetune", "replace_linear"
-SHARED = ("data", "text", "label", "tokenizer", "max_length")  # defaults of training that come from the score
+SHARED = ("data", "text", "label", "tokenizer", "max_length", "task")  # defaults of training that come from the score
 
 
 def finetuning(spec: SearchSpec) -> FinetuneOptions:

@@ -40,6 +40,7 @@ class Measured:
     agreement: float | None
     samples: int
     seconds: float
+    targets: int = 0
 
 
 @dataclass(slots=True)
@@ -79,10 +80,21 @@ class Baseline:
         return sum(len(b.labels) for b in self._batches)
 
     def accuracy(self) -> float | None:
-        """The baseline's accuracy; None if its outputs are not classes."""
-        if not self.outputs.classes:
+        """The baseline's accuracy; None if its outputs are not scores of the labels."""
+        if not self._scored:
             return None
-        return sum(int((b.outputs.argmax(-1) == b.labels).sum()) for b in self._batches) / max(self.samples, 1)
+        return sum(_correct(b.outputs, b.labels) for b in self._batches) / max(self.targets, 1)
+
+    @property
+    def targets(self) -> int:
+        """Number of labels: the samples, or the tokens of all windows."""
+        return sum(b.labels.numel() for b in self._batches)
+
+    @property
+    def _scored(self) -> bool:
+        """Whether the outputs are a row of scores for each label."""
+        rows = all(b.outputs.shape[:-1] == b.labels.shape for b in self._batches)
+        return self.outputs.kind != "values" and rows
 
     def measure(self, graph: Graph) -> Measured:
         """Measure `graph`, any version of the baseline."""
@@ -114,20 +126,20 @@ class Baseline:
 
     def _measured(self, graph: Graph, cached: list[Values], untouched: set[str], start: float) -> Measured:
         run = PartialRun(build(graph, self.context.store, self.context.callables), graph)
-        divergence, correct, same = 0.0, 0, 0
+        divergence, correct, same, scored = 0.0, 0, 0, self._scored
         for batch, values in zip(self._batches, cached, strict=True):
             known = {k: v for k, v in values.items() if k in untouched}
             with torch.no_grad():
                 after = self.outputs.of(run.values(batch.inputs, known, {RESULT})[RESULT])
             _check_shape(batch.outputs, after)
             divergence += self.outputs.divergence(batch.outputs, after, batch.inputs)
-            if self.outputs.classes:
-                correct += int((after.argmax(-1) == batch.labels).sum())
-                same += int((after.argmax(-1) == batch.outputs.argmax(-1)).sum())
-        count = max(self.samples, 1)
+            if scored:
+                correct += _correct(after, batch.labels)
+                same += _correct(after, batch.outputs.argmax(-1))
+        count, targets = max(self.samples, 1), max(self.targets, 1)
         seconds = time.perf_counter() - start
-        accuracy, agreement = (correct / count, same / count) if self.outputs.classes else (None, None)
-        return Measured(divergence / count, accuracy, agreement, count, seconds)
+        accuracy, agreement = (correct / targets, same / targets) if scored else (None, None)
+        return Measured(divergence / count, accuracy, agreement, count, seconds, targets)
 
     def _stops(self, inputs: Mapping[str, Tensor], keep: int) -> set[str]:
         """Values to cache: those alive at nodes with few live bytes, as many nodes as fit, spread evenly."""
@@ -142,6 +154,11 @@ class Baseline:
         count = min(len(good), keep // max(least[len(least) // 10], 1))
         chosen = [good[(i + 1) * len(good) // (count + 1)] for i in range(count)]
         return {v for _, values in chosen for v in values}
+
+
+def _correct(scores: Tensor, labels: Tensor) -> int:
+    """How many labels [...] have the highest of their scores [..., classes]."""
+    return int((scores.argmax(-1) == labels).sum())
 
 
 def _check_shape(before: Tensor, after: Tensor) -> None:

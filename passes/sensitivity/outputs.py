@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import floating
+from espalier.passes.tasks.next_token import token_logits
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +33,11 @@ class Outputs:
     def __init__(self, graph: Graph) -> None:
         self.name, self.index = _chosen(graph)
         meta = _meta(graph, self.index)
-        logits = self.name == "logits" or (graph.structure != "dict" and meta is not None and len(meta.shape) == 2)
+        logits = (
+            self.name == "logits"
+            or token_logits(graph)
+            or (graph.structure != "dict" and meta is not None and len(meta.shape) == 2)
+        )
         rank = len(meta.shape) if meta else 2
         single = meta is not None and meta.shape[-1] == 1  # one number a row: a regression, or a single score
         self.kind: Kind = "values" if not logits or single else "classes" if rank == 2 else "distributions"

@@ -104,6 +104,9 @@ class FinetuneOptions:
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
+    task: Literal["", "classification", "next-token"] = field(
+        default="", metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model"}
+    )
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate"):

@@ -116,6 +116,7 @@ def trainer_of(
     trainer = (kind or FineTuner)(
         objective, _arguments(options, seed, folder), data_collator=identity, train_dataset=train_on,
         eval_dataset=check_on, compute_metrics=_accuracy, callbacks=list(callbacks),
+        preprocess_logits_for_metrics=_predicted,
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -205,8 +206,13 @@ def try_out(ready: Prepared, options: FinetuneOptions) -> None:
                         "Use a model with as many labels as the data.")  # fmt: skip
 
 
+def _predicted(logits: Tensor, labels: Tensor) -> Tensor:
+    """The predicted class or token of each label: all scores of a validation would not fit in memory."""
+    return logits.argmax(-1).reshape(labels.shape)
+
+
 def _accuracy(result: Any) -> dict[str, float]:
-    return {"accuracy": float(np.mean(result.predictions.argmax(-1) == result.label_ids))}
+    return {"accuracy": float(np.mean(result.predictions == result.label_ids))}
 
 
 def restore_best(tensors: dict[str, Tensor], watch: Watch) -> None:

@@ -82,8 +82,8 @@ class Teacher:
         return outputs
 
     def _cache(self, rows: Tensor, logits: Tensor) -> None:
-        if self.taps or self.samples * logits.shape[-1] * 4 > MAX_BYTES:
-            return
+        if self.taps or len(logits) != len(rows) or self.samples * logits.shape[-1] * 4 > MAX_BYTES:
+            return  # scores of tokens are too many
         if self._logits is None:
             self._logits = torch.empty(self.samples, logits.shape[-1])
         self._logits[rows], self._known[rows] = logits, True

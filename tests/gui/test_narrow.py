@@ -58,7 +58,7 @@ def test_no_figure_of_the_score_is_lost_silently(opened: Window) -> None:
         hidden = [f.full_text for f in figures.values() if not f.isVisible()]
         assert all(f._value.width() >= f._value.sizeHint().width() for f in shown), "a figure is cut"
         assert panel.more.toolTip().splitlines() == hidden and panel.more.isVisible() == bool(hidden)
-        assert (len(shown) == len(ENTRIES) - 1) == (width >= 1600)
+        assert (len(shown) == len(ENTRIES) - 2) == (width >= 1600)
         traced = [f for f in figures.values() if f.trace]
         assert all(f.isVisible() and f.trace.isVisible() and not f._change.isHidden() for f in traced) == (width >= 760)
 

@@ -95,7 +95,7 @@ def test_class_scores_are_found() -> None:
     assert logits_of((torch.tensor(1.0), torch.zeros(2, 3, 4), b), graph) is b
     assert logits_of(a, graph) is a
     for nothing in ({"hidden": torch.zeros(2, 3, 4)}, (), torch.zeros(3), {}):
-        with pytest.raises(GraphError, match="no class scores") as caught:
+        with pytest.raises(GraphError, match="no scores of classes") as caught:
             logits_of(nothing, graph)
         assert "classification" in caught.value.hint
 

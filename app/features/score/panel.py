@@ -27,6 +27,7 @@ from espalier.app.number_text import (
     signed,
 )
 from espalier.app.widgets.asking import offer_meaning
+from espalier.model.data.base import NEXT_TOKEN
 from espalier.passes.dominant import Dominant, Dominants
 
 if TYPE_CHECKING:
@@ -76,8 +77,11 @@ def _absolute(digits: int) -> Callable[[float, float], str]:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    Entry("accuracy", "accuracy", percent, _points, 1, "Fraction of the data set that is classified correctly",
+    Entry("accuracy", "accuracy", percent, _points, 1,
+          "Fraction of the samples that are classified correctly, or of the tokens that are predicted correctly",
           measured=True, asks=True, traced=True),
+    Entry("perplexity", "perplexity", lambda v: f"{v:.4g}", _relative, -1,
+          "e to the power of the loss of the next tokens", measured=True),
     Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export", traced=True),
     Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
           "Stored bits per parameter, over all parameters", "of 32", traced=True),
@@ -383,7 +387,9 @@ class ScorePanel(QWidget):
             if figure.asks:
                 figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
         has_divergence = edited and estimate.kl is not None
-        self._shown = tuple(k for k in self.figures if k != "kl" or has_divergence)
+        limits = document.project.source.limits if document else None
+        shown = {"kl": has_divergence, "perplexity": limits is not None and limits.task == NEXT_TOKEN}
+        self._shown = tuple(k for k in self.figures if shown.get(k, True))
         self._fit()
 
     def _show_traces(self) -> None:

@@ -1,0 +1,6 @@
+"""One class a sample: text and image classification."""
+
+from espalier.model.data.base import CLASSIFICATION
+from espalier.passes.tasks.base import TASKS, Task
+
+TASKS.add(CLASSIFICATION, Task(CLASSIFICATION, "One class a sample", "sample", "samples"))

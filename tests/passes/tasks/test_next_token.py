@@ -1,0 +1,163 @@
+"""Language models: scored, trained and searched on the next token, as transformers' own models compute it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import espalier as es
+from espalier.model.data.base import Split
+from espalier.model.data.tokens import open_stream
+from espalier.model.errors import DataError
+from espalier.passes.base import Context
+from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.search.evaluator import Evaluator
+from espalier.passes.tasks.next_token import figures
+from tests.language_models import text_of, write_model
+
+WIDTH = 32
+OWN = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding({size}, 16), nn.Embedding(48, 16)
+        self.mix, self.head = nn.Linear(16, 16), nn.Linear(16, {size})
+
+    def forward(self, idx):
+        x = self.wte(idx) + self.wpe(torch.arange(idx.shape[1], device=idx.device))
+        before = torch.tril(torch.ones(idx.shape[1], idx.shape[1]))
+        return self.head(torch.tanh(self.mix(before @ x / before.sum(-1, keepdim=True))))
+
+def make():
+    torch.manual_seed(1)
+    return Net(), torch.zeros(2, 8, dtype=torch.long)
+"""
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of models, and a text."""
+    folder = tmp_path_factory.mktemp("models")
+    for kind in ("llama", "gpt2", "bert"):
+        write_model(folder / kind, kind)
+    (folder / "book.txt").write_text(text_of(1500))
+    return folder
+
+
+def data(places: Path, **more: Any) -> dict[str, Any]:
+    return {"data": str(places / "book.txt"), "max_length": WIDTH, **more}
+
+
+def by_hand(places: Path, kind: str) -> tuple[float, float, float, float]:
+    """(accuracy, loss, perplexity, bits per byte) by transformers alone."""
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(places / kind).eval()
+    text = (places / "book.txt").read_text()
+    ids, ends = open_stream(places / kind)(text)
+    count = (len(ids) - 1) // WIDTH
+    right, lost = 0, 0.0
+    with torch.no_grad():
+        for at in range(count):
+            window = torch.from_numpy(ids[at * WIDTH : (at + 1) * WIDTH + 1])
+            logits = model(input_ids=window[None, :-1]).logits[0]
+            right += int((logits.argmax(-1) == window[1:]).sum())
+            lost += float(F.cross_entropy(logits, window[1:], reduction="sum"))
+    n = count * WIDTH
+    size = len(text[int(ends[0]) : int(ends[n])].encode())
+    return right / n, lost / n, math.exp(lost / n), lost / math.log(2) / size
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_a_score_is_that_of_transformers(places: Path, kind: str) -> None:
+    found = es.open(str(places / kind)).evaluate(**data(places)).summary
+    accuracy, loss, perplexity, bits = by_hand(places, kind)
+    assert found["accuracy"] == pytest.approx(accuracy, abs=2e-3) and found["loss"] == pytest.approx(loss, abs=1e-5)
+    assert found["perplexity"] == pytest.approx(perplexity, rel=1e-5)
+    assert found["bits_per_byte"] == pytest.approx(bits, rel=1e-5)
+    assert found["unit"] == "tokens" and found["n"] == found["windows"] * WIDTH and found["window"] == WIDTH
+    ids, _ = open_stream(places / kind)((places / "book.txt").read_text())
+    labels = ids[1 : found["n"] + 1]
+    assert found["guessing"] == pytest.approx(np.bincount(labels).max() / len(labels))
+
+
+def test_figures_of_no_data() -> None:
+    nothing = Split({"input_ids": np.zeros((0, 4), np.int64)}, np.zeros((0, 4), np.int64))
+    assert figures(1e6, nothing) == {"perplexity": math.exp(700)}
+
+
+def test_a_network_that_returns_a_tensor(places: Path, tmp_path: Path) -> None:
+    """Its scores are known by their width, and its divergence is that of distributions."""
+    (tmp_path / "net.py").write_text(OWN.format(size=310))
+    m = es.open(f"{tmp_path / 'net.py'}:make")
+    options = data(places, tokenizer=str(places / "llama"))
+    before = m.evaluate(**options).summary
+    m.quantize("linear", weight="integer(width=3)")
+    after = m.evaluate(**options).summary
+    assert before["unit"] == "tokens" and after["loss"] != before["loss"]
+    found = m.run("divergence", **options).summary
+    assert 0 < found["kl"] < 1 and found["n"] == before["windows"]
+
+
+def test_a_model_that_sees_later_tokens_is_refused(places: Path) -> None:
+    with pytest.raises(DataError, match="depend on later tokens"):
+        es.open(str(places / "bert")).evaluate(**data(places))
+
+
+def test_data_of_another_task(places: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,label\n" + "\n".join(f"{text_of(9, at)},{at % 2}" for at in range(30)))
+    with pytest.raises(DataError, match="rows of scores"):
+        es.open(str(places / "llama")).evaluate(data=str(rows), task="classification")
+    with pytest.raises(DataError, match="rows of scores"):
+        es.open("demo:reviews").evaluate(**data(places, task="next-token"))
+    with pytest.raises(DataError, match="no classes"):
+        es.open(str(places / "llama")).run("predictions", **data(places))
+
+
+def test_a_training_lowers_the_loss(places: Path) -> None:
+    m = es.open(str(places / "llama"))
+    m.quantize("linear", weight="mxint8")
+    before = m.evaluate(**data(places)).summary
+    m.finetune(**data(places), max_steps=30, batch_size=8, learning_rate=0.01)
+    after = m.evaluate(**data(places)).summary
+    assert after["loss"] < before["loss"] - 0.5 and after["accuracy"] > before["accuracy"]
+
+
+def test_distillation_takes_scores_of_tokens(places: Path) -> None:
+    m = es.open(str(places / "llama"))
+    m.quantize("linear", weight="integer(width=2)")
+    before = m.run("divergence", **data(places)).summary["kl"]
+    m.finetune(**data(places), max_steps=20, batch_size=8, learning_rate=3e-4, distil=1.0, keep="last")
+    assert m.run("divergence", **data(places)).summary["kl"] < before
+
+
+def test_a_search_measures_what_an_evaluation_measures(places: Path, tmp_path: Path) -> None:
+    m = es.open(str(places / "gpt2"))
+    m.quantize("linear", weight="mxint4")
+    wanted = m.evaluate(**data(places)).summary
+    project = m.project
+    context = Context(m._place.opened.store, reading=project.source.reading)
+    evaluator = Evaluator(project.base, EvaluateOptions(**data(places)), context, ())
+    found = evaluator.measure(m.graph, kl=True)
+    assert evaluator.total == wanted["n"] and evaluator.noise["n"] == wanted["n"]
+    assert found["loss"] == pytest.approx(wanted["loss"], abs=1e-6) and found["kl"] > 0
+    assert found["accuracy"] == wanted["accuracy"]
+
+
+def test_data_are_described_by_windows(places: Path) -> None:
+    m = es.open(str(places / "llama"))
+    report = m.run("data", **data(places))
+    assert report.summary["task"] == "next-token" and report.summary["window"] == WIDTH
+    assert [row["split"] for row in report.rows] == ["train", "validation", "test"]
+    page = m.run("data_rows", **data(places), limit=2)
+    assert len(page.rows) == 2 and all(row["text"] for row in page.rows)
