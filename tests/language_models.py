@@ -6,27 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-WORDS = ("the", "old", "gardener", "pruned", "a", "young", "pear", "tree", "along", "wall", "and", "grew", "café", "木", "slowly")
-    "the",
-    "old",
-    "gardener",
-    "pruned",
-    "a",
-    "young",
-    "pear",
-    "tree",
-    "along",
-    "the",
-    "wall",
-    "and",
-    "the",
-    "tree",
-    "grew",
-    "café",
-    "木",
-    "slowly",
-    "again",
-]
+WORDS = ("the", "old", "gardener", "pruned", "a", "young", "pear", "tree", "along", "wall", "and", "café", "木", "again")
 VOCABULARY = 300
 
 
