@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-WORDS = ("the", "old", "gardener", "pruned", "a", "young", "pear", "tree", "along", "wall", "and", "café", "木", "again")
+WORDS = ("the", "old", "gardener", "pruned", "a", "young", "pear", "tree", "along", "wall", "café", "木", "again")
 VOCABULARY = 300
 
 

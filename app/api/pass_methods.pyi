@@ -10,13 +10,15 @@ from espalier.passes.select import Select
 class PassMethods:
     def activations(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., seed: int = ...
     ) -> Report:
         """Range, mean, deviation and zeros of each activation on the data."""
 
     def allocated(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., steps: str = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., steps: str = ..., seed: int = ...
     ) -> Report:
         """KL divergence of the outputs from the baseline of the predictions, and accuracy, after further steps."""
 
@@ -33,30 +35,32 @@ class PassMethods:
     def bias_correction(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        add: bool = ..., pruning: bool = ..., reference: Literal['stored', 'baseline'] = ..., seed: int = ...
+        task: Literal['', 'classification', 'next-token'] = ..., add: bool = ..., pruning: bool = ..., reference:
+        Literal['stored', 'baseline'] = ..., seed: int = ...
     ) -> Self:
         """Add E[y] − E[ŷ] of each output channel to the biases of Linears and convolutions, from calibration data."""
 
     def calibrate(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        ports: list[str] | tuple[str, ...] = ..., method: Literal['minmax', 'percentile', 'mse', 'entropy'] = ...,
-        percentile: float = ..., seed: int = ...
+        task: Literal['', 'classification', 'next-token'] = ..., ports: list[str] | tuple[str, ...] = ..., method:
+        Literal['minmax', 'percentile', 'mse', 'entropy'] = ..., percentile: float = ..., seed: int = ...
     ) -> Self:
         """Fit the formats of the selected nodes to weights and data: fraction widths, exponent biases and static scales."""
 
     def change_divergence(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., baseline: str = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., baseline: str = ..., seed: int = ...
     ) -> Report:
         """KL divergence of the outputs that each change since the opened model causes by itself, on the same samples."""
 
     def compile(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., sizes: str = ..., device: Literal['cpu',
-        'cuda'] = ..., backend: Literal['inductor', 'aot_eager', 'eager'] = ..., mode: Literal['default',
-        'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs'] = ..., dynamic: bool = ..., runs: int =
-        ..., part: str = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., sizes: str = ..., device: Literal['cpu', 'cuda'] = ..., backend: Literal['inductor',
+        'aot_eager', 'eager'] = ..., mode: Literal['default', 'reduce-overhead', 'max-autotune',
+        'max-autotune-no-cudagraphs'] = ..., dynamic: bool = ..., runs: int = ..., part: str = ..., seed: int = ...
     ) -> Report:
         """Eager against compiled: seconds of the first and of later calls, break-even number of calls, graph breaks."""
 
@@ -72,14 +76,16 @@ class PassMethods:
 
     def data(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., seed: int = ...
     ) -> Report:
         """Samples and share of each class by split, majority-class accuracy, and lengths of texts."""
 
     def data_rows(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., start: int = ..., of_class: str = ...,
-        holding: str = ..., among: list[int] | tuple[int, ...] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., start: int = ..., of_class: str = ..., holding: str = ..., among: list[int] |
+        tuple[int, ...] = ..., seed: int = ...
     ) -> Report:
         """Number, class, text and length in tokens of each sample; `found` in the summary: number of matches."""
 
@@ -90,8 +96,8 @@ class PassMethods:
 
     def divergence(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., baseline: str = ..., cells: list[Any] |
-        tuple[Any, ...] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., baseline: str = ..., cells: list[Any] | tuple[Any, ...] = ..., seed: int = ...
     ) -> Report:
         """KL divergence of the outputs from those of the opened model, and the accuracy, on the same samples."""
 
@@ -112,7 +118,8 @@ class PassMethods:
         Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ..., prune_select: str |
         list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every: int = ...,
         checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label: str = ...,
-        tokenizer: str = ..., max_length: int = ..., seed: int = ...
+        tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token'] = ..., seed:
+        int = ...
     ) -> Self:
         """Train the weights on data; pruned weights stay 0, and gradients pass through formats (QAT)."""
 
@@ -128,7 +135,8 @@ class PassMethods:
         Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ..., prune_select: str |
         list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every: int = ...,
         checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label: str = ...,
-        tokenizer: str = ..., max_length: int = ..., seed: int = ...
+        tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token'] = ..., seed:
+        int = ...
     ) -> Report:
         """Time a few training steps and validation batches on the data, and extrapolate; the graph is not changed."""
 
@@ -156,7 +164,8 @@ class PassMethods:
     def gptq(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        damping: float = ..., act_order: bool = ..., clip: bool = ..., seed: int = ...
+        task: Literal['', 'classification', 'next-token'] = ..., damping: float = ..., act_order: bool = ..., clip:
+        bool = ..., seed: int = ...
     ) -> Self:
         """Round the weights of Linears and convolutions to their formats with a small ‖(W − Ŵ)X‖², on calibration data."""
 
@@ -177,8 +186,8 @@ class PassMethods:
 
     def layer_latency(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., formats: list[str | Format] | tuple[str |
-        Format, ...] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., formats: list[str | Format] | tuple[str | Format, ...] = ..., seed: int = ...
     ) -> Report:
         """Seconds of each layer for a batch, and of rounding its operands in each format; cached for budgets."""
 
@@ -202,15 +211,16 @@ class PassMethods:
 
     def memory(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., sizes: str = ..., device: Literal['cpu',
-        'cuda'] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., sizes: str = ..., device: Literal['cpu', 'cuda'] = ..., seed: int = ...
     ) -> Report:
         """Bytes of the packed file by purpose, which add up to its size; then measured bytes of a run."""
 
     def mse_clip(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        steps: int = ..., least: float = ..., seed: int = ...
+        task: Literal['', 'classification', 'next-token'] = ..., steps: int = ..., least: float = ..., seed: int =
+        ...
     ) -> Self:
         """Set the scale c·s of weights with the least Σ_j E[x_j²]·(w_j − ŵ_j)², for 100 values of c from 1 to 0.2; static."""
 
@@ -233,14 +243,16 @@ class PassMethods:
 
     def predictions(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., seed: int = ...
     ) -> Report:
         """Confusion matrix, recall and precision of each class; `mean_confidence` is over all samples, `wrong_confidence`"""
 
     def profile(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., sizes: str = ..., device: Literal['cpu',
-        'cuda'] = ..., runs: int = ..., trace: str = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., sizes: str = ..., device: Literal['cpu', 'cuda'] = ..., runs: int = ..., trace: str =
+        ..., seed: int = ...
     ) -> Report:
         """Start, seconds, device seconds, memory and rate of each node in a run of the built model."""
 
@@ -273,7 +285,8 @@ class PassMethods:
 
     def quantization(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., seed: int = ...
     ) -> Report:
         """Per quantised weight: format, bits, SQNR, largest and mean error, saturated, underflow and zero fraction, cosine."""
 
@@ -292,8 +305,8 @@ class PassMethods:
     def remove_layers(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        numbers: list[int] | tuple[int, ...] = ..., ratio: float = ..., pick: Literal['spread', 'last', 'influence']
-        = ..., seed: int = ...
+        task: Literal['', 'classification', 'next-token'] = ..., numbers: list[int] | tuple[int, ...] = ..., ratio:
+        float = ..., pick: Literal['spread', 'last', 'influence'] = ..., seed: int = ...
     ) -> Self:
         """Bypass whole blocks of a repeated stack (encoder layers, residual blocks): round(ratio·n) of n, or by number."""
 
@@ -329,9 +342,10 @@ class PassMethods:
 
     def shard_run(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., timeout: int = ..., max_ranks: int = ...,
-        mesh: str = ..., strategy: Literal['auto', 'megatron', 'data', 'fsdp', 'replicated'] = ..., device: str =
-        ..., rates: str = ..., training: bool = ..., memory: str = ..., sizes: str = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., timeout: int = ..., max_ranks: int = ..., mesh: str = ..., strategy: Literal['auto',
+        'megatron', 'data', 'fsdp', 'replicated'] = ..., device: str = ..., rates: str = ..., training: bool = ...,
+        memory: str = ..., sizes: str = ..., seed: int = ...
     ) -> Report:
         """Run a sharded model by one process per device of its mesh on this machine, and compare it with one process."""
 
@@ -346,7 +360,8 @@ class PassMethods:
     def smoothquant(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        alpha: float = ..., insert: bool = ..., seed: int = ...
+        task: Literal['', 'classification', 'next-token'] = ..., alpha: float = ..., insert: bool = ..., seed: int =
+        ...
     ) -> Self:
         """Divide input channels of Linears by s_j = max|X_j|^α / max|W_j|^(1−α), and multiply their weights by s_j."""
 
@@ -357,7 +372,8 @@ class PassMethods:
 
     def statistics(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., sigmas: float = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
+        'next-token'] = ..., sigmas: float = ..., seed: int = ...
     ) -> Report:
         """Range, mean, deviation, mean magnitude, quantiles and zeros of each masked weight."""
 

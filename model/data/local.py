@@ -20,7 +20,7 @@ LONE = ""  # split name of files outside any split
 PLAIN = (".txt", ".md")  # texts without labels, for language models
 PREFIX = re.compile(r"[A-Za-z]\w+:")  # of a source; a letter alone is a drive of Windows
 HINT = (
-    f"Give a file ({', '.join(SUFFIXES)}), or a folder with train.*, validation.* and test.* files, "
+    f"Give a file ({', '.join((*SUFFIXES, *PLAIN))}), or a folder with train.*, validation.* and test.* files, "
     "or with a subfolder of .txt files or images for each class."
 )
 

@@ -48,6 +48,9 @@ def preview(spec: str) -> DataPreview:
     path = Path(spec).expanduser()
     files = find(path)
     splits = (ALL, *SHARES) if LONE in files.files else (*files.files, ALL)
+    if files.kind == "plain":
+        split = " Measured as a whole; its splits are the first 80 %, and 10 % each." if LONE in files.files else ""
+        return _with_splits((), splits, f"Plain text, for language models.{split}")
     if files.kind != "table":
         return _with_splits((), splits, f"A folder of {files.kind}s with one subfolder per class.")
     first = next((p for p in files.paths() if p.stat().st_size), files.paths()[0])

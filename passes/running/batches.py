@@ -77,7 +77,8 @@ def match_inputs(names: list[str], split: Split) -> dict[str, str]:
 def logits_of(result: Any, graph: Graph) -> Tensor:
     """The logits among a module's results, [rows, classes]: `logits`, the first matrix, or the scores of all tokens."""
     if isinstance(result, dict) and "logits" in result:
-        return rows_of(result["logits"])
+        logits = result["logits"]
+        return logits.flatten(0, 1) if logits.dim() == 3 and token_logits(graph) else logits
     values = (
         list(result.values()) if isinstance(result, dict) else list(result) if isinstance(result, tuple) else [result]
     )
@@ -86,12 +87,7 @@ def logits_of(result: Any, graph: Graph) -> Tensor:
     if logits is None:
         raise GraphError("The model has no scores of classes or tokens, so its accuracy cannot be measured.",
                          "Open it with a classification head (task=sequence-classification).")  # fmt: skip
-    return rows_of(logits)
-
-
-def rows_of(logits: Tensor) -> Tensor:
-    """Scores of tokens, [batch, positions, vocabulary], as a matrix; a matrix is returned unchanged."""
-    return logits.flatten(0, 1) if logits.dim() == 3 else logits
+    return logits if matrices else logits.flatten(0, 1)
 
 
 def fit(logits: Tensor, labels: Tensor) -> None:

@@ -66,7 +66,7 @@ def test_a_large_file_is_read_at_its_beginning_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [("none.csv", None, "no data at"), ("empty.csv", b"", "empty"), ("odd.json", b"[1, 2]", "no records"),
-     ("latin.csv", b"text,label\n\xe9,1\n", "not UTF-8"), ("note.md", b"x", "not a supported data file")],
+     ("latin.csv", b"text,label\n\xe9,1\n", "not UTF-8"), ("note.rst", b"x", "not a supported data file")],
 )  # fmt: skip
 def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes | None, told: str) -> None:
     if content is not None:

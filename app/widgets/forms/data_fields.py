@@ -28,7 +28,7 @@ from espalier.model.data.preview import DataPreview, preview
 from espalier.model.errors import EspalierError
 
 PAUSE = 250  # milliseconds from the last key to reading the files
-FILES = "Data (*.csv *.tsv *.json *.jsonl *.ndjson *.parquet);;All files (*)"
+FILES = "Data (*.txt *.md *.csv *.tsv *.json *.jsonl *.ndjson *.parquet);;All files (*)"
 DEMOS = ("demo:reviews", "demo:digits")
 
 
