@@ -13,18 +13,23 @@ import numpy as np
 from espalier.model.data.base import Split, TaskData
 
 BINS = 48  # maximum, of the histogram of lengths
-WINDOWS = "windows"  # in place of classes, of a text for language models
 SHOWN = 0.995  # quantile of the lengths at which the histogram ends; longer texts count in its last bin
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSummary:
-    """One split. counts: samples by class; lengths: texts by bin of `DataLook.edges`; cut: truncated texts."""
+    """One split. counts: samples by class, of windows their number; lengths: texts by bin of `DataSummary.edges`; cut:
+    truncated texts. tokens, text_bytes, frequent: of windows, the labels, the bytes of their text, and how many of them
+    are the most frequent token.
+    """
 
     name: str
     counts: tuple[int, ...]
     lengths: tuple[int, ...] = ()
     cut: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+    frequent: int = 0
 
     @property
     def samples(self) -> int:
@@ -33,13 +38,17 @@ class SplitSummary:
 
     @property
     def majority(self) -> float:
-        """Majority-class accuracy."""
+        """Majority-class accuracy, or the share of the most frequent token."""
+        if self.tokens:
+            return self.frequent / self.tokens
         return max(self.counts, default=0) / max(self.samples, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class DataSummary:
-    """A data set. edges: of the length bins; shape: (channels, height, width) of images."""
+    """A data set. edges: of the length bins; shape: (channels, height, width) of images; window: tokens of the windows
+    of a text, which has no classes.
+    """
 
     name: str
     kind: str
@@ -50,6 +59,7 @@ class DataSummary:
     median: int = 0
     longest: int = 0
     shape: tuple[int, ...] = ()
+    window: int = 0
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -73,12 +83,12 @@ def summarise(data: TaskData, max_length: int) -> DataSummary:
     parts = [s.lengths for s in data.splits.values() if s.lengths is not None]
     lengths = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     edges = _edges(lengths)
-    classes = data.classes or (WINDOWS,)
     splits = tuple(_split(name, s, len(data.classes), edges, max_length) for name, s in data.splits.items())
     shape = next(iter(next(iter(data.splits.values())).inputs.values())).shape[1:] if data.kind == "image" else ()
     median, longest = (int(np.median(lengths)), int(lengths.max())) if len(lengths) else (0, 0)
     bins = tuple(map(int, edges))
-    return DataSummary(data.name, data.kind, classes, splits, max_length, bins, median, longest, shape)
+    window = max((s.labels.shape[-1] for s in data.splits.values() if s.labels.ndim == 2), default=0)
+    return DataSummary(data.name, data.kind, data.classes, splits, max_length, bins, median, longest, shape, window)
 
 
 def _edges(lengths: np.ndarray) -> np.ndarray:
@@ -92,7 +102,9 @@ def _edges(lengths: np.ndarray) -> np.ndarray:
 
 def _split(name: str, split: Split, classes: int, edges: np.ndarray, max_length: int) -> SplitSummary:
     if split.labels.ndim == 2:
-        return SplitSummary(name, (len(split),))
+        size = 0 if split.text_bytes is None else int(split.text_bytes.sum())
+        most = int(np.bincount(split.labels.ravel()).max()) if split.targets else 0
+        return SplitSummary(name, (len(split),), tokens=split.targets, text_bytes=size, frequent=most)
     counts = tuple(np.bincount(split.labels[split.labels >= 0], minlength=classes).tolist())
     if split.lengths is None:
         return SplitSummary(name, counts)

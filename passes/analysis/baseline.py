@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAX_BASELINES = 2  # in the cache
+MAX_BYTES = 512 << 20  # of a baseline's outputs; scores of many tokens are computed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class BaselineComparison:
         plain = EvaluateOptions(**{n: getattr(options, n) for n in EvaluateOptions.__dataclass_fields__})
         self._key = fingerprint(self._base), plain, context.reading, signature(plain.data)
         self._cached = list(_CACHE.get(self._key, ()))
+        self._bytes = sum(t.nbytes for t in self._cached)
         self._module: Any = None
         self._kl, self._batches, self._samples = 0.0, 0, 0
         self.correct: list[bool] = []  # per sample, of the baseline; empty if its outputs are no classes
@@ -48,15 +50,23 @@ class BaselineComparison:
 
     def add(self, inputs: Mapping[str, Tensor], result: Any, labels: Tensor) -> None:
         """Add a batch with the graph's result."""
-        if self._batches == len(self._cached):
-            self._cached.append(self._outputs.of(self._run(inputs)))
-        before, after = self._cached[self._batches], self._outputs.of(result)
+        before, after = self._before(inputs), self._outputs.of(result)
         self._same_shape = self._same_shape and before.shape == after.shape
         if self._same_shape:
             self._kl += self._outputs.divergence(before, after, inputs)
         if self._outputs.kind != "values":
             self.correct += (before.argmax(-1) == labels).reshape(-1).tolist()
         self._batches, self._samples = self._batches + 1, self._samples + len(before)
+
+    def _before(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """The baseline's outputs of the present batch; those of the first batches are cached, up to MAX_BYTES."""
+        if self._batches < len(self._cached):
+            return self._cached[self._batches]
+        outputs = self._outputs.of(self._run(inputs))
+        self._bytes += outputs.nbytes
+        if self._bytes <= MAX_BYTES:
+            self._cached.append(outputs)
+        return outputs
 
     def _run(self, inputs: Mapping[str, Tensor]) -> Any:
         from espalier.model.torch.build import build

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from espalier.model.document.graph_json import fingerprint
+from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.model.torch.build import build
 from espalier.passes.analysis.evaluate import noise_of
@@ -26,6 +27,7 @@ from espalier.passes.search.results import Results
 from espalier.passes.search.trial_run import PartialResult
 
 MAX_HITS = 1 << 16  # samples up to which a trial stores which were classified correctly
+MAX_REFERENCE = 4 << 30  # bytes of the baseline's scores
 MAX_GRAPHS = 8  # graphs whose losses per sample stay in memory for comparison
 
 
@@ -88,10 +90,21 @@ class Evaluator:
         """Log-probabilities of the base graph, by batch."""
         if self._reference is None:
             module = build(self.base, self.context.store, self.context.callables)
+            found: list[Tensor] = []
             with torch.no_grad():
-                logits = [logits_of(module(**inputs), self.base) for inputs, _ in self.batches]
-            self._reference = [F.log_softmax(x.float(), -1) for x in logits]
+                for inputs, _ in self.batches:
+                    found.append(F.log_softmax(logits_of(module(**inputs), self.base).float(), -1))
+                    self._check_size(4 * self.total * found[0].shape[-1])
+            self._reference = found
         return self._reference
+
+    @staticmethod
+    def _check_size(size: int) -> None:
+        if size > MAX_REFERENCE:
+            raise DataError(
+                f"The scores of the baseline, with which KL is measured, take {size / 2**30:.1f} GiB.",
+                "Lower the limit of samples of the search's data, or choose a goal other than kl.",
+            )
 
 
 class _Accumulator:

@@ -9,6 +9,7 @@ import pytest
 
 from espalier.model.data.base import NEXT_TOKEN, LoadOptions, join
 from espalier.model.data.loading import load_data, load_with
+from espalier.model.data.summary import summarise
 from espalier.model.data.tokens import open_stream
 from espalier.model.data.windows import windows
 from espalier.model.errors import DataError
@@ -94,3 +95,15 @@ def test_what_is_no_text_for_a_language_model(tokenizer: Path, tmp_path: Path) -
         load_with(str(path), LoadOptions(task=NEXT_TOKEN))
     with pytest.raises(DataError, match="holds no texts"):
         load_with("demo:digits", options(tokenizer))
+
+
+def test_the_summary_counts_windows_and_tokens(tokenizer: Path, tmp_path: Path) -> None:
+    path = tmp_path / "book.txt"
+    path.write_text(text_of(600))
+    data = load_with(str(path), options(tokenizer))
+    found = summarise(data, 16)
+    assert found.window == 16 and found.classes == () and not found.edges
+    for summary in found.splits:
+        split = data.splits[summary.name]
+        assert (summary.samples, summary.tokens) == (len(split), split.labels.size)
+        assert summary.majority == np.unique(split.labels, return_counts=True)[1].max() / split.labels.size

@@ -32,6 +32,7 @@ class DataBrowser(QWidget):
         self._base = DataRowsOptions()
         self.predictions: Predictions | None = None
         self._cell: tuple[int, int] | None = None
+        self._has_classes = True
         self.split, self.of_class, self.words = Choice(), Choice(), QLineEdit()
         self.wrong = Check("wrong ones")
         self.predict = link("Find what the model gets wrong", self._predict)
@@ -82,6 +83,8 @@ class DataBrowser(QWidget):
         self.split.put(previous if previous in names else summary.evaluated.name)
         self.of_class.offer(("", *summary.classes), ("all classes", *summary.classes))
         self.of_class.put("")
+        self.of_class.setVisible(bool(summary.classes))
+        self._has_classes = bool(summary.classes)
         self.words.setVisible(summary.kind == "text")
         self.wrong.put(False)
         self._adapt()
@@ -112,7 +115,7 @@ class DataBrowser(QWidget):
     def _adapt(self) -> None:
         has_predictions = self.predictions is not None and self.predictions.split == self.split.get()
         self.wrong.setVisible(has_predictions)
-        self.predict.setVisible(not has_predictions)
+        self.predict.setVisible(self._has_classes and not has_predictions)
 
     def _predict(self) -> None:
         self.predictions_wanted.emit(self.split.get())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -248,11 +249,12 @@ class DataPanel(QWidget):
         summary, (message, hint) = part
         self._show_misfit(f"{message} {hint}".strip())
         self.facts.setText(_facts(summary))
-        self.classes.set_summary(summary)
+        if summary.classes:
+            self.classes.set_summary(summary)
         self.lengths.set_summary(summary)
         self._show_confusion()
         self._pages.setCurrentIndex(1)
-        shared = {n: getattr(self._loaded, n) for n in ("data", "text", "label", "tokenizer", "max_length")}
+        shared = {n: getattr(self._loaded, n) for n in ("data", "text", "label", "tokenizer", "max_length", "task")}
         self.browser.show_data(summary, DataRowsOptions(**shared))
 
     def _show_confusion(self) -> None:
@@ -261,11 +263,12 @@ class DataPanel(QWidget):
             self.confusion.show_matrix(predictions.confusion(), predictions.classes)
         self.confusion.setVisible(predictions is not None)
         self._update_class_chart()
-        self.lengths.setVisible(predictions is None and summary is not None and summary.kind == "text")
+        self.lengths.setVisible(predictions is None and summary is not None and bool(summary.edges))
 
     def _update_class_chart(self) -> None:
         """Show the class chart next to a confusion matrix only where the panel is wide."""
-        self.classes.setVisible(self.browser.predictions is None or self.width() >= WIDE)
+        has_classes = self._summary is not None and bool(self._summary.classes)
+        self.classes.setVisible(has_classes and (self.browser.predictions is None or self.width() >= WIDE))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -297,6 +300,8 @@ def _prediction_status(job: JobInfo | None) -> str:
 def _facts(summary: DataSummary) -> str:
     """The figures of a data set in a few lines of rich text."""
     sizes = " · ".join(f"{s.name} {count(s.samples)}" for s in summary.splits)
+    if summary.window:
+        return _paragraphs(_window_facts(summary, sizes))
     kind = "texts" if summary.kind == "text" else f"images, {' × '.join(map(str, summary.shape))}"
     classes = f"{plural(len(summary.classes), 'class', 'classes')}; {balance(summary.counts, summary.classes)}."
     accuracy = f"Majority-class accuracy: {percent(summary.evaluated.majority)}"
@@ -306,4 +311,17 @@ def _facts(summary: DataSummary) -> str:
         lines.append(
             f"Half of the texts have up to {plural(summary.median, 'token')}, the longest {count(summary.longest)}."
         )
+    return _paragraphs(lines)
+
+
+def _window_facts(summary: DataSummary, sizes: str) -> list[str]:
+    """The figures of a text in windows."""
+    tokens, size = sum(s.tokens for s in summary.splits), sum(s.text_bytes for s in summary.splits)
+    windows = f"<b>{count(sum(summary.counts))} windows of {plural(summary.window, 'token')}</b>"
+    amount = f"{count(tokens)} tokens to predict, {size / max(tokens, 1):.2f} bytes each on average."
+    frequent = f"The most frequent token is {percent(summary.evaluated.majority)} of {summary.evaluated.name}"
+    return [windows, *map(escape, (sizes, amount, f"{frequent}; a model must predict more than that."))]
+
+
+def _paragraphs(lines: Sequence[str]) -> str:
     return "<p style='margin:0 0 5px 0'>" + "</p><p style='margin:0 0 5px 0'>".join(lines) + "</p>"
