@@ -114,6 +114,11 @@ def with_cell(graph: Graph, cell: Cell, context: Context) -> Graph:
 _CACHE: dict[Hashable, Baseline] = {}
 
 
+def forget() -> None:
+    """Drop the cached baselines, of documents that were closed."""
+    _CACHE.clear()
+
+
 def against(graph: Graph, options: EvaluateOptions, context: Context) -> Baseline:
     """The baseline of `graph` on the options' data, from a cache of the last ones."""
     from espalier.model.data.recent import signature

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import secrets
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -62,6 +63,7 @@ class _State:
 
 _STATE = _State()
 HANDLERS: Registry[type, Callable[[Any, Channel], Any]] = Registry("kind of job", JobError)
+DIVERGENCE = "espalier.passes.analysis.divergence"  # its baselines hold the files of their document
 LONG = 1.0  # seconds of a job, from which free memory is returned
 
 
@@ -76,9 +78,12 @@ def main(pipe: Connection) -> None:
 
 def _drop_closed() -> None:
     """Drop the caches of closed documents, whose working folder is deleted."""
-    for folder in [f for f in _STATE.stores if not f.exists()]:
+    closed = [f for f in _STATE.stores if not f.exists()]
+    for folder in closed:
         del _STATE.stores[folder]
         _STATE.memos.pop(f"{folder}", None)
+    if closed and (divergence := sys.modules.get(DIVERGENCE)):
+        divergence.forget()
 
 
 def _handle_and_clean(job: Any, channel: Channel) -> Any:

@@ -16,6 +16,7 @@ from espalier.model.document.document import Document
 from espalier.model.errors import EspalierError
 from espalier.model.leftovers import WINDOW, Scratch, clear_scratch
 from espalier.model.store.weights import WeightStore
+from espalier.passes.analysis import divergence
 from espalier.passes.jobs import worker
 from espalier.passes.jobs.kinds import OpenJob, OpenResult
 from espalier.passes.jobs.serving import Channel
@@ -67,11 +68,13 @@ def test_the_worker_lets_go_of_closed_documents(tmp_path: Path, monkeypatch: pyt
     run("a")
     run("b")
     assert set(worker._STATE.stores) == {tmp_path / "a", tmp_path / "b"}
+    divergence._CACHE["of a closed document"] = None  # type: ignore[assignment]
     for path in (tmp_path / "a").iterdir():
         path.unlink()
     (tmp_path / "a").rmdir()
     run("c")
     assert set(worker._STATE.stores) == {tmp_path / "b", tmp_path / "c"}
+    assert not divergence._CACHE, "baselines of closed documents hold their files"
     theirs.close()
 
 
