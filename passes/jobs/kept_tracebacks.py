@@ -21,7 +21,9 @@ def drop_tracebacks() -> int:
     if len(sys.modules) == _modules:
         return 0
     _modules = len(sys.modules)
-    kept = [o for o in gc.get_objects() if isinstance(o, BaseException) and o.__traceback__ is not None]
+    # By `type`, as `isinstance` also asks an object for its `__class__`, at which deprecated ones of torch warn.
+    errors: list[BaseException] = [o for o in gc.get_objects() if issubclass(type(o), BaseException)]
+    kept = [error for error in errors if error.__traceback__ is not None]
     for error in kept:
         error.__traceback__ = None
     return len(kept)
