@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.data.base import ALL, Split, TaskData, join
+from espalier.model.data.base import ALL, NEXT_TOKEN, Split, TaskData, join
 from espalier.model.data.memory import Held, hold
 from espalier.model.data.rows import SPLIT_NAMES
 from espalier.model.errors import DataError, nearest
@@ -29,6 +29,7 @@ Data: TypeAlias = Any
 Array: TypeAlias = NDArray[Any]
 LABELS = ("labels", "label", "y", "target", "targets")
 TEXTS = ("text", "sentence")
+MASK = "attention_mask"
 SHAPES = "Give (x, y), a dict of arrays, a Dataset, a DataLoader or a generator; the first axis is the sample."
 
 
@@ -44,9 +45,29 @@ def given(data: Data, graph: Graph, context: Context, limit: int = 0) -> Given:
     """Name `data` for options, registering arrays under a generated name. Raises DataError."""
     if isinstance(data, str | os.PathLike):
         return Given(os.fspath(data))
-    splits = splits_of(data, graph, context, limit)
-    held = hold(_task(type(data).__name__, splits, context.reading.classes))
+    fill_limits(context, graph)
+    texts = _texts(data) if _predicts_tokens(context) else {}
+    if texts:
+        held = hold(TaskData(f"{type(data).__name__} in Python", "text", (), {}, texts))
+    else:
+        splits = splits_of(data, graph, context, limit)
+        held = hold(_task(type(data).__name__, splits, context.reading.classes))
     return Given(held.name, held)
+
+
+def _predicts_tokens(context: Context) -> bool:
+    limits = context.reading.limits
+    return limits is not None and limits.task == NEXT_TOKEN
+
+
+def _texts(data: Data) -> dict[str, tuple[str, ...]]:
+    """The texts of a list, or of a dict of lists by split; empty for other data."""
+    if isinstance(data, Mapping):
+        named = cast("Mapping[str, Data]", data)
+        parts = {SPLIT_NAMES[k]: _texts(v).get(ALL, ()) for k, v in named.items() if k in SPLIT_NAMES}
+        return parts if len(parts) == len(named) and all(parts.values()) else {}
+    listed = list(cast("Sequence[Any]", data)) if isinstance(data, list | tuple) else []
+    return {ALL: tuple(listed)} if listed and all(isinstance(text, str) for text in listed) else {}
 
 
 def splits_of(data: Data, graph: Graph, context: Context, limit: int = 0) -> dict[str, Split]:
@@ -155,7 +176,7 @@ class _Reader:
         for what, size in (*((k, len(v)) for k, v in inputs.items()), ("labels", len(targets))):
             if size != count:
                 raise DataError(f"{name} has {count} samples, {what} has {size}.", "Give equal numbers.")
-        mask = inputs.get("attention_mask")
+        mask = inputs.get(MASK)
         return Split(inputs, targets, None if mask is None else mask.sum(1).astype(np.int64))
 
     def _pair(self, item: Any) -> tuple[dict[str, Any], Any]:
@@ -272,6 +293,9 @@ def _class(name: str, classes: Sequence[str]) -> int:
 
 def _task(name: str, splits: Mapping[str, Split], names: Sequence[str]) -> TaskData:
     """A data set of splits; labels other than class numbers are replaced with −1, with a note."""
+    if splits and all(_are_windows(split) for split in splits.values()):
+        windows = {key: replace(s, inputs={MASK: np.ones_like(s.labels), **s.inputs}) for key, s in splits.items()}
+        return TaskData(f"{name} in Python", "text", (), windows, {}, task=NEXT_TOKEN)
     by_split: dict[str, Split] = {}
     notes: dict[str, None] = {}
     for key, split in splits.items():
@@ -287,6 +311,13 @@ def _task(name: str, splits: Mapping[str, Split], names: Sequence[str]) -> TaskD
     classes = tuple(names) if len(names) >= count else tuple(map(str, range(count)))
     kind = "text" if any("input_ids" in s.inputs for s in by_split.values()) else "image"
     return TaskData(f"{name} in Python", kind, classes, by_split, {}, notes=tuple(notes))
+
+
+def _are_windows(split: Split) -> bool:
+    """Whether each position of an integer input has a label: the next token."""
+    labels = split.labels
+    same = any(a.shape == labels.shape and a.dtype.kind == "i" for a in split.inputs.values())
+    return labels.ndim == 2 and labels.dtype.kind == "i" and same and bool((labels >= 0).all())
 
 
 def check_labels(data: Given) -> None:

@@ -45,7 +45,7 @@ def load_memory(name: str, options: LoadOptions) -> TaskData:
 
 
 def _digest(data: TaskData) -> str:
-    digest = xxhash.xxh3_128(repr((data.kind, data.classes)).encode())
+    digest = xxhash.xxh3_128(repr((data.kind, data.classes, data.task, sorted(data.texts.items()))).encode())
     for split, part in sorted(data.splits.items()):
         for name, array in (*sorted(part.inputs.items()), ("labels", part.labels)):
             digest.update(f"{split} {name} {array.dtype} {array.shape}\n".encode())

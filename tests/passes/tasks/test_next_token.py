@@ -154,6 +154,21 @@ def test_a_search_measures_what_an_evaluation_measures(places: Path, tmp_path: P
     assert found["accuracy"] == wanted["accuracy"]
 
 
+def test_data_of_a_program(places: Path) -> None:
+    m = es.open(str(places / "llama"))
+    text = (places / "book.txt").read_text()
+    wanted = m.evaluate(**data(places)).summary["loss"]
+    assert m.evaluate([text], max_length=WIDTH).summary["loss"] == pytest.approx(wanted)
+    ids, _ = open_stream(places / "llama")(text)
+    count = (len(ids) - 1) // WIDTH
+    x, y = ids[: count * WIDTH].reshape(count, WIDTH), ids[1 : count * WIDTH + 1].reshape(count, WIDTH)
+    found = m.evaluate((x, y)).summary
+    assert found["loss"] == pytest.approx(wanted) and "bits_per_byte" not in found
+    halves = {"train": [text[:3000]], "validation": [text[3000:6000]]}
+    trained = m.finetune(data=halves, max_length=WIDTH, max_steps=2, batch_size=2)
+    assert trained.evaluate([text], max_length=WIDTH).summary["loss"] != wanted
+
+
 def test_data_are_described_by_windows(places: Path) -> None:
     m = es.open(str(places / "llama"))
     report = m.run("data", **data(places))
