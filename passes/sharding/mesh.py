@@ -41,6 +41,7 @@ class Device:
     latency: tuple[float, ...]
     rate: tuple[float, ...]
     source: str = ""  # where the figures are from
+    warning: str = ""  # of what was measured and is ignored
 
 
 def parse_mesh(text: str) -> Mesh:

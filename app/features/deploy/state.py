@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
     from espalier.model.graph.graph import Graph
 
-PLAN, SCALING, RUN = "shard_plan", "shard_scaling", "shard_run"
+PLAN, SCALING, RUN, LINKS = "shard_plan", "shard_scaling", "shard_run", "shard_links"
 STRATEGY, MOVED, TIME = "shard_strategy", "shard_bytes", "shard_time"  # modes of the graph's colours
 MODES = (STRATEGY, MOVED, TIME)
 STALE = "of an earlier state: plan again"
@@ -72,7 +72,7 @@ class Deployment(QObject):
     # -- running
 
     def ask(self, name: str, options: Any) -> None:
-        """Run PLAN, SCALING or RUN on the present graph; one of the same name is cancelled."""
+        """Run PLAN, SCALING, RUN or LINKS on the present graph; one of the same name is cancelled."""
         self.error = None
         self._asked[name] = self._session.open_document.graph, options
         self._asking.ask(name, options)
@@ -86,7 +86,7 @@ class Deployment(QObject):
     @property
     def busy(self) -> str:
         """What runs, as a text; empty if nothing does."""
-        for name, what in ((PLAN, "Plan"), (SCALING, "Scaling"), (RUN, "Run")):
+        for name, what in ((PLAN, "Plan"), (SCALING, "Scaling"), (RUN, "Run"), (LINKS, "Measure")):
             if job := self._asking.job(name):
                 return f"{what}: {status_text(job, time.monotonic(), elapsed=True)}"
         return ""
