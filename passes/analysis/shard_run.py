@@ -23,7 +23,8 @@ class ShardRunOptions(RunOptions):
     """Data of the run; the mesh and strategy for a model that is not sharded yet, as of the step `shard`."""
 
     mesh: str = field(
-        default="", metadata={"help": "sizes of one or two axes (default: the model's own placements)", "read": mesh_text}
+        default="",
+        metadata={"help": "sizes of one or two axes (default: the model's own placements)", "read": mesh_text},
     )
     strategy: Literal["auto", "megatron", "data", "fsdp", "replicated"] = field(
         default="auto", metadata={"help": "auto: the plan of least estimated time"}

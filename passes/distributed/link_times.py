@@ -66,7 +66,7 @@ def link_times(device: str, seconds: float = SECONDS) -> dict[str, Any]:
         take = torch.empty(size // WIDTH * dist.get_world_size(), device=device)
         runs: dict[Kind, Callable[[], object]] = {
             "all_reduce": lambda give=give: dist.all_reduce(give),
-            "all_gather": lambda give=give, take=take: dist.all_gather_into_tensor(take, give),
+            "all_gather": lambda give=give, take=take: dist.all_gather_single(take, give),
         }
         for kind in KINDS:
             calls = _calls(runs[kind], device, end)

@@ -141,14 +141,19 @@ def resharding(graph: Graph, sizes: dict[str, int] | None = None) -> Iterator[Re
     """
     known = graph.symbols | (sizes or {})
     for node in graph:
-        if node.sharding is None:
+        yield from resharding_at(node, graph, known)
+
+
+def resharding_at(node: Node, graph: Graph, sizes: dict[str, int]) -> Iterator[Reshard]:
+    """Those before a node and of its result, from the node, its inputs and the sizes of the symbols alone."""
+    if node.sharding is None:
+        return
+    for source, port, before, after, meta in edges(graph, node):
+        if meta is None or before == after:
             continue
-        for source, port, before, after, meta in edges(graph, node):
-            if meta is None or before == after:
-                continue
-            size = meta.elements(known) * BITS.get(meta.dtype, 32) / 8
-            for found in collectives(before, after, node.sharding.mesh, size):
-                yield Reshard(source, node.id, port, found.axis, before, after, found.kind, found.bytes)
+        size = meta.elements(sizes) * BITS.get(meta.dtype, 32) / 8
+        for found in collectives(before, after, node.sharding.mesh, size):
+            yield Reshard(source, node.id, port, found.axis, before, after, found.kind, found.bytes)
 
 
 Edge = tuple[str, str, Placements, Placements, TensorMeta | None]

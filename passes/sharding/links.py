@@ -8,13 +8,14 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from espalier.model.borders import read_bytes, reading
-from espalier.model.errors import FileError, PassError
+from espalier.model.document.codec import decode
+from espalier.model.errors import EspalierError, FileError, OptionsError, PassError
 from espalier.model.files import explained, write_private
 from espalier.model.private import own_folder, private_folder
 from espalier.passes.sharding.collectives import Collective, Kind
@@ -76,8 +77,8 @@ class Links(Fit):
     @property
     def about(self) -> str:
         """When and between what they were measured, and how well the model fits."""
-        return (f"links measured on {self.when} between {self.ranks} processes over {self.backend}; timings differ from "
-                f"the fit by a factor of {self.factor:.2f}, the worst by {self.worst:.2f}")  # fmt: skip
+        return (f"links measured on {self.when} between {self.ranks} processes over {self.backend}; timings differ "
+                f"from the fit by a factor of {self.factor:.2f}, the worst by {self.worst:.2f}")  # fmt: skip
 
 
 def fit(timings: Sequence[Timing]) -> Fit:
@@ -136,14 +137,13 @@ def stored_links(backend: str = "gloo") -> tuple[Links | None, str]:
         entry = _read(path).get(backend)
         if entry is None:
             return None, ""
-        with reading(path, FileError, "has no links", AGAIN):
-            found = _links(entry)
-    except FileError as error:
-        return None, f"Measured links are ignored: {error.message} {AGAIN}"
+        found = _links(entry)
+    except EspalierError as error:
+        return None, f"Measured links are ignored, as {path.name} is damaged ({error.message.rstrip('.')}). {AGAIN}"
     now = _machine()
     if other := [f"{name} {getattr(found, name)}" for name in now if getattr(found, name) != now[name]]:
         return None, f"Measured links are ignored, which are of another machine ({', '.join(other)}). {AGAIN}"
-    return replace(found, backend=backend), ""
+    return found, ""
 
 
 def _path() -> Path:
@@ -159,11 +159,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _links(entry: Any) -> Links:
-    """Links from what a file says; raises ValueError, KeyError or TypeError."""
-    numbers = {n: float(entry[n]) for n in ("latency", "rate", "factor", "worst", "time")}
-    counts = {n: int(entry[n]) for n in ("ranks", "threads", "cores")}
-    texts = {n: str(entry[n]) for n in ("backend", "torch", "host")}
-    if not all(map(math.isfinite, numbers.values())) or min(numbers.values()) < 0 or not numbers["rate"]:
-        raise ValueError("a figure in it is out of range")
-    assert {f.name for f in fields(Links)} == {*numbers, *counts, *texts}
-    return Links(**numbers, **counts, **texts)
+    """Links from what a file says; raises OptionsError."""
+    found: Links = decode(Links, entry)
+    figures = (found.latency, found.rate, found.factor, found.worst, found.time)
+    if not all(map(math.isfinite, figures)) or min(figures) < 0 or not found.rate:
+        raise OptionsError("A figure of the links is out of range.", AGAIN)
+    return found

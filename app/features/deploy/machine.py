@@ -18,8 +18,8 @@ from espalier.passes.sharding.presets import PRESETS
 if TYPE_CHECKING:
     from espalier.app.features.deploy.state import Deployment
 
-TIP = ("Time collectives between two processes of this machine, and a product and a copy, in about 15 s. Plans with the "
-       "device `this` and predictions of runs then have its links.")  # fmt: skip
+TIP = ("Time collectives between two processes of this machine, and a product and a copy, in about 15 s. Plans with "
+       "the device `this` and predictions of runs then have its links.")  # fmt: skip
 
 
 class MachineRow(QWidget):

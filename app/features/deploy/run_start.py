@@ -98,7 +98,9 @@ class RunStart(QObject):
         elif changed and not first:
             tip = "A pipeline cannot be run here: set stages to 1"
         elif first:
-            why = "The options have changed since the plan" if changed else "The plan is of an earlier state of the model"
+            why = (
+                "The options have changed since the plan" if changed else "The plan is of an earlier state of the model"
+            )
             tip = f"{why}: plan again, then run that"
         elif found is not None:
             what = "the plan" if found[1].mesh else "the placements of the model"
