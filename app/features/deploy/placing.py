@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.features.deploy.transfers import NONE_PLACED, PlacedTransfers
 from espalier.app.jobs.latest_task import LatestTask
+from espalier.app.widgets.collector import without_garbage_collection
 
 if TYPE_CHECKING:
     from espalier.app.canvas.transfers import Transfer
@@ -47,7 +48,7 @@ class Placing(QObject):
             return self._all
         else:
             self._asked = graph
-            self._task.ask(self._known.after, graph)
+            self._task.ask(_after, self._known, graph)
         return ()
 
     def _computed(self, future: Future[PlacedTransfers]) -> None:
@@ -58,3 +59,9 @@ class Placing(QObject):
     def _keep(self, graph: Graph, known: PlacedTransfers) -> None:
         self._known, self._graph, self._asked = known, graph, None
         self._all = known.all
+
+
+def _after(known: PlacedTransfers, graph: Graph) -> PlacedTransfers:
+    """In the thread: without the pauses of a garbage collection, in which the window would wait."""
+    with without_garbage_collection():
+        return known.after(graph)
