@@ -60,9 +60,9 @@ class MachineRow(QWidget):
         links = self._links
         if links is None:
             latency, rate = PRESETS["cpu"].inside
-            assumed = f"Links of this machine are not measured: {_link(latency, rate)} are assumed."
+            assumed = f"This machine: links not measured, {_link(latency, rate)} assumed"
             return self._ignored or assumed
-        parts = [f"This machine: links {_link(links.latency, links.rate)} over {links.backend}"]
+        parts = [f"This machine: links {_link(links.latency, links.rate)} ({links.backend})"]
         if summary:
             parts.append(f"{big(summary['flops'])}FLOP/s, copies {big(summary['bandwidth'])}B/s, "
                          f"memory {data_size(summary['memory_bytes'])}")  # fmt: skip
@@ -70,4 +70,4 @@ class MachineRow(QWidget):
 
 
 def _link(latency: float, rate: float) -> str:
-    return f"{latency * 1e6:.3g} µs and {big(rate)}B/s"
+    return f"{latency * 1e6:.3g} µs, {big(rate)}B/s"

@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_this_machine_is_measured_as_a_job(window: Window, panel: DeployPanel, runner: list[FakeRunner]) -> None:
     machine = panel.machine
-    assert is_timed("shard_links") and "not measured: 100 µs and 1" in machine.words.text()
+    assert is_timed("shard_links") and "not measured, 100 µs, 1" in machine.words.text()
     machine.measure.click()
     info = asked(runner, "shard_links")
     assert info.job.step.options == NoOptions() and not machine.measure.isEnabled()  # type: ignore[union-attr]
@@ -37,7 +37,7 @@ def test_this_machine_is_measured_as_a_job(window: Window, panel: DeployPanel, r
     store_links(described(FIT, "gloo", 2, 1))  # as the job does
     runner[-1].tell(info, Done(Report("shard_links", (), {"flops": 8e10, "bandwidth": 2e10, "memory_bytes": 2**34})))
     words = machine.words.text()
-    assert "links 200 µs and 500" in words and "over gloo" in words and "measured 0" in words and "ago" in words
+    assert "links 200 µs, 500" in words and "(gloo)" in words and "measured 0" in words and "ago" in words
     assert "80" in words and "FLOP/s" in words and "16" in words
     assert "factor of 1.20" in machine.words.toolTip() and machine.measure.isEnabled() and not panel.deployment.busy
 
