@@ -17,6 +17,7 @@ from espalier.app.canvas.layout import layout
 from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.transfer_layers import layer_of
 from espalier.app.canvas.transfers import Transfer
 from espalier.app.widgets.collector import without_garbage_collection
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
@@ -61,7 +62,7 @@ class LayoutRequest:
             for place in range(len(new_layout.folds)):  # here, not in the first frame
                 scene.fold_metrics(place)
             if self.transfers:
-                scene.transfers = scene.layer_of(self.transfers)
+                scene.transfers = layer_of(scene, self.transfers)
             return scene
 
 

@@ -27,7 +27,7 @@ from espalier.app.canvas.movement import EdgeIndex
 from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch
 from espalier.app.canvas.size_bars import SizeBars
-from espalier.app.canvas.transfers import Transfer, TransferLayer
+from espalier.app.canvas.transfers import TransferLayer
 from espalier.app.figures.captions import shape_text
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.graph import Graph, out_port
@@ -262,17 +262,6 @@ class Scene:
             self._casts = CastLayer(self.layout, self.graph)
         numbers = self.layout.nodes[self.nodes_in(area)].tolist()
         return [chip for number in numbers for chip in self._casts.at(number, self.graph)]
-
-    def layer_of(self, transfers: tuple[Transfer, ...]) -> TransferLayer:
-        """Transfers between devices on this scene's edges and boxes, beside the chips of casts."""
-        return TransferLayer(self.layout, self.graph, transfers, self._casts_at)
-
-    def _casts_at(self, item: Item) -> list[Area]:
-        """The places of the chips of casts at a box."""
-        if item.kind != "node":
-            return []
-        x, y, _, _ = self.layout.node_rects[item.place].tolist()
-        return [chip.box for chip in self.casts_in((x, y, 0.0, 0.0))]
 
     def cast_on(self, edge: int) -> str:
         """The conversion of values along an edge; empty if there is none."""

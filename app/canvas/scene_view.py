@@ -226,11 +226,10 @@ class SceneView(InteractiveViewport):
         same_structure = tree is not None and tree.show_shapes == self.show_shapes
         self.waiting = True
         shown, before = self._preview or self.graph, self.scene if same_structure else None
-        request = LayoutRequest(
+        self._layout_worker.request(LayoutRequest(
             shown, before, self.open_groups, self.horizontal, self.show_scalars, self.folding, self.show_shapes,
             self.arrangement, self.shown_transfers(),
-        )  # fmt: skip
-        self._layout_worker.request(request)
+        ))  # fmt: skip
 
     def shown_transfers(self) -> tuple[Transfer, ...]:
         """The transfers between devices that new layouts show."""

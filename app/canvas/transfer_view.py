@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QWidget
 from espalier.app.canvas.group_view import GroupView
 from espalier.app.canvas.layout_worker import SYNCHRONOUS
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.transfer_layers import layer_of
 from espalier.app.canvas.transfer_painter import REACH
 from espalier.app.canvas.transfers import Transfer, TransferLayer
 from espalier.app.jobs.latest_task import LatestTask
@@ -73,8 +74,8 @@ class TransferView(GroupView):
         large = len(scene.graph) > SYNCHRONOUS and bool(shown)
         if large:
             self._placed_in = scene
-            self._placing.ask(scene.layer_of, shown)
-        self._show_layer(scene, scene.layer_of(shown) if shown and not large else None)
+            self._placing.ask(layer_of, scene, shown)
+        self._show_layer(scene, layer_of(scene, shown) if shown and not large else None)
 
     def _placed(self, future: Future[TransferLayer]) -> None:
         if self.scene is not None and self.scene is self._placed_in:

@@ -6,7 +6,7 @@ from typing import Any
 
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, NoOptions, Report, analysis
-from espalier.passes.distributed.link_times import RANKS, measure_links
+from espalier.passes.distributed.measured_links import RANKS, measure_links
 from espalier.passes.sharding.links import store_links
 from espalier.passes.sharding.mesh import Mesh
 from espalier.passes.sharding.presets import MEASURED, device

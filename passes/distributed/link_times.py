@@ -1,58 +1,18 @@
-"""Times collectives between two ranks on this machine, for the links of a plan."""
+"""On a rank: times collectives of growing sizes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
-from espalier.model.errors import PassError
-from espalier.model.leftovers import scratch
-from espalier.passes.base import Context
-from espalier.passes.distributed.job import Settings, write_settings
-from espalier.passes.distributed.launch import cores, environment, launch
-from espalier.passes.distributed.rank import LADDER
-from espalier.passes.distributed.run import PROCESS, device_for
-from espalier.passes.running.memory import free
 from espalier.passes.sharding.collectives import Kind
-from espalier.passes.sharding.links import Links, Timing, described, fit
-from espalier.passes.sharding.planned import amount
 
-RANKS, TIMEOUT = 2, 60.0
 SIZES = tuple(1 << k for k in range(10, 25, 2))  # bytes that a rank passes in: 1 KiB to 16 MiB
 KINDS: tuple[Kind, ...] = ("all_reduce", "all_gather")
 SECONDS = 6.0  # after which no further size is begun
 WARM_UP, BATCHES, BATCH, MOST = 2, 7, 0.02, 100  # calls; batches of calls, their seconds, and calls of a batch at most
 WIDTH = 4  # bytes of a float
-
-
-def measure_links(context: Context) -> tuple[Links, list[Timing]]:
-    """The links between two processes of this machine and the timings to which they are fitted.
-
-    Over NCCL where there are two GPUs, else over gloo. Raises JobError for ranks that fail, PassError.
-    """
-    need, present = RANKS * PROCESS, free()
-    if need > present:
-        text = f"{RANKS} processes need about {amount(need)}; {amount(present)} are free."
-        raise PassError(text, "Close other programs.")
-    device, threads = device_for(RANKS), max(1, cores() // RANKS)
-    with scratch() as folder:
-        write_settings(folder, Settings((RANKS,), threads, TIMEOUT, device))
-        (folder / LADDER).touch()
-        reports = launch(RANKS, folder, environment(threads, None), context)
-    timings = together(reports)
-    return described(fit(timings), "nccl" if device == "cuda" else "gloo", RANKS, threads), timings
-
-
-def together(reports: list[dict[str, Any]]) -> list[Timing]:
-    """A timing per size and collective: the median over batches of the slowest rank."""
-    rows = zip(*(r["times"] for r in reports), strict=True)
-    return [
-        Timing(of[0]["kind"], of[0]["bytes"], median(map(max, zip(*(r["seconds"] for r in of), strict=True))),
-               len(reports))
-        for of in rows
-    ]  # fmt: skip
 
 
 def link_times(device: str, seconds: float = SECONDS) -> dict[str, Any]:

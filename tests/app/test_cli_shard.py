@@ -104,7 +104,7 @@ def measured() -> Report:
 
 
 def test_a_measurement_is_told_alone_or_before_a_plan(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The measurement itself is tested in passes/distributed/test_link_times.py."""
+    """The measurement itself is tested in passes/distributed/test_measured_links.py."""
     monkeypatch.setattr(shard_links, "measured_machine", lambda context: measured())
     assert main(["shard", "--measure"]) == 0
     text = capsys.readouterr().out

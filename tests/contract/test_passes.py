@@ -153,7 +153,7 @@ def attempt(graph: str, name: str, made: Any, seed: int = 0) -> tuple[Graph, Rep
     return result.graph, result.report
 
 
-# It starts processes whatever the model is; tested in passes/distributed/test_link_times.py.
+# It starts processes whatever the model is; tested in passes/distributed/test_measured_links.py.
 OF_MACHINE = ("shard_links",)
 
 

@@ -10,8 +10,7 @@ import pytest
 from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
-from espalier.app.canvas import transfer_view
-from espalier.app.canvas.transfers import Transfer
+from espalier.app.canvas.transfers import Transfer, TransferLayer
 from espalier.app.canvas.view import GraphCanvas
 from espalier.app.features.deploy import placing as placing_module
 from espalier.app.features.deploy.placing import SYNCHRONOUS, Placing
@@ -98,13 +97,13 @@ def test_a_large_scene_gets_its_transfers_in_a_thread(qtbot: QtBot, monkeypatch:
     """With a new layout they come at once; otherwise none are drawn until they are placed."""
     canvas, threads = GraphCanvas(), list[bool]()
     qtbot.addWidget(canvas)
-    plain = transfer_view.Scene.layer_of
+    plain = TransferLayer.__init__
 
-    def layer_of(self: Any, transfers: Any) -> Any:
+    def place(self: TransferLayer, *given: Any) -> None:
         threads.append(threading.current_thread() is threading.main_thread())
-        return plain(self, transfers)
+        plain(self, *given)
 
-    monkeypatch.setattr(transfer_view.Scene, "layer_of", layer_of)
+    monkeypatch.setattr(TransferLayer, "__init__", place)
     graph = split(transformer(400))
     canvas.resize(600, 400)
     canvas.show()

@@ -15,8 +15,9 @@ from espalier.model.document.recipe import Step
 from espalier.model.errors import JobError, PassError
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, NoOptions, run_step
-from espalier.passes.distributed import link_times
-from espalier.passes.distributed.link_times import KINDS, SIZES, measure_links, together
+from espalier.passes.distributed import measured_links
+from espalier.passes.distributed.link_times import KINDS, SIZES
+from espalier.passes.distributed.measured_links import measure_links, together
 from espalier.passes.sharding.links import stored_links
 from tests.model.zoo import case
 
@@ -47,7 +48,7 @@ def test_the_slowest_rank_counts_and_of_batches_the_median() -> None:
 
 
 def test_processes_without_memory_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(link_times, "free", lambda: 100 << 20)
+    monkeypatch.setattr(measured_links, "free", lambda: 100 << 20)
     with pytest.raises(PassError, match=r"2 processes need about .* MiB; 100 MiB are free"):
         measure_links(Context(WeightStore(tmp_path)))
 
