@@ -7,7 +7,7 @@ from typing import Any
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, NoOptions, Report, analysis
 from espalier.passes.distributed.measured_links import RANKS, measure_links
-from espalier.passes.sharding.links import store_links
+from espalier.passes.sharding.links import check_store, store_links
 from espalier.passes.sharding.mesh import Mesh
 from espalier.passes.sharding.presets import MEASURED, device
 
@@ -26,6 +26,7 @@ def shard_links(graph: Graph, options: NoOptions, context: Context) -> tuple[Gra
 
 def measured_machine(context: Context) -> Report:
     """Measure this machine and store its links."""
+    check_store()
     links, timings = measure_links(context)
     store_links(links)
     context.progress(0, 0, "timing a product and a copy")

@@ -10,7 +10,7 @@ from espalier.passes.sharding.collectives import Kind
 
 SIZES = tuple(1 << k for k in range(10, 25, 2))  # bytes that a rank passes in: 1 KiB to 16 MiB
 KINDS: tuple[Kind, ...] = ("all_reduce", "all_gather")
-SECONDS = 6.0  # after which no further size is begun
+SECONDS = 5.0  # after which no further size is begun
 WARM_UP, BATCHES, BATCH, MOST = 2, 7, 0.02, 100  # calls; batches of calls, their seconds, and calls of a batch at most
 WIDTH = 4  # bytes of a float
 

@@ -16,7 +16,7 @@ from typing import Any
 from espalier.model.borders import read_bytes, reading
 from espalier.model.document.codec import decode
 from espalier.model.errors import EspalierError, FileError, OptionsError, PassError
-from espalier.model.files import explained, write_private
+from espalier.model.files import check_target, explained, write_private
 from espalier.model.private import own_folder, private_folder
 from espalier.passes.sharding.collectives import Collective, Kind
 
@@ -117,11 +117,18 @@ def _machine() -> dict[str, Any]:
 # -- stored
 
 
-def store_links(links: Links) -> None:
-    """Store the links of this machine over one backend; raises FileError."""
+def check_store() -> None:
+    """Raise FileError if links cannot be stored, before they are measured."""
     path = _path()
     with explained(path):
         private_folder(path.parent)
+    check_target(path)
+
+
+def store_links(links: Links) -> None:
+    """Store the links of this machine over one backend; raises FileError."""
+    check_store()
+    path = _path()
     try:
         stored = _read(path)
     except FileError:

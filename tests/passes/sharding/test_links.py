@@ -13,7 +13,7 @@ import pytest
 
 from espalier.model.errors import FileError, PassError
 from espalier.passes.sharding.collectives import Kind
-from espalier.passes.sharding.links import Links, Timing, described, fit, store_links, stored_links
+from espalier.passes.sharding.links import Links, Timing, check_store, described, fit, store_links, stored_links
 from espalier.passes.sharding.mesh import Mesh
 from espalier.passes.sharding.options import ShardPlanOptions
 from espalier.passes.sharding.plan import make_plan
@@ -122,8 +122,9 @@ def test_links_of_another_machine_are_ignored_with_a_warning(name: str, value: o
 def test_a_folder_that_cannot_be_written_is_an_error(folder: Path) -> None:
     folder.parent.mkdir(exist_ok=True)
     folder.write_text("a file")
-    with pytest.raises(FileError):
-        store_links(links())
+    for act in (check_store, lambda: store_links(links())):
+        with pytest.raises(FileError):
+            act()
 
 
 def test_this_machine_has_the_measured_links() -> None:
