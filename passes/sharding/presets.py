@@ -70,6 +70,13 @@ def device(name: str, mesh: Mesh, memory: float | None = None, rates: str = "") 
     return Device(name, preset.flops, memory or preset.memory, preset.bandwidth, latency, rate, preset.source)
 
 
+def over(found: Device, mesh: Mesh, rates: str = "") -> Device:
+    """A device, whose links are alike, over another mesh: this machine is measured once for all."""
+    axes = len(mesh.shape)
+    rate = _rates(rates, mesh) if rates else found.rate[:1] * axes
+    return replace(found, latency=found.latency[:1] * axes, rate=rate)
+
+
 def _rates(text: str, mesh: Mesh) -> tuple[float, ...]:
     """Bytes per second of each axis from "10e9, 100e9"; raises OptionsError."""
     try:

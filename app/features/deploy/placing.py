@@ -13,7 +13,7 @@ from espalier.app.widgets.collector import without_garbage_collection
 
 if TYPE_CHECKING:
     from espalier.app.canvas.transfers import Transfer
-    from espalier.model.graph.graph import Graph
+    from espalier.model.graph.graph import Graph, Node
 
 SYNCHRONOUS = 300  # changed nodes whose transfers take about a frame
 
@@ -42,13 +42,14 @@ class Placing(QObject):
             return ()
         if not any(n.sharding for n in graph):
             self.clear()
-        elif len(self._known.changed(graph)) <= SYNCHRONOUS:
+            return ()
+        changed = self._known.changed(graph)
+        if len(changed) <= SYNCHRONOUS:
             self._task.drop()
-            self._keep(graph, self._known.after(graph))
+            self._keep(graph, self._known.after(graph, changed))
             return self._all
-        else:
-            self._asked = graph
-            self._task.ask(_after, self._known, graph)
+        self._asked = graph
+        self._task.ask(_after, self._known, graph, changed)
         return ()
 
     def _computed(self, future: Future[PlacedTransfers]) -> None:
@@ -61,7 +62,7 @@ class Placing(QObject):
         self._all = known.all
 
 
-def _after(known: PlacedTransfers, graph: Graph) -> PlacedTransfers:
+def _after(known: PlacedTransfers, graph: Graph, changed: list[Node]) -> PlacedTransfers:
     """In the thread: without the pauses of a garbage collection, in which the window would wait."""
     with without_garbage_collection():
-        return known.after(graph)
+        return known.after(graph, changed)

@@ -34,11 +34,12 @@ class PlacedTransfers:
         return [n for n in graph if (k := known.get(n.id)) is None or k[0] is not n
                 or any(nodes.get(s.id) is not s for s in k[1])]  # fmt: skip
 
-    def after(self, graph: Graph) -> PlacedTransfers:
-        """Those of another state."""
-        new = {n.id for n in self.changed(graph)}
-        return PlacedTransfers(graph.symbols, {n.id: _known(n, graph) if n.id in new else self.known[n.id]
-                                               for n in graph})  # fmt: skip
+    def after(self, graph: Graph, changed: Iterable[Node]) -> PlacedTransfers:
+        """Those of another state, whose changed nodes are known."""
+        known: dict[str, Known] = dict(self.known)
+        for node in changed:
+            known[node.id] = _known(node, graph)
+        return PlacedTransfers(graph.symbols, {n.id: known[n.id] for n in graph})
 
     @property
     def all(self) -> tuple[Transfer, ...]:

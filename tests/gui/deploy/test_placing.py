@@ -14,7 +14,7 @@ from espalier.app.canvas.transfers import Transfer, TransferLayer
 from espalier.app.canvas.view import GraphCanvas
 from espalier.app.features.deploy import placing as placing_module
 from espalier.app.features.deploy.placing import SYNCHRONOUS, Placing
-from espalier.app.features.deploy.transfers import NONE_PLACED, transfers_of
+from espalier.app.features.deploy.transfers import NONE_PLACED, PlacedTransfers, transfers_of
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Precision, Sharding
@@ -40,21 +40,26 @@ def all_of(graph: Graph) -> tuple[Transfer, ...]:
     return transfers_of(placed_moves(graph))
 
 
+def after(known: PlacedTransfers, graph: Graph) -> PlacedTransfers:
+    """The transfers of another state."""
+    return known.after(graph, known.changed(graph))
+
+
 def test_only_changed_nodes_and_their_readers_are_computed_again() -> None:
     graph = split(case("bert").graph)
-    known = NONE_PLACED.after(graph)
+    known = after(NONE_PLACED, graph)
     assert known.all == all_of(graph) and known.all and not known.changed(graph)
     node = next(n for n in graph if n.op == "linear" and n.sharding)
     readers = {n.id for n in graph if any(r.node == node.id for r in n.inputs)}
     assert node.sharding is not None
     other = replace(node, sharding=Sharding((2,), {**node.sharding.ports, "data_out": ("S1",)}))
-    after = graph.replace(other)
-    assert {n.id for n in known.changed(after)} == {node.id, *readers}
-    assert known.after(after).all == all_of(after) != known.all
+    edited = graph.replace(other)
+    assert {n.id for n in known.changed(edited)} == {node.id, *readers}
+    assert after(known, edited).all == all_of(edited) != known.all
     gone = Graph({k: n for k, n in graph.nodes.items() if n.call != "output"}, graph.weights, symbols=graph.symbols)
-    assert known.after(gone).all == all_of(gone)
+    assert after(known, gone).all == all_of(gone)
     wider = replace(graph, symbols={k: 2 * v for k, v in graph.symbols.items()})
-    assert known.after(wider).all == all_of(wider) != known.all, "bytes go by sizes"
+    assert after(known, wider).all == all_of(wider) != known.all, "bytes go by sizes"
 
 
 def test_a_large_graph_is_computed_in_a_thread(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,11 +67,11 @@ def test_a_large_graph_is_computed_in_a_thread(qtbot: QtBot, monkeypatch: pytest
     placing = Placing(owner)
     plain = placing_module.PlacedTransfers.after
 
-    def after(self: Any, graph: Graph) -> Any:
+    def counted(self: Any, *given: Any) -> Any:
         threads.append(threading.current_thread().name)
-        return plain(self, graph)
+        return plain(self, *given)
 
-    monkeypatch.setattr(placing_module.PlacedTransfers, "after", after)
+    monkeypatch.setattr(placing_module.PlacedTransfers, "after", counted)
     graph = split(transformer(2 * SYNCHRONOUS))
     with qtbot.waitSignal(placing.changed, timeout=MILLISECONDS):
         assert placing.transfers(graph) == () == placing.transfers(graph)

@@ -11,13 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import FileError, PassError
+from espalier.model.store.weights import WeightStore
+from espalier.passes.analysis.shard_scaling import ShardScalingOptions
+from espalier.passes.base import Context, run_step
+from espalier.passes.sharding import presets
 from espalier.passes.sharding.collectives import Kind
 from espalier.passes.sharding.links import Links, Timing, check_store, described, fit, store_links, stored_links
-from espalier.passes.sharding.mesh import Mesh
+from espalier.passes.sharding.mesh import Device, Mesh
 from espalier.passes.sharding.options import ShardPlanOptions
 from espalier.passes.sharding.plan import make_plan
-from espalier.passes.sharding.presets import device, measure_device
+from espalier.passes.sharding.presets import device, measure_device, over
 from espalier.passes.sharding.text import plan_summary, plan_text
 from tests.model.zoo import case
 
@@ -148,3 +153,21 @@ def test_a_plan_warns_once_of_ignored_links() -> None:
     lines = list(plan_text(plan))
     assert sum("Measured links are ignored" in line for line in lines) == 1
     assert any("links assumed as of cpu" in line for line in lines)
+
+
+def test_a_scaling_measures_this_machine_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """So that all numbers of devices are of equal ones, with the measured links."""
+    store_links(links())
+    calls, plain = list[Mesh](), presets.measure_device
+
+    def counted(mesh: Mesh, memory: float | None = None) -> Device:
+        calls.append(mesh)
+        return plain(mesh, memory, size=64, seconds=0.01)
+
+    monkeypatch.setattr(presets, "measure_device", counted)
+    options = ShardScalingOptions(device="this", most=16, batch_size=32)
+    report = run_step(case("mlp").graph, Step("shard_scaling", options), Context(WeightStore(tmp_path))).report
+    assert calls == [Mesh((1,))] and [r["devices"] for r in report.rows] == [1, 2, 4, 8, 16]
+    assert all(r["problem"] or r["step_ms"] > 0 for r in report.rows) and report.rows[0]["speedup"] == 1.0
+    wide = over(device("this", Mesh((1,))), Mesh((2, 8)), "1e9,2e9")
+    assert wide.latency == (links().latency,) * 2 and wide.rate == (1e9, 2e9)
