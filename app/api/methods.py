@@ -70,8 +70,6 @@ def options_from(spec: PassSpec, select: Any, values: Mapping[str, Any], graph: 
     """Typed options of a pass from keyword arguments; raises OptionsError with the nearest name."""
     given = {k: _plain(v) for k, v in values.items()}
     names = {f.name for f in dataclasses.fields(spec.options)}
-    if isinstance(given.get("mesh"), list):  # (2, 4)
-        given["mesh"] = "x".join(map(str, given["mesh"]))
     if spec.name == "quantize":
         return _quantize(spec, select, given, graph)
     if select is not None and (first := positional(spec)):

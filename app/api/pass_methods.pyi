@@ -326,34 +326,39 @@ class PassMethods:
         """One row per port; a shape entry is a number or an expression over the free sizes."""
 
     def shard(
-        self, /, *, mesh: str = ..., strategy: Literal['auto', 'megatron', 'data', 'fsdp', 'replicated'] = ...,
-        device: str = ..., rates: str = ..., batch_size: int = ..., training: bool = ..., memory: str = ..., sizes:
-        str = ..., rules: list[Any] | tuple[Any, ...] = ..., seed: int = ...
+        self, /, *, mesh: int | str | list[int] | tuple[int, ...] = ..., strategy: Literal['auto', 'megatron',
+        'data', 'fsdp', 'replicated'] = ..., device: str = ..., rates: str = ..., batch_size: int = ..., training:
+        bool = ..., memory: str = ..., sizes: str = ..., rules: list[Any] | tuple[Any, ...] = ..., seed: int = ...
     ) -> Self:
         """Choose how each tensor is placed on a mesh of devices: replicated, split along a dimension, or a partial sum."""
 
+    def shard_links(
+        self, /, *, seed: int = ...
+    ) -> Report:
+        """Measure this machine for plans with `device = "this"`, and store the links between its processes."""
+
     def shard_plan(
-        self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimiser: Literal['adam', 'sgd'] =
-        ..., memory: str = ..., rates: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['',
-        'float32', 'bfloat16'] = ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., seed: int =
-        ...
+        self, /, *, mesh: int | str | list[int] | tuple[int, ...] = ..., device: str = ..., training: bool = ...,
+        optimiser: Literal['adam', 'sgd'] = ..., memory: str = ..., rates: str = ..., batch_size: int = ..., sizes:
+        str = ..., dtype: Literal['', 'float32', 'bfloat16'] = ..., formats: bool = ..., stages: int = ...,
+        micro_batches: int = ..., seed: int = ...
     ) -> Report:
         """How to distribute the model over a mesh of devices in the least predicted time that their memory allows."""
 
     def shard_run(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token'] = ..., timeout: int = ..., max_ranks: int = ..., mesh: str = ..., strategy: Literal['auto',
-        'megatron', 'data', 'fsdp', 'replicated'] = ..., device: str = ..., rates: str = ..., training: bool = ...,
-        memory: str = ..., sizes: str = ..., seed: int = ...
+        'next-token'] = ..., timeout: int = ..., max_ranks: int = ..., mesh: int | str | list[int] | tuple[int, ...]
+        = ..., strategy: Literal['auto', 'megatron', 'data', 'fsdp', 'replicated'] = ..., device: str = ..., rates:
+        str = ..., training: bool = ..., memory: str = ..., sizes: str = ..., seed: int = ...
     ) -> Report:
         """Run a sharded model by one process per device of its mesh on this machine, and compare it with one process."""
 
     def shard_scaling(
-        self, /, *, mesh: str = ..., device: str = ..., training: bool = ..., optimiser: Literal['adam', 'sgd'] =
-        ..., memory: str = ..., rates: str = ..., batch_size: int = ..., sizes: str = ..., dtype: Literal['',
-        'float32', 'bfloat16'] = ..., formats: bool = ..., stages: int = ..., micro_batches: int = ..., most: int =
-        ..., seed: int = ...
+        self, /, *, mesh: int | str | list[int] | tuple[int, ...] = ..., device: str = ..., training: bool = ...,
+        optimiser: Literal['adam', 'sgd'] = ..., memory: str = ..., rates: str = ..., batch_size: int = ..., sizes:
+        str = ..., dtype: Literal['', 'float32', 'bfloat16'] = ..., formats: bool = ..., stages: int = ...,
+        micro_batches: int = ..., most: int = ..., seed: int = ...
     ) -> Report:
         """The predicted step of the best plan on 1, 2, 4, … devices: a simulation by the cost model, not a measurement."""
 

@@ -17,6 +17,8 @@ from espalier.app.canvas.layout import layout
 from espalier.app.canvas.node_metrics import NodeMetrics
 from espalier.app.canvas.node_search import NodeSearch
 from espalier.app.canvas.scene import Scene
+from espalier.app.canvas.transfer_layers import layer_of
+from espalier.app.canvas.transfers import Transfer
 from espalier.app.widgets.collector import without_garbage_collection
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.graph import Graph
@@ -36,6 +38,7 @@ class LayoutRequest:
     folding: bool = True
     show_shapes: bool = False
     arrangement: Arrangement = UNARRANGED
+    transfers: tuple[Transfer, ...] = ()
 
     def _build(self, cancelled: Callable[[], bool]) -> Hierarchy:
         return build(self.graph, self.show_scalars, cancelled, self.show_shapes)
@@ -58,6 +61,8 @@ class LayoutRequest:
                           arrangement=self.arrangement)  # fmt: skip
             for place in range(len(new_layout.folds)):  # here, not in the first frame
                 scene.fold_metrics(place)
+            if self.transfers:
+                scene.transfers = layer_of(scene, self.transfers)
             return scene
 
 

@@ -19,7 +19,9 @@ def write_graph(canvas: ArrangedView, path: Path) -> None:
 
     graph = canvas.graph
     if graph is not None and path.suffix.lower() == ".svg":
-        write_text(path, to_svg(graph, canvas.open_groups, horizontal=canvas.horizontal, folding=canvas.folding,
-                                show_shapes=canvas.show_shapes, arrangement=canvas.arrangement))  # fmt: skip
+        drawn = to_svg(graph, canvas.open_groups, horizontal=canvas.horizontal, folding=canvas.folding,
+                       show_shapes=canvas.show_shapes, arrangement=canvas.arrangement,
+                       transfers=canvas.shown_transfers())  # fmt: skip
+        write_text(path, drawn)
     else:
         canvas.render(path, PIXELS)

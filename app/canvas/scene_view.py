@@ -16,6 +16,7 @@ from espalier.app.canvas.layout_worker import LayoutRequest, LayoutWorker
 from espalier.app.canvas.overlay import mark_changed, mark_selection, numbers_of
 from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.size_bars import SizeBars
+from espalier.app.canvas.transfers import Transfer
 from espalier.app.theme import Palette
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.graph.graph import Delta, Graph
@@ -225,11 +226,14 @@ class SceneView(InteractiveViewport):
         same_structure = tree is not None and tree.show_shapes == self.show_shapes
         self.waiting = True
         shown, before = self._preview or self.graph, self.scene if same_structure else None
-        request = LayoutRequest(
+        self._layout_worker.request(LayoutRequest(
             shown, before, self.open_groups, self.horizontal, self.show_scalars, self.folding, self.show_shapes,
-            self.arrangement,
-        )  # fmt: skip
-        self._layout_worker.request(request)
+            self.arrangement, self.shown_transfers(),
+        ))  # fmt: skip
+
+    def shown_transfers(self) -> tuple[Transfer, ...]:
+        """The transfers between devices that new layouts show."""
+        return ()
 
     def _install(self, scene: Scene) -> None:
         """Replace the scene by a new layout, keeping the part in view in place."""

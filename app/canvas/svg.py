@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
 
 from espalier.app.canvas.arranging import arranged
+from espalier.app.canvas.boxes import Item
+from espalier.app.canvas.camera import Area
 from espalier.app.canvas.casts import CastLayer
 from espalier.app.canvas.hierarchy import default_open
 from espalier.app.canvas.hierarchy_builder import build
@@ -15,6 +17,8 @@ from espalier.app.canvas.node_metrics import NodeMetrics, counts, port_formats
 from espalier.app.canvas.svg_folds import svg_folds
 from espalier.app.canvas.svg_frames import svg_frames, svg_pins, svg_tabs
 from espalier.app.canvas.svg_marks import clean, fitting, route_data, svg_box, svg_text
+from espalier.app.canvas.svg_transfers import svg_transfer_chips, svg_transfer_edges
+from espalier.app.canvas.transfers import Transfer, TransferLayer
 from espalier.app.figures.captions import (
     BADGES_FROM,
     BESIDE,
@@ -53,22 +57,28 @@ def to_svg(
     folding: bool = True,
     show_shapes: bool = False,
     arrangement: Arrangement = UNARRANGED,
+    transfers: Sequence[Transfer] = (),
 ) -> str:
     """The graph as an SVG document. `open_groups` None: expand by size; `outlines`: node id → colour.
 
     `folding`: collapsed identical groups in a row are drawn as one box; `show_shapes`: operations that only move values
-    have boxes, as those of `outlines` always have; `arrangement`: pins and frames.
+    have boxes, as those of `outlines` always have; `arrangement`: pins and frames; `transfers`: between devices,
+    on edges.
     """
     tree = build(graph, show_shapes=show_shapes, kept=(outlines or {}).keys())
     opened = default_open(tree, folding=folding) if open_groups is None else open_groups
     drawn = arranged(layout(tree, opened, horizontal, folding=folding), arrangement)
-    return "\n".join(_Writer(graph, drawn, palette, outlines or {}).document()) + "\n"
+    return "\n".join(_Writer(graph, drawn, palette, outlines or {}, transfers).document()) + "\n"
 
 
 class _Writer:
-    def __init__(self, graph: Graph, drawn: Layout, palette: Palette, outlines: Mapping[str, str]) -> None:
+    def __init__(
+        self, graph: Graph, drawn: Layout, palette: Palette, outlines: Mapping[str, str], transfers: Sequence[Transfer]
+    ) -> None:
         self.outlines = outlines
         self.graph, self.drawn, self.figures, self.palette = graph, drawn, NodeMetrics.of(graph), palette
+        self.casts = CastLayer(drawn, graph)
+        self.transfers = TransferLayer(drawn, graph, transfers, self._casts_at) if transfers else None
 
     def document(self) -> Iterator[str]:
         """The lines of the document."""
@@ -89,12 +99,16 @@ class _Writer:
         yield from self._edges()
         yield "</g>"
         yield f'<path d="{self._arrows()}" fill="{p.edge}"/>'
+        if self.transfers:
+            yield from svg_transfer_edges(self.transfers)
         yield from self._heads()
         yield from svg_folds(self.drawn, self.graph, self.figures, self.palette, self.outlines)
         yield from self._shapes()
         yield from self._casts()
         yield from self._stubs()
         yield from self._nodes()
+        if self.transfers:
+            yield from svg_transfer_chips(self.transfers, p)
         yield from svg_tabs(drawn, p)
         yield from svg_pins(drawn, p)
         yield "</svg>"
@@ -177,14 +191,19 @@ class _Writer:
 
     def _casts(self) -> Iterator[str]:
         """The chips of format conversions."""
-        p, layer = self.palette, CastLayer(self.drawn, self.graph)
-        for chip in (c for number in self.drawn.nodes.tolist() for c in layer.at(number, self.graph)):
+        p = self.palette
+        for chip in (c for number in self.drawn.nodes.tolist() for c in self.casts.at(number, self.graph)):
             x, y, w, h = chip.box
             yield f'<g class="cast"><title>{clean(chip.told)}</title>'
             yield svg_box(chip.box, h / 2, p.accent_ground if chip.words else p.accent, p.accent)
             if chip.words:
                 yield svg_text(x + w / 2, y + 11, chip.words, SECONDARY, p.text, anchor="middle")
             yield "</g>"
+
+    def _casts_at(self, item: Item) -> list[Area]:
+        """The places of the chips of format conversions at a box."""
+        nodes = [int(self.drawn.nodes[item.place])] if item.kind == "node" else []
+        return [chip.box for number in nodes for chip in self.casts.at(number, self.graph)]
 
     def _stubs(self) -> Iterator[str]:
         drawn, p = self.drawn, self.palette

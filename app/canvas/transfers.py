@@ -88,7 +88,7 @@ class TransferLayer:
         self, layout: Layout, graph: Graph, transfers: Sequence[Transfer],
         taken: Callable[[Item], Collection[Area]] = lambda _: (),
     ) -> None:  # fmt: skip
-        self.layout, self._taken = layout, taken
+        self.layout, self.transfers, self._taken = layout, transfers, taken
         self.edges: dict[int, _Load] = {}
         self.boxes: dict[Item, _Load] = {}
         self._chips: dict[Item | int, tuple[TransferChip, ...]] = {}

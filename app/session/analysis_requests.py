@@ -22,6 +22,7 @@ TITLES = {
     "data": "Inspect the data", "data_rows": "Load samples of the data", "predictions": "Predict each sample",
     "finetune_estimate": "Time a training", "shard_plan": "Plan over devices",
     "shard_scaling": "Predict the scaling over devices", "shard_run": "Run over processes",
+    "shard_links": "Measure this machine",
 }  # fmt: skip
 
 

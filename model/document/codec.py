@@ -118,6 +118,7 @@ def _under(path: str) -> Generator[None]:
 
 
 def _decode_fields(kind: type[T], data: Json, path: str) -> T:
+    """Metadata of a field: `read` turns other forms of its value into the one that is decoded."""
     _expect(isinstance(data, Mapping), path, "a table of options", data)
     known = {f.name: f for f in dataclasses.fields(cast("Any", kind)) if f.init}
     for key in data:
@@ -126,7 +127,8 @@ def _decode_fields(kind: type[T], data: Json, path: str) -> T:
     for name, f in known.items():
         if name not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise OptionsError(f"{join(path, name)} is missing.", _wanted(hints(kind)[name]))
-    values = {k: decode(hints(kind)[k], v, join(path, k)) for k, v in data.items()}
+    given = {k: known[k].metadata["read"](v) if "read" in known[k].metadata else v for k, v in data.items()}
+    values = {k: decode(hints(kind)[k], v, join(path, k)) for k, v in given.items()}
     for name, value in values.items():
         in_range(known[name], value, join(path, name))
     with _under(path):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from espalier.model.document.recipe import Step
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, analysis, run_step
-from espalier.passes.choices.shard import ShardOptions
+from espalier.passes.choices.shard import ShardOptions, mesh_text
 from espalier.passes.distributed.job import RESULTS_NODE, Source
 from espalier.passes.distributed.run import RunOptions, run_sharded
 from espalier.verilog.design.options import sizes_in
@@ -22,7 +22,10 @@ NESTED = ("collectives", "planned", "gathered")  # of the report: a row per node
 class ShardRunOptions(RunOptions):
     """Data of the run; the mesh and strategy for a model that is not sharded yet, as of the step `shard`."""
 
-    mesh: str = field(default="", metadata={"help": "sizes of one or two axes (default: the model's own placements)"})
+    mesh: str = field(
+        default="",
+        metadata={"help": "sizes of one or two axes (default: the model's own placements)", "read": mesh_text},
+    )
     strategy: Literal["auto", "megatron", "data", "fsdp", "replicated"] = field(
         default="auto", metadata={"help": "auto: the plan of least estimated time"}
     )

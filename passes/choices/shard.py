@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from espalier.model.errors import OptionsError
 from espalier.passes.select import Select
 
 STRATEGIES = ("auto", "megatron", "data", "fsdp", "replicated")
+Shape = int | str | tuple[int, ...]  # of a mesh: 2, "2x4" or (2, 4)
 _PORT = re.compile(r"([a-z_]+\d*)\s*=\s*((?:R|P|S\d)(?:\s*,\s*(?:R|P|S\d))*)")
+
+
+def mesh_text(shape: Shape) -> Any:
+    """A mesh as text: 2 is "2", (2, 4) is "2x4"; anything else as it is."""
+    if isinstance(shape, int) and not isinstance(shape, bool):
+        return str(shape)
+    return "x".join(map(str, shape)) if isinstance(shape, list | tuple) else shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,7 @@ class ShardRule:
 class ShardOptions:
     """How the model's tensors are distributed over a mesh of devices."""
 
-    mesh: str = field(default="1x2", metadata={"help": "sizes of one or two axes, such as 4 or 2x2"})
+    mesh: str = field(default="1x2", metadata={"help": "sizes of one or two axes, such as 4 or 2x2", "read": mesh_text})
     strategy: Literal["auto", "megatron", "data", "fsdp", "replicated"] = field(
         default="auto", metadata={"help": "auto: the plan of least estimated time"}
     )

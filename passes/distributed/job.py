@@ -19,7 +19,9 @@ from espalier.passes.distributed.serving.load import Load
 if TYPE_CHECKING:
     from espalier.passes.distributed.step import Batch
 
-JOB, INPUTS, RESULTS, LABELS = "job.json", "inputs.safetensors", "results.safetensors", "#labels"
+SETTINGS, JOB, INPUTS = "settings.json", "job.json", "inputs.safetensors"
+RESULTS, LABELS = "results.safetensors", "#labels"
+DAMAGED = "is no job of a sharded run", "Start the run again."
 RESULTS_NODE = "(results)"  # the gather of results for the comparison, which is no part of a plan
 
 
@@ -45,6 +47,24 @@ class Settings:
     load: Load | None = None
 
 
+def write_settings(folder: Path, settings: Settings) -> None:
+    """Write how the ranks of a job run; raises JobError."""
+    with explained(folder, JobError):
+        (folder / SETTINGS).write_text(json.dumps(asdict(settings)), encoding="utf-8")
+
+
+def read_settings(folder: Path) -> Settings:
+    """How the ranks of a job run, without torch; raises JobError."""
+    with reading(folder / SETTINGS, JobError, *DAMAGED):
+        data: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        source, load = data["source"], data["load"]
+        return Settings(
+            tuple(data["mesh"]), data["threads"], data["timeout"], data["device"],
+            Source(source["spec"], tuple(source["inputs"]), source["seed"]) if source else None,
+            tuple(data["plugins"]), Load(**load) if load else None,
+        )  # fmt: skip
+
+
 def write_job(folder: Path, graph: Graph, store: WeightStore, batches: Iterable[Batch], settings: Settings) -> None:
     """Write a job. Tensors that are only in memory are written; all others are read where they are."""
     from safetensors.torch import save_file
@@ -55,19 +75,12 @@ def write_job(folder: Path, graph: Graph, store: WeightStore, batches: Iterable[
     places = store.elsewhere(keys, f"moved-{folder.name}")
     if missing := keys - places.keys():
         raise JobError(f"{len(missing)} tensors of the model are missing.", "Open the project's source again.")
-    source = settings.source
     data = {
         "graph": graph_to_json(graph),
         "places": {k: [str(p.path), p.offset, p.dtype, list(p.shape)] for k, p in places.items()},
-        "mesh": list(settings.mesh),
-        "threads": settings.threads,
-        "timeout": settings.timeout,
-        "device": settings.device,
-        "source": [source.spec, list(source.inputs), source.seed] if source else None,
-        "plugins": list(settings.plugins),
-        "load": asdict(settings.load) if settings.load else None,
     }
     tensors = {f"{i}.{n}": v.contiguous() for i, b in enumerate(batches) for n, v in _named(b)}
+    write_settings(folder, settings)
     with explained(folder, JobError):
         (folder / JOB).write_text(json.dumps(data), encoding="utf-8")
         save_file(tensors, folder / INPUTS)
@@ -89,15 +102,15 @@ class Job:
     settings: Settings
 
 
-def read_job(folder: Path, prepare: Callable[[Sequence[str]], object] = len) -> Job:
+def read_job(folder: Path, settings: Settings, prepare: Callable[[Sequence[str]], object] = len) -> Job:
     """The job in a folder; raises JobError. `prepare` loads the plug-ins, whose formats the graph may have."""
     from safetensors.torch import load_file
 
     from espalier.passes.distributed.step import Batch
 
-    with reading(folder / JOB, JobError, "is no job of a sharded run", "Start the run again."):
+    with reading(folder / JOB, JobError, *DAMAGED):
         data: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        prepare(data["plugins"])
+        prepare(settings.plugins)
         store = WeightStore(folder)
         store.add({k: Location(Path(p), o, d, tuple(s)) for k, (p, o, d, s) in data["places"].items()})
         grouped: dict[int, dict[str, Any]] = {}
@@ -105,10 +118,4 @@ def read_job(folder: Path, prepare: Callable[[Sequence[str]], object] = len) -> 
             index, _, key = name.partition(".")
             grouped.setdefault(int(index), {})[key] = value
         batches = [Batch(values, values.pop(LABELS, None)) for _, values in sorted(grouped.items())]
-        spec = data["source"]
-        source = Source(spec[0], tuple(spec[1]), spec[2]) if spec else None
-        settings = Settings(
-            tuple(data["mesh"]), data["threads"], data["timeout"], data["device"], source, tuple(data["plugins"]),
-            Load(**data["load"]) if data["load"] else None,
-        )  # fmt: skip
     return Job(graph_from_json(data["graph"]), store, batches, settings)

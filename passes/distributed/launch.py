@@ -21,6 +21,7 @@ from espalier.passes.distributed.launcher import ENDED
 
 START = 120.0  # seconds that ranks have to find one another
 POLL = 0.1
+LOG_BYTES, LINES, LINE = 1 << 14, 3, 200  # of a rank's standard error that are quoted: at most so much
 GRACE = 10  # seconds after which a rank that ends was killed by torchrun, since another one had failed
 
 
@@ -111,7 +112,8 @@ def failure_of(ranks: int, folder: Path, code: int) -> JobError:
         if number != signal.SIGTERM:  # with which torchrun ends the others
             name = signal.Signals(number).name
             hint = "It may have been out of memory: use more ranks or smaller batches." if name == "SIGKILL" else ""
-            return JobError(f"Rank {rank} of {ranks} was ended by {name}.", hint or "Start the run again.")
+            said = _quoted(folder, rank) if name != "SIGKILL" else ""  # of which the rank knows nothing
+            return JobError(f"Rank {rank} of {ranks} was ended by {name}{said}.", hint or "Start the run again.")
     for rank, failure in failures.items():
         if not failure.get("lost"):
             hint = failure["hint"] or "Run the model in one process first; its error is shown there."
@@ -119,12 +121,26 @@ def failure_of(ranks: int, folder: Path, code: int) -> JobError:
     if failures:
         return _lost(ranks, failures, [r for r, (number, _) in ended.items() if number < 0 and r not in failures])
     if ranked := ", ".join(f"rank {r} with exit code {number}" for r, (number, _) in ended.items()):
-        return JobError(f"A sharded run failed: {ranked}.", "Use fewer ranks, or free memory of this machine.")
+        said = _quoted(folder, next(iter(ended)))
+        return JobError(f"A sharded run failed: {ranked}{said}.", "Use fewer ranks, or free memory of this machine.")
     if code < 0:
         return JobError(f"torchrun was ended by {signal.Signals(-code).name}.", "Start the run again.")
     lines = (folder / "launcher.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = lines[-1][:200] if lines else f"exit code {code}"
     return JobError(f"torchrun did not start: {last.rstrip('.')}.", "Check that this machine allows local connections.")
+
+
+def _quoted(folder: Path, rank: str) -> str:
+    """The last lines that a rank wrote to standard error, at its last start, as the end of a message."""
+    logs = sorted(folder.glob(f"logs/*/attempt_*/{rank}/stderr.log"), key=lambda p: int(p.parts[-3].rpartition("_")[2]))
+    if not logs:
+        return ""
+    with logs[-1].open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()
+    filled = [" ".join(line.split()) for line in lines if line.strip()]
+    said = " / ".join(line[:LINE] for line in filled[-LINES:]).rstrip(".")
+    return f"; its last lines: {said}" if said else ""
 
 
 def _lost(ranks: int, failures: dict[str, dict[str, Any]], silent: list[str]) -> JobError:

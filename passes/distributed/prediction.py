@@ -25,7 +25,7 @@ def prediction(graph: Graph, mesh: Mesh, backend: str, threads: int, sizes: dict
     with torch_threads(threads):
         device = measure_device(mesh, seconds=SECONDS)
     given = ",".join(f"{k}={v}" for k, v in sizes.items())
-    found: dict[str, Any] = {"source": device.source}
+    found: dict[str, Any] = {"source": ". ".join(filter(None, (device.source, device.warning.rstrip("."))))}
     for name, training in (("forward", False), ("step", True)):
         options = ShardPlanOptions(mesh=str(mesh), training=training, optimiser="sgd", formats=False, sizes=given)
         try:

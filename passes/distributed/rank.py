@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
     from espalier.passes.distributed.interpreter import ShardedModel
-    from espalier.passes.distributed.job import Job
+    from espalier.passes.distributed.job import Job, Settings
 
 SERVED = "served"  # the folder of answers
+LADDER = "ladder"  # whose presence in the folder of a job asks for the times of links
 LAUNCHER = "ESPALIER_LAUNCHER"  # process number of the launcher, in the environment of its ranks
 
 
@@ -64,11 +65,8 @@ def restart() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
-def _show_own_device(folder: Path) -> None:
+def _show_own_device(device: str) -> None:
     """Let torch see this rank's GPU alone, or none, before it is loaded: libraries take all that they see."""
-    from espalier.passes.distributed.job import JOB
-
-    device = json.loads((folder / JOB).read_text(encoding="utf-8"))["device"]
     given = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
     local = int(os.environ["LOCAL_RANK"])
     own = given[local] if local < len(given) else str(local)
@@ -76,39 +74,56 @@ def _show_own_device(folder: Path) -> None:
 
 
 def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> None:
-    _show_own_device(folder)
-    from datetime import timedelta
+    from espalier.passes.distributed.job import read_job, read_settings
 
+    settings = read_settings(folder)
+    _show_own_device(settings.device)
     import torch
     import torch.distributed as dist
-    from torch.distributed.device_mesh import init_device_mesh
+
+    job = None if (folder / LADDER).exists() else read_job(folder, settings, prepare)
+    torch.set_num_threads(settings.threads)
+    _join(rank, settings)
+    _write(folder / f"started-{rank}.json", {"process": os.getpid()})
+    try:
+        if job is None:
+            from espalier.passes.distributed.link_times import link_times
+
+            report = link_times(settings.device)
+        else:
+            report = _report(job, folder, rank)
+        _write(folder / f"report-{rank}.json", report)
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def _join(rank: int, settings: Settings) -> None:
+    """Meet the other ranks."""
+    from datetime import timedelta
+
+    import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
-    from espalier.passes.distributed.job import read_job
-
-    job = read_job(folder, prepare)
-    settings = job.settings
-    torch.set_num_threads(settings.threads)
     backend = "nccl" if settings.device == "cuda" else "gloo"
     timeout = timedelta(seconds=settings.timeout)
     store, _, size = next(rendezvous("env://", timeout=timeout))
     # torchrun keeps one store over restarts, with addresses of ranks that have ended (torch 2.13).
     store = PrefixStore(f"start-{restart()}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-    _write(folder / f"started-{rank}.json", {"process": os.getpid()})
-    try:
-        mesh = init_device_mesh(settings.device, settings.mesh)
-        if (folder / TRAINING).exists():
-            from espalier.passes.distributed.training_rank import train_rank
 
-            report = train_rank(job, folder, mesh)
-        else:
-            report = (served if settings.load else measured)(job, folder, rank, mesh)
-        _write(folder / f"report-{rank}.json", report)
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()
+
+def _report(job: Job, folder: Path, rank: int) -> dict[str, Any]:
+    """What this rank measures of a job."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh(job.settings.device, job.settings.mesh)
+    if (folder / TRAINING).exists():
+        from espalier.passes.distributed.training_rank import train_rank
+
+        return train_rank(job, folder, mesh)
+    return (served if job.settings.load else measured)(job, folder, rank, mesh)
 
 
 def _callables(job: Job, folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The free memory of the machine or its container."""
+"""The memory of the machine or its container."""
 
 from __future__ import annotations
 
@@ -19,3 +19,13 @@ def free(group: Path = _GROUP) -> int:
         cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines() if " " in line)
         available = min(available, limit - used + int(cached.get("inactive_file", 0)))
     return max(0, available)
+
+
+def total(group: Path = _GROUP) -> int:
+    """Bytes of memory in all, within the limit of the control group `group`."""
+    import psutil
+
+    present = int(psutil.virtual_memory().total)
+    with contextlib.suppress(OSError, ValueError):
+        present = min(present, int((group / "memory.max").read_text()))
+    return present

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import BITS, Sharding, TensorMeta
-from espalier.model.graph.node import Node, in_port, out_port
+from espalier.model.graph.node import Node, Ref, in_port, map_arg, out_port
 from espalier.model.graph.operands import named_op, operands
 from espalier.model.graph.ops import base_port, category
 from espalier.passes.sharding.collectives import collectives
@@ -17,6 +17,7 @@ from espalier.passes.sharding.shape_factors import factors_of
 from espalier.passes.sharding.strategies import AxisRule, axis_rules
 
 Placements = tuple[str, ...]
+BLANK = Ref("")
 
 
 def in_use(node: Node, port: str) -> Placements | None:
@@ -43,13 +44,7 @@ def in_use(node: Node, port: str) -> Placements | None:
 def _rule(node: Node, axis: int) -> AxisRule | None:
     """The strategy on one axis: of those with the node's input and result (or a sum for it) that of its weight."""
     assert node.sharding is not None
-    ports = {p: texts[axis] for p, texts in node.sharding.ports.items()}
-    result, stored = ports.get("data_out"), ports.get("weight")
-    fitting = [r for r in _rules(_Shapes(node)) if r.ports.get("data_in") == ports.get("data_in")
-               and r.ports.get("data_out") in (result, "P")]  # fmt: skip
-    return max(
-        fitting, key=lambda r: (r.ports.get("weight") == stored, r.ports.get("data_out") == result), default=None
-    )
+    return _fitting(_Shapes(node), tuple((p, texts[axis]) for p, texts in node.sharding.ports.items()))
 
 
 def stored_as_used(graph: Graph, shardings: Mapping[str, Sharding]) -> dict[str, Sharding]:
@@ -84,24 +79,42 @@ def stored_as_used(graph: Graph, shardings: Mapping[str, Sharding]) -> dict[str,
 
 
 class _Shapes:
-    """A node as a key of the cache: by what its strategies depend on."""
+    """A node as a key of the caches: by what its strategies depend on, so that equal nodes of equal blocks are one."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        shapes = tuple(sorted((p, m.shape) for p, m in node.ports.items()))
+        kwargs = [(k, map_arg(a, _blank)) for k, a in node.kwargs.items()]
         self.key = (
             node.op,
             node.target if node.call == "call_function" else "",
-            shapes,
-            repr(node.args),
-            repr(node.attrs),
+            tuple(sorted((p, m.shape) for p, m in node.ports.items())),
+            tuple(node.weights),
+            repr(([map_arg(a, _blank) for a in node.args], kwargs, node.attrs)),
         )
+        self._hash = hash(self.key)
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Shapes) and self.key == other.key
+
+
+def _blank(ref: Ref) -> Ref:
+    """Any reference: which node it names does not matter."""
+    return BLANK
+
+
+@lru_cache(8192)
+def _fitting(shapes: _Shapes, placed: tuple[tuple[str, str], ...]) -> AxisRule | None:
+    """The strategy of a node with these placements on one axis."""
+    ports = dict(placed)
+    result, stored = ports.get("data_out"), ports.get("weight")
+    fitting = [r for r in _rules(shapes) if r.ports.get("data_in") == ports.get("data_in")
+               and r.ports.get("data_out") in (result, "P")]  # fmt: skip
+    return max(
+        fitting, key=lambda r: (r.ports.get("weight") == stored, r.ports.get("data_out") == result), default=None
+    )
 
 
 @lru_cache(4096)
@@ -141,14 +154,19 @@ def resharding(graph: Graph, sizes: dict[str, int] | None = None) -> Iterator[Re
     """
     known = graph.symbols | (sizes or {})
     for node in graph:
-        if node.sharding is None:
+        yield from resharding_at(node, graph, known)
+
+
+def resharding_at(node: Node, graph: Graph, sizes: dict[str, int]) -> Iterator[Reshard]:
+    """Those before a node and of its result, from the node, its inputs and the sizes of the symbols alone."""
+    if node.sharding is None:
+        return
+    for source, port, before, after, meta in edges(graph, node):
+        if meta is None or before == after:
             continue
-        for source, port, before, after, meta in edges(graph, node):
-            if meta is None or before == after:
-                continue
-            size = meta.elements(known) * BITS.get(meta.dtype, 32) / 8
-            for found in collectives(before, after, node.sharding.mesh, size):
-                yield Reshard(source, node.id, port, found.axis, before, after, found.kind, found.bytes)
+        size = meta.elements(sizes) * BITS.get(meta.dtype, 32) / 8
+        for found in collectives(before, after, node.sharding.mesh, size):
+            yield Reshard(source, node.id, port, found.axis, before, after, found.kind, found.bytes)
 
 
 Edge = tuple[str, str, Placements, Placements, TensorMeta | None]

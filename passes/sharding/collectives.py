@@ -27,6 +27,11 @@ class Collective:
     bytes: int
     wire: int
 
+    @property
+    def messages(self) -> int:
+        """Messages that each rank sends in a ring, one after the other."""
+        return (self.ranks - 1) * (2 if self.kind == "all_reduce" else 1)
+
     def sent(self) -> float:
         """Bytes that each rank sends in a ring, values in their formats: 2(n−1)/n of the tensor in an all-reduce,
         (n−1) parts in an all-gather, (n−1)/n in a reduce-scatter or an all-to-all.
@@ -39,8 +44,7 @@ class Collective:
 
     def seconds(self, device: Device) -> float:
         """α per message of the ring, and β per byte."""
-        messages = (self.ranks - 1) * (2 if self.kind == "all_reduce" else 1)
-        return messages * device.latency[self.axis] + self.sent() / device.rate[self.axis]
+        return self.messages * device.latency[self.axis] + self.sent() / device.rate[self.axis]
 
 
 Step = tuple[int, str, str]  # axis, placement before, placement after

@@ -10,7 +10,7 @@ from typing import Any
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.node import Node
 from espalier.model.graph.ports import choice
-from espalier.passes.sharding.apply import resharding
+from espalier.passes.sharding.apply import resharding_at
 from espalier.passes.sharding.collectives import Collective
 from espalier.passes.sharding.planned import Move, Plan
 
@@ -117,13 +117,15 @@ def _format(move: Move, user: Node | None) -> str:
 
 def placed_moves(graph: Graph) -> tuple[Moved, ...]:
     """What a forward run of a graph with shardings redistributes, at the traced sizes. Values travel as they are."""
-    found: list[Moved] = []
-    whole = groupby(resharding(graph), lambda r: (r.source, r.target, r.port, r.before, r.after))
-    for (source, target, port, before, after), parts in whole:
+    return tuple(move for node in graph for move in moves_at(node, graph))
+
+
+def moves_at(node: Node, graph: Graph) -> Iterator[Moved]:
+    """Those before a node and of its result, from the node, its inputs and the sizes of the symbols alone."""
+    whole = groupby(resharding_at(node, graph, graph.symbols), lambda r: (r.source, r.port, r.before, r.after))
+    for (source, port, before, after), parts in whole:
         sent = tuple(Sent(p.collective.replace("_", "-"), p.bytes, p.bytes) for p in parts)
-        own = source == target  # its weight before use, or its own result
-        weight = graph.nodes[target].weights.get(port, "") if own and port != "data_out" else ""
-        source = "" if weight else source
-        user = "" if own and not weight else target
-        found.append(Moved(source, user, port, " ".join(before), " ".join(after), sent, (), weight))
-    return tuple(found)
+        own = source == node.id  # its weight before use, or its own result
+        weight = node.weights.get(port, "") if own and port != "data_out" else ""
+        user = "" if own and not weight else node.id
+        yield Moved("" if weight else source, user, port, " ".join(before), " ".join(after), sent, (), weight)

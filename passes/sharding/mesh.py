@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from espalier.model.errors import OptionsError
+from espalier.passes.choices.shard import Shape, mesh_text
 
 MAX_DEVICES = 65_536
 
@@ -41,10 +42,12 @@ class Device:
     latency: tuple[float, ...]
     rate: tuple[float, ...]
     source: str = ""  # where the figures are from
+    warning: str = ""  # of what was measured and is ignored
 
 
-def parse_mesh(text: str) -> Mesh:
-    """A mesh from "4", "2x2" or "1×2"; raises OptionsError."""
+def parse_mesh(given: Shape) -> Mesh:
+    """A mesh from "4", "2x2", "1×2", 4 or (2, 2); raises OptionsError."""
+    text = str(mesh_text(given))
     if not re.fullmatch(r"\s*\d{1,5}(\s*[x×,]\s*\d{1,5})?\s*", text):
         raise OptionsError(f"{text!r} is no mesh.", "Give the sizes of one or two axes, such as 4 or 2x2.")
     shape = tuple(int(n) for n in re.findall(r"\d+", text))

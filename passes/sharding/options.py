@@ -8,6 +8,7 @@ from typing import Literal
 
 from espalier.model.errors import OptionsError, nearest
 from espalier.model.graph.graph import Graph
+from espalier.passes.choices.shard import mesh_text
 from espalier.passes.sharding.presets import MEASURED, PRESETS
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
@@ -18,7 +19,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
 class ShardPlanOptions:
     """What is planned for which devices."""
 
-    mesh: str = field(default="2x2", metadata={"help": "sizes of one or two axes, such as 4 or 2x4"})
+    mesh: str = field(default="2x2", metadata={"help": "sizes of one or two axes, such as 4 or 2x4", "read": mesh_text})
     device: str = field(
         default="h100", metadata={"help": "preset of the devices and their links", "names": (*PRESETS, MEASURED)}
     )

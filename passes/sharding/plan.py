@@ -32,6 +32,8 @@ def make_plan(
     else:
         planner.check_mesh()
         plan = planner.plan()
+    if device.warning:
+        plan = replace(plan, notes=(*plan.notes, device.warning))
     return replace(plan, baselines=planner.baselines()) if compare else plan
 
 

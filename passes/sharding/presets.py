@@ -1,14 +1,17 @@
 """Presets of devices with their links, and the measurement of this machine.
 
-`latency` (α) of a message is an assumption of the presets: data sheets have none.
+`latency` (α) of a message is an assumption of the presets: data sheets have none. links.py has measured ones.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from espalier.model.errors import OptionsError, nearest
+from espalier.passes.running.memory import total
+from espalier.passes.sharding.links import stored_links
 from espalier.passes.sharding.mesh import Device, Mesh
 
 GB, TERA, GIB = 1e9, 1e12, 2.0**30
@@ -41,7 +44,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "cpu": Preset(
         100e9, 16 * GIB, 20e9, (100e-6, 1 * GB), (500e-6, 1 * GB), 64,
-        "assumed: processes on one machine over gloo, at the speed of a few cores; measure_device() times this machine",
+        "assumed: processes on one machine over gloo, at the speed of a few cores; `this` measures this machine",
     ),
 }  # fmt: skip
 MEASURED = "this"  # the name of this machine, measured
@@ -67,6 +70,13 @@ def device(name: str, mesh: Mesh, memory: float | None = None, rates: str = "") 
     return Device(name, preset.flops, memory or preset.memory, preset.bandwidth, latency, rate, preset.source)
 
 
+def over(found: Device, mesh: Mesh, rates: str = "") -> Device:
+    """A device, whose links are alike, over another mesh: this machine is measured once for all."""
+    axes = len(mesh.shape)
+    rate = _rates(rates, mesh) if rates else found.rate[:1] * axes
+    return replace(found, latency=found.latency[:1] * axes, rate=rate)
+
+
 def _rates(text: str, mesh: Mesh) -> tuple[float, ...]:
     """Bytes per second of each axis from "10e9, 100e9"; raises OptionsError."""
     try:
@@ -82,26 +92,41 @@ def _rates(text: str, mesh: Mesh) -> tuple[float, ...]:
 
 def measure_device(mesh: Mesh, memory: float | None = None, size: int = 768, seconds: float = 0.5) -> Device:
     """This machine as a device: FLOP/s of a product of matrices of `size`, and bytes/s of a copy, each the best within
-    `seconds`. The links are those of the preset "cpu": they need several processes.
+    `seconds`; its memory; the links that were measured here (links.py), else those of the preset "cpu".
+
+    A device is a GPU where there are two, as for the links, else the processor.
     """
     import torch
 
-    a, b = torch.randn(size, size), torch.randn(size, size)
-    flops = 2 * size**3 / _best(lambda: a @ b, seconds)
-    x = torch.empty(1 << 24)
+    gpu = torch.cuda.is_available() and torch.cuda.device_count() > 1
+    on, backend = ("cuda", "nccl") if gpu else ("cpu", "gloo")
+
+    def settle() -> None:
+        if gpu:
+            torch.cuda.synchronize()
+
+    a, b = torch.randn(size, size, device=on), torch.randn(size, size, device=on)
+    flops = 2 * size**3 / _best(lambda: a @ b, settle, seconds)
+    x = torch.empty(1 << 24, device=on)
     y = torch.empty_like(x)
-    bandwidth = 2 * x.nbytes / _best(lambda: y.copy_(x), seconds)
-    found = device("cpu", mesh, memory)
-    source = f"measured here: product of {size}×{size} matrices, copy of {x.nbytes >> 20} MiB; links assumed as of cpu"
-    return replace(found, name=MEASURED, flops=flops, bandwidth=bandwidth, source=source)
+    bandwidth = 2 * x.nbytes / _best(lambda: y.copy_(x), settle, seconds)
+    links, ignored = stored_links(backend)
+    whole = torch.cuda.get_device_properties(0).total_memory if gpu else total()
+    found, axes = device("cpu", mesh, memory or whole), len(mesh.shape)
+    if links is not None:
+        found = replace(found, latency=(links.latency,) * axes, rate=(links.rate,) * axes)
+    timed = f"measured here: product of {size}×{size} matrices, copy of {x.nbytes >> 20} MiB"
+    source = f"{timed}; {links.about if links else 'links assumed as of cpu'}"
+    return replace(found, name=MEASURED, flops=flops, bandwidth=bandwidth, source=source, warning=ignored)
 
 
-def _best(run: object, seconds: float) -> float:
-    assert callable(run)
+def _best(run: Callable[[], object], settle: Callable[[], None], seconds: float) -> float:
     run()
+    settle()
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         run()
+        settle()
         best = min(best, time.perf_counter() - start)
     return best

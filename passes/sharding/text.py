@@ -72,7 +72,7 @@ def plan_summary(plan: Plan) -> Row:
 
 
 def plan_text(plan: Plan) -> Iterator[str]:
-    """Lines: the step, the memory, strategies by layer, and a table of the baselines."""
+    """Lines: the step, the memory, a table of the baselines, and where the figures of the device are from."""
     kind = "training step" if plan.options.training else "forward run"
     yield f"mesh {plan.mesh} of {plan.device.name} · {kind} {_ms(plan.seconds)} · planned in {plan.planning:.2g} s"
     yield f"  compute        {_ms(plan.compute)}"
@@ -88,6 +88,7 @@ def plan_text(plan: Plan) -> Iterator[str]:
         yield (f"  stage {number + 1}: {stage.nodes[0]} … {stage.nodes[-1]} · {_ms(stage.seconds)} per micro-batch · "
                f"{amount(stage.memory)}")  # fmt: skip
     yield from _baselines(plan)
+    yield f"  {plan.device.name:13}  {plan.device.source}"
     yield from (f"  note: {note}" for note in plan.notes)
 
 

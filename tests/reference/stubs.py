@@ -37,6 +37,9 @@ def stub() -> str:
 
 def _method(spec: PassSpec) -> str:
     hints = typing.get_type_hints(spec.options)
+    for field in dataclasses.fields(spec.options):
+        if read := field.metadata.get("read"):  # other forms than that of the option
+            hints[field.name] = next(iter(typing.get_type_hints(read).values()))
     shown = [_parameter(p, hints) for p in signature(spec).parameters.values() if p.kind is p.KEYWORD_ONLY]
     place = [p for p in signature(spec).parameters.values() if p.name == "select"]
     both = [f"{p.name}: {p.annotation} = ..." for p in signature(spec).parameters.values() if p.kind is Both]

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QTabBar, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import MEASURED
 from espalier.app.features.deploy.charts import MEMORY, TIMES, ScalingChart, StackedBars
+from espalier.app.features.deploy.machine import MachineRow
 from espalier.app.features.deploy.run_start import RunStart
 from espalier.app.features.deploy.run_view import RunView
 from espalier.app.features.deploy.state import MODES, PLAN, RUN, SCALING, deployment_of
@@ -71,7 +72,8 @@ class DeployPanel(FormPanel):
             "scaling": button("Scaling", self.predict, f"Predict the step on 1 to {MOST} devices"),
             "stop": button("Stop", self.deployment.stop, "Stop what runs"),
         }
-        self.apply_link, self.runs = link("Apply as a step", self.apply), RunStart(self.deployment, self)
+        self.machine, self.apply_link = MachineRow(self.deployment), link("Apply as a step", self.apply)
+        self.runs = RunStart(self.deployment, self._wanted, self.plan, self)
         self._build()
         self._connect()
         self._opened()
@@ -84,6 +86,7 @@ class DeployPanel(FormPanel):
         inside = QWidget()
         box = QVBoxLayout(inside)
         box.setContentsMargins(12, 8, 12, 8)
+        self.form.add_below("device", self.machine)
         box.addWidget(self.form)
         box.addStretch(1)
         results = QWidget()
@@ -171,6 +174,8 @@ class DeployPanel(FormPanel):
 
     def _connect(self) -> None:
         self.deployment.changed.connect(self.refresh)
+        self.deployment.changed.connect(self.runs.proceed)  # after everything is shown
+        self.form.changed.connect(self.refresh)
         self.runs.started.connect(self._show_run)
         self._session.opened.connect(self._opened)
         self._session.selection_changed.connect(self.table.mark_nodes)
@@ -230,12 +235,26 @@ class DeployPanel(FormPanel):
         self._error.setText(f"{error.message} {error.hint}".strip() if error else "")
         self._error.setVisible(error is not None)
         self.runs.refresh(document is not None, bool(busy))
+        self.machine.refresh(document is not None and not busy)
         plan = reports.get(PLAN)
-        words = plan_html(plan.summary, deployment.compared, deployment.stale(), tokens(self)) if plan else ""
+        words = plan_html(plan.summary, deployment.compared, self._outdated(), tokens(self)) if plan else ""
         self._summary.setText(words)
         self._summary.setVisible(plan is not None)
         self.apply_link.setVisible(deployment.can_apply)
+        if planned := deployment.options:
+            tip = f"Append the step shard as planned: mesh {planned.mesh}, device {planned.device}"
+            self.apply_link.setToolTip(tip)
         self._show_reports()
+
+    def _wanted(self) -> ShardPlanOptions | None:
+        """The options of the form; None where they are invalid."""
+        return None if self.form.error else self.form.value()
+
+    def _outdated(self) -> str:
+        """Why the plan is not the one that the present options would give; empty if it is."""
+        if self.deployment.stale():
+            return "Of an earlier state of the model"
+        return "Of other options than those at the left" if self._wanted() != self.deployment.options else ""
 
     def _show_run(self) -> None:
         self.tabs.setCurrentIndex(RUNS)

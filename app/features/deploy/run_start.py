@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -12,17 +13,26 @@ from espalier.app.number_text import plural
 from espalier.app.widgets.heading import button, link, warning
 from espalier.passes.distributed.launch import cores
 from espalier.passes.distributed.run import MAX_RANKS
+from espalier.passes.sharding.options import ShardPlanOptions
+
+HERE = "Run on this machine"
+Wanted = Callable[[], ShardPlanOptions | None]
 
 
 class RunStart(QObject):
-    """`started`: a run was asked for. `question` is shown while a run of many processes waits for a confirmation."""
+    """`started`: a run was asked for. `question` is shown while a run of many processes waits for a confirmation.
+
+    `wanted`: the options of the form, None where they are invalid. A plan of other options is not run: the button asks
+    for a new one by `plan`, and runs that.
+    """
 
     started = Signal()
 
-    def __init__(self, deployment: Deployment, parent: QObject) -> None:
+    def __init__(self, deployment: Deployment, wanted: Wanted, plan: Callable[[], None], parent: QObject) -> None:
         super().__init__(parent)
-        self._deployment, self._many = deployment, 0
-        self.button = button("Run on this machine", self.run, "")
+        self._deployment, self._wanted, self._plan, self._many = deployment, wanted, plan, 0
+        self._planning: ShardPlanOptions | None = None  # what is planned to be run
+        self.button = button(HERE, self.run, "")
         self.anyway, self.words = link("", lambda: self._start(self._many)), warning()
         self.words.setMinimumWidth(1)
         self.question = QWidget()
@@ -35,13 +45,36 @@ class RunStart(QObject):
         self.question.hide()
 
     def run(self) -> None:
-        """Run the plan, or else the model's placements; many processes need a confirmation."""
+        """Run the plan, or else the model's placements; many processes need a confirmation.
+
+        If the plan is of other options than those of the form, or of another model, plan first.
+        """
+        if self._plans_first():
+            self._plan()
+            self._planning = self._wanted() if self._deployment.busy else None
+            return
         found = self._deployment.to_run()
         if found is not None and found[0].devices > MAX_RANKS:
             self._many = found[0].devices
             self._deployment.changed.emit()
         elif found is not None:
             self._start(MAX_RANKS)
+
+    def proceed(self) -> None:
+        """Run what was planned for that; a plan that failed, was stopped or is of an earlier state is not run."""
+        deployment = self._deployment
+        if self._planning is None or deployment.busy:
+            return
+        planned, self._planning = self._planning, None
+        if deployment.error is None and deployment.options == planned == self._wanted() and not deployment.stale():
+            self.run()
+
+    def _plans_first(self) -> bool:
+        """Whether there is a plan, but not of the form's options and the present model."""
+        deployment, wanted = self._deployment, self._wanted()
+        if deployment.options is None or wanted is None or wanted.stages > 1:
+            return False
+        return wanted != deployment.options or deployment.to_run() is None
 
     def withdraw(self) -> None:
         """Withdraw the question."""
@@ -56,18 +89,31 @@ class RunStart(QObject):
 
     def refresh(self, has_model: bool, busy: bool) -> None:
         """Show the present state."""
-        deployment = self._deployment
+        deployment, wanted = self._deployment, self._wanted()
         found = deployment.to_run() if has_model else None
-        if found is not None:
+        first = has_model and self._plans_first()
+        changed = deployment.options is not None and wanted != deployment.options
+        if deployment.options is not None and wanted is None:
+            tip = "Correct the options first"
+        elif changed and not first:
+            tip = "A pipeline cannot be run here: set stages to 1"
+        elif first:
+            why = (
+                "The options have changed since the plan" if changed else "The plan is of an earlier state of the model"
+            )
+            tip = f"{why}: plan again, then run that"
+        elif found is not None:
             what = "the plan" if found[1].mesh else "the placements of the model"
             tip = f"Run {what} by {plural(found[0].devices, 'process', 'processes')} and compare them with one"
         elif deployment.options is not None and deployment.options.stages > 1:
             tip = "A pipeline cannot be run here: plan a single stage"
         else:
             tip = "Plan first, or add the step Shard over devices"
-        self.button.setEnabled(found is not None and not busy)
+        can_run = first or (found is not None and not changed)
+        self.button.setText("Plan and run on this machine" if first else HERE)
+        self.button.setEnabled(can_run and not busy)
         self.button.setToolTip(tip)
-        if found is None or found[0].devices != self._many:
+        if found is None or found[0].devices != self._many or first:
             self.withdraw()
         self.words.setText(
             f"{self._many} processes would share the {plural(cores(), 'core')} of this machine. "

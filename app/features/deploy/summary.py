@@ -8,16 +8,15 @@ from typing import Any
 
 from espalier.app.number_text import cell, data_size, mebibytes, plural
 from espalier.app.theme import Palette
-from espalier.passes.sharding.presets import PRESETS
 
 Row = dict[str, Any]
 
 
-def plan_html(summary: Row, compared: Sequence[Row], stale: bool, look: Palette) -> str:
-    """The step of a plan against the baselines, and the memory; a stale plan says so first."""
+def plan_html(summary: Row, compared: Sequence[Row], outdated: str, look: Palette) -> str:
+    """The step of a plan against the baselines, and the memory; first, what the plan is `outdated` by."""
     parts = [f"<b>step {cell(summary['step_ms'])} ms</b> predicted, mesh {summary['mesh']} of {summary['device']}"]
-    if stale:
-        parts.insert(0, f'<b style="color:{look.bad}">Of an earlier state of the model: plan again</b>')
+    if outdated:
+        parts.insert(0, f'<b style="color:{look.bad}">{outdated}: plan again</b>')
     for row in compared[1:]:
         if row["problem"]:
             parts.append(escape(row["problem"].rstrip(".")))
@@ -34,7 +33,7 @@ def plan_html(summary: Row, compared: Sequence[Row], stale: bool, look: Palette)
         notes = notes.replace(row["problem"], "") if row["problem"] else notes  # said already
     if notes.strip():
         parts.append(escape(notes.strip()))
-    source = PRESETS[summary["device"]].source if summary["device"] in PRESETS else ""
+    source = summary["source"]
     parts.append(f'<span style="color:{look.muted}">{escape(source)}</span>' if source else "")
     return " · ".join(p for p in parts if p)
 

@@ -404,6 +404,17 @@ class Form(QWidget):
             self._when[field.name] = field.metadata["when"]
             self._lines[field.name] = title, widget
 
+    def add_below(self, name: str, widget: QWidget) -> None:
+        """Place a widget below the editor of a field."""
+        editor, both = self.editors[name], QWidget()
+        place: tuple[int, int, int, int] = self._grid.getItemPosition(self._grid.indexOf(editor))  # type: ignore[assignment]
+        column = QVBoxLayout(both)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        column.addWidget(editor, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(widget)
+        self._grid.addWidget(both, *place)
+
     def _show_applicable(self) -> None:
         """Show only the fields that apply with the other values; a hidden invalid one is reset to its default."""
         for field in fields(self._type):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -11,8 +14,11 @@ from espalier.app.canvas.boxes import Item
 from espalier.app.canvas.hierarchy import open_all
 from espalier.app.canvas.hierarchy_builder import build
 from espalier.app.canvas.layout import layout
+from espalier.app.canvas.picture import write_graph
+from espalier.app.canvas.svg import to_svg
 from espalier.app.canvas.transfers import Transfer, TransferChip, TransferLayer
 from espalier.app.theme import DARK, LIGHT, TRANSFER_WIDTHS, TRANSFERS, rgb
+from espalier.model.document.arrangement import UNARRANGED
 from espalier.model.graph.graph import Graph
 from tests.app.canvas.test_casts import meet
 from tests.benchmarks.synthetic import transformer
@@ -148,3 +154,38 @@ def test_colours_of_edges_are_visible(palette: object) -> None:
         for name, colour in TRANSFERS.items():
             low, high = sorted((luminance(ground), luminance(colour)))
             assert (high + 0.05) / (low + 0.05) >= 3, (name, ground)
+
+
+@pytest.mark.parametrize("horizontal", [False, True])
+def test_a_picture_has_the_transfers_of_the_canvas(horizontal: bool) -> None:
+    """Each wide edge, and each chip with its text."""
+    graph = case("bert").graph
+    transfers = [sent(ref.node, n.id, 1 << (10 + k % 12)) for k, n in enumerate(graph) for ref in n.inputs]
+    transfers += [Transfer("", n.id, "all-gather", 4096, f"a < {n.id}") for n in graph if n.op == "linear"]
+    opened = open_all(build(graph, show_shapes=False))
+    text = to_svg(graph, opened, horizontal=horizontal, folding=False, transfers=transfers)
+    root = ElementTree.fromstring(text)
+    space = "{http://www.w3.org/2000/svg}"
+    layer = drawn(graph, transfers, horizontal=horizontal)
+    edges = [e for e in root.iter(f"{space}path") if e.get("class") == "transfer"]
+    assert len(edges) == len(layer.edges) > 0
+    assert {(e.get("stroke"), e.get("stroke-width")) for e in edges} == {
+        (TRANSFERS[layer.collective(k)], f"{layer.width(k):.2f}") for k in layer.edges
+    }
+    groups = [g for g in root.iter(f"{space}g") if g.get("class") == "transfer"]
+    texts = [t.text for g in groups for t in g.iter(f"{space}text")]
+    assert sorted(texts) == sorted(c.words for c in chips(layer) if c.words) and len(groups) == len(chips(layer))
+    plain = to_svg(graph, opened, horizontal=horizontal, folding=False)
+    assert "transfer" not in plain
+
+
+def test_a_picture_of_the_view_has_its_transfers(tmp_path: Path) -> None:
+    graph = case("mlp").graph
+    pair = between(graph, [n.id for n in graph if n.op == "linear"][-1])
+
+    view = SimpleNamespace(
+        graph=graph, open_groups=None, horizontal=False, folding=True, show_shapes=False, arrangement=UNARRANGED,
+        shown_transfers=lambda: (sent(*pair),),
+    )  # fmt: skip
+    write_graph(view, tmp_path / "a.svg")  # type: ignore[arg-type]
+    assert "all-gather 3.00" in (tmp_path / "a.svg").read_text()

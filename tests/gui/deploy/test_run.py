@@ -105,9 +105,75 @@ def test_pipelines_and_stale_plans_are_not_run(window: Window, panel: DeployPane
     panel.form.put(ShardPlanOptions(mesh="2", device="cpu", batch_size=64))
     panel.plan()
     answer(runner, "shard_plan")
-    assert panel.runs.button.isEnabled()
+    assert panel.runs.button.isEnabled() and panel.runs.button.text() == "Run on this machine"
     window.session.set_format(["fc1"], "weight", Integer(8, 4))
-    assert not panel.runs.button.isEnabled()
+    assert panel.runs.button.text() == "Plan and run on this machine" and panel.runs.button.isEnabled()
+    assert "earlier state of the model" in panel.runs.button.toolTip()
+    panel.runs.button.click()
+    assert not [j for j in runner[-1].waiting if j.title == "Run over processes"]
+    answer(runner, "shard_plan")
+    assert asked(runner, "shard_run").job.step.options.mesh == "2"  # type: ignore[union-attr]
+
+
+def choose(panel: DeployPanel, name: str, value: object) -> None:
+    """Change an option as a person does."""
+    editor = panel.form.editors[name]
+    editor.put(value)
+    editor.edited.emit()
+
+
+def test_a_run_is_of_the_options_that_are_shown(window: Window, panel: DeployPanel, runner: list[FakeRunner]) -> None:
+    """After a change of the form, the button plans anew and runs that."""
+    panel.plan()
+    answer(runner, "shard_plan")
+    assert "other options" not in panel._summary.text()
+    choose(panel, "mesh", "4")
+    assert panel.runs.button.text() == "Plan and run on this machine" and panel.runs.button.isEnabled()
+    assert "options have changed" in panel.runs.button.toolTip() and "Of other options" in panel._summary.text()
+    panel.runs.button.click()
+    assert not [j for j in runner[-1].waiting if j.title == "Run over processes"] and panel.deployment.busy
+    answer(runner, "shard_plan")
+    assert asked(runner, "shard_run").job.step.options.mesh == "4"  # type: ignore[union-attr]
+    assert "Of other options" not in panel._summary.text() and panel.runs.button.text() == "Run on this machine"
+    assert not panel.runs.button.isEnabled() and panel.buttons["stop"].isVisible(), "it runs"
+
+
+def test_a_plan_that_was_asked_for_to_run_can_be_stopped(
+    window: Window, panel: DeployPanel, runner: list[FakeRunner]
+) -> None:
+    panel.plan()
+    answer(runner, "shard_plan")
+
+    def runs() -> int:
+        return len([j for j in runner[-1].waiting if j.title == "Run over processes"])
+
+    choose(panel, "mesh", "4")
+    panel.runs.button.click()
+    panel.buttons["stop"].click()
+    panel.plan()
+    answer(runner, "shard_plan")
+    assert not runs(), "it was stopped"
+    choose(panel, "mesh", "2")
+    panel.runs.button.click()
+    choose(panel, "mesh", "8")
+    answer(runner, "shard_plan")
+    assert not runs() and panel.runs.button.text().startswith("Plan and run"), "the form has changed again"
+    panel.runs.button.click()
+    info = asked(runner, "shard_plan")
+    runner[-1].tell(info, Started())
+    runner[-1].tell(info, Failed("It does not fit.", "Use more."))
+    assert not runs() and "does not fit" in panel._error.text()
+
+
+def test_invalid_options_and_pipelines_are_not_run(
+    window: Window, panel: DeployPanel, runner: list[FakeRunner]
+) -> None:
+    panel.plan()
+    answer(runner, "shard_plan")
+    choose(panel, "stages", 2)
+    assert not panel.runs.button.isEnabled() and "set stages to 1" in panel.runs.button.toolTip()
+    choose(panel, "stages", 1)
+    assert panel.runs.button.isEnabled() and panel.runs.button.text() == "Run on this machine"
 
 
 def test_failures_and_differences_are_plain(window: Window, panel: DeployPanel, runner: list[FakeRunner]) -> None:

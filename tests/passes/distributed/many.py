@@ -15,14 +15,14 @@ def main(folder: Path) -> None:
     from torch.distributed.device_mesh import init_device_mesh
 
     from espalier.model.orphans import end_with_parent
-    from espalier.passes.distributed.job import read_job
+    from espalier.passes.distributed.job import read_job, read_settings
     from espalier.passes.distributed.rank import measured
 
     end_with_parent()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     for inner in sorted(p for p in folder.iterdir() if (p / "job.json").exists()):
-        job = read_job(inner)
+        job = read_job(inner, read_settings(inner))
         report = measured(job, inner, dist.get_rank(), init_device_mesh("cpu", job.settings.mesh), runs=1)
         (inner / f"report-{dist.get_rank()}.json").write_text(json.dumps(report))
         dist.barrier()

@@ -17,10 +17,11 @@ from espalier.model.store.weights import WeightStore
 from espalier.model.trace.trace import trace
 from espalier.model.trust import NAMED, Origin, TrustError, require
 from espalier.passes.base import Context, run_step
-from espalier.passes.distributed.job import Source
+from espalier.passes.distributed.job import Settings, Source, read_settings, write_settings
 from espalier.passes.distributed.launch import environment, failure_of, launch
 from espalier.passes.distributed.launcher import ENDED
 from espalier.passes.distributed.run import RunOptions, needs_code, settings_of
+from espalier.passes.distributed.serving.load import Load
 from espalier.passes.recipes.config import decode_options
 
 LOST = {"message": "RuntimeError: gloo: Connection reset by peer", "hint": "", "lost": True}
@@ -51,6 +52,36 @@ def test_the_rank_that_others_lost_is_named(
         (tmp_path / f"failure-{rank}.json").write_text(json.dumps(data))
     error = failure_of(2, tmp_path, code)
     assert error.message.startswith(message) and error.hint
+
+
+def test_what_a_rank_wrote_last_is_quoted(tmp_path: Path) -> None:
+    """After a signal of its own, such as that of a failed assertion in a library; not after one of the system."""
+    for attempt, text in ((0, "of an earlier start\n"), (1, "a\nb\n\nterminate called\n  what():  no  device.\n")):
+        log = tmp_path / f"logs/none_x/attempt_{attempt}/1/stderr.log"
+        log.parent.mkdir(parents=True)
+        log.write_bytes(text.encode() + b"\xff\n" * attempt)
+
+    def message(number: int) -> str:
+        (tmp_path / ENDED).write_text(json.dumps({"1": [number, 0]}))
+        return failure_of(2, tmp_path, 1).message
+
+    quoted = "its last lines: terminate called / what(): no device. / \ufffd."
+    assert message(-6) == f"Rank 1 of 2 was ended by SIGABRT; {quoted}"
+    assert message(-11) == f"Rank 1 of 2 was ended by SIGSEGV; {quoted}"
+    assert message(3) == f"A sharded run failed: rank 1 with exit code 3; {quoted}"
+    assert message(-9) == "Rank 1 of 2 was ended by SIGKILL."
+
+
+def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
+    for settings in (
+        Settings((2,), 1, 60.0),
+        Settings((1, 2), 3, 5.0, "cuda", Source("a.py:f", ("x=1",), 7), ("p.py",), Load(8, 2.5, kill_rank=1)),
+    ):
+        write_settings(tmp_path, settings)
+        assert read_settings(tmp_path) == settings
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(JobError, match="no job of a sharded run"):
+        read_settings(tmp_path)
 
 
 def test_ranks_do_not_inherit_the_options_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from espalier.app.commands.interrupts import interruptible
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.features.deploy.commands.emit_shard import add_emit_arguments, check_emit, emit, emit_lines
+from espalier.app.features.deploy.commands.given_options import check_given
+from espalier.app.features.deploy.commands.measure_shard import add_measure_arguments, measure, measured_lines
 from espalier.app.features.deploy.commands.run_shard import add_run_arguments, run, sharded
 from espalier.app.features.deploy.commands.serve_shard import add_serve_arguments, serve
 from espalier.passes.analysis.shard_plan import planned
@@ -21,7 +23,9 @@ DETAILS = """examples
   main.py shard demo:reviews --mesh 1x2 --run --strategy megatron --data demo:reviews --limit 32
   main.py shard demo:reviews --mesh 1x2 --serve --data demo:reviews --request-rate 100 --seconds 10
   main.py shard hf:bert-base-uncased --mesh 1x2 --strategy megatron --emit bert-on-two
+  main.py shard --measure
 Devices: h100, a100, cpu, or `this`, which times this machine. Times are predictions of a cost model.
+--measure times the links between two processes of this machine, which `this` has from then on.
 --emit writes the folder of a program for torchrun, SLURM or Kubernetes, which needs no Espalier.
 --run starts torchrun with one process per device on this machine and compares outputs, gradients, times and
 bytes with one process. --serve answers requests instead and reports throughput, latencies and restarts. Exit code 1:
@@ -29,14 +33,29 @@ results differ from those of one process by more than rounding."""
 
 
 def _arguments(parser: Parser) -> None:
-    parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model; a project's steps are part of it")
+    text = "the model; a project's steps are part of it"
+    parser.add_argument("target", metavar="SOURCE|PROJECT", nargs="?", default="", help=text)
     add_options(parser, ShardPlanOptions)
     add_run_arguments(parser)
     add_serve_arguments(parser)
     add_emit_arguments(parser)
+    add_measure_arguments(parser)
 
 
 def _run(args: Arguments, console: Console) -> Answer:
+    check_given(args)
+    if not args.measure:
+        return _of_model(args, console)
+    with interruptible():
+        report = measure(console)
+    if not args.target:
+        return Answer(report, lambda: measured_lines(report))
+    found = _of_model(args, console)
+    return Answer(found.data | {"measured": report}, lambda: (*measured_lines(report), "", *found.lines()), found.code)
+
+
+def _of_model(args: Arguments, console: Console) -> Answer:
+    """Plan the model, or run, serve or emit it."""
     if args.emit:
         check_emit(args)
     if args.run or args.serve or args.emit:
