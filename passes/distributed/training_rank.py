@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from transformers import TrainerCallback
+from transformers.trainer_utils import EvalLoopOutput
 
 from espalier.model.graph.graph import Graph
 from espalier.model.torch.build import build, parameters_of
@@ -54,6 +55,13 @@ POLL = 0.05  # seconds between looks at a file
 SPARSE = 0.1  # seconds between reports of progress
 
 
+def of_first(value: Tensor) -> Tensor:
+    """A tensor as rank 0 has it."""
+    value = value.contiguous().clone()
+    dist.broadcast(value, 0)
+    return value
+
+
 class ShardedModule(nn.Module):
     """A built module in parts, in the interface of a module for the Trainer."""
 
@@ -71,12 +79,24 @@ class ShardedGradual(GradualPruning):
     """Gradual pruning of weights in parts: each rank computes the masks of whole weights."""
 
     def ranked(self) -> dict[str, Tensor]:
-        """Whole weights, or scores, which are whole."""
-        return self.scores or {n: full(t).detach() for n, t in self.weights.items()}
+        """Whole weights, or scores, which are whole; those of rank 0, so that all ranks prune the same elements."""
+        whole = self.scores or {n: full(t).detach() for n, t in self.weights.items()}
+        return {n: of_first(t) for n, t in whole.items()}
 
 
 class RankTrainer(FineTuner):
-    """The Trainer of one rank."""
+    """The Trainer of one rank. All ranks decide by the figures of rank 0, since their own may differ by rounding."""
+
+    def agreed(self, loss: Tensor) -> Tensor:
+        """The loss of rank 0."""
+        return of_first(loss.detach())
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        """The metrics of rank 0."""
+        output = super().evaluation_loop(*args, **kwargs)
+        metrics = output.metrics or {}
+        values = of_first(torch.tensor([*metrics.values()], dtype=torch.float64, device=self.args.device))
+        return output._replace(metrics=dict(zip(metrics, values.tolist(), strict=True)))
 
     def diverged(self, inputs: Any) -> Diverged:
         """The exception, without the node: results between nodes are in parts."""
