@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +32,7 @@ from espalier.passes.distributed.placements import (
 from espalier.passes.distributed.split_dropout import OTHERS, SCALING, WholeDropout, draws, dropout
 from espalier.passes.distributed.split_formats import SplitEffective
 from espalier.passes.distributed.split_layers import attention, drops, embedding, whole
+from espalier.passes.training.blocks import Tap
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -50,6 +52,7 @@ class ShardedModel(fx.Interpreter):
         self.inputs = {n.target: n for n in graph.placeholders}
         self.order = [str(n.target) for n in module.graph.nodes if n.op == "placeholder"]
         self.gathered: dict[str, str] = {}
+        self.taps: dict[fx.Node, Tap] = {}
         self.volumes: Volumes | None = None
         self._node_id = ""
 
@@ -62,8 +65,20 @@ class ShardedModel(fx.Interpreter):
             self.volumes.node = RESULTS_NODE
         return map_aggregate(result, full)
 
+    def tap(self, nodes: Mapping[str, Node]) -> list[Tap]:
+        """Record the results of these nodes, as `tapped` does in one process."""
+        built: dict[str, fx.Node] = {n.meta[NODE]: n for n in self.module.graph.nodes if NODE in n.meta}
+        self.taps = {built[node.id]: Tap() for node in nodes.values()}
+        return list(self.taps.values())
+
     def run_node(self, n: fx.Node) -> Any:
         """Run one node; its collectives count as its own."""
+        value = self._run(n)
+        if n in self.taps:
+            self.taps[n].seen = value
+        return value
+
+    def _run(self, n: fx.Node) -> Any:
         self._node_id = n.meta.get(NODE) or str(n.target if n.op == "placeholder" else n.name)
         if self.volumes is not None:
             self.volumes.node = self._node_id

@@ -111,20 +111,14 @@ def _run(folder: Path, rank: int, prepare: Callable[[Sequence[str]], None]) -> N
         dist.destroy_process_group()
 
 
-def _callables(job: Job, folder: Path) -> dict[str, Any]:
-    from espalier.model.opening import reopen
-
-    source = job.settings.source
-    return reopen(source.spec, folder / "again", source.inputs, source.seed).callables if source else {}
-
-
 def _model(job: Job, folder: Path, mesh: DeviceMesh) -> tuple[ShardedModel, dict[str, Tensor]]:
     """The sharded model and its tensors by name, with this rank's parts of the stored weights."""
     from espalier.model.torch.build import build
     from espalier.passes.distributed.distribute import distribute
     from espalier.passes.distributed.interpreter import ShardedModel
+    from espalier.passes.distributed.job import callables_of
 
-    module: Any = build(job.graph, job.store, _callables(job, folder))
+    module: Any = build(job.graph, job.store, callables_of(job, folder))
     tensors = distribute(module, job.graph, mesh)
     return ShardedModel(module.to(job.settings.device), job.graph, mesh), tensors
 
