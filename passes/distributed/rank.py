@@ -199,8 +199,15 @@ def _speeds(job: Job, model: Any, trained: dict[str, Tensor], runs: int) -> dict
         if job.settings.device == "cuda":
             torch.cuda.synchronize()
 
+    names = {id(t): n for n, t in reversed(trained.items())}
+
+    def settle(gradient: Tensor, tensor: Tensor) -> Tensor:
+        if model.volumes is not None:
+            model.volumes.node = names[id(tensor)]
+        return in_stored(gradient, tensor)
+
     def step() -> None:
-        passes(model, job.graph, [batch], trained, in_stored)
+        passes(model, job.graph, [batch], trained, settle)
         if job.settings.device == "cuda":
             torch.cuda.synchronize()
 
