@@ -17,6 +17,7 @@ from espalier.passes.base import Context
 from espalier.passes.distributed.job import Source, write_job
 from espalier.passes.distributed.launch import cores, environment, launch
 from espalier.passes.distributed.run import MAX_RANKS, RunOptions, mesh_of, settings_of, weight_bytes
+from espalier.passes.distributed.training_memory import check_memory, predicted
 from espalier.passes.distributed.training_job import (
     ENOUGH,
     METRICS,
@@ -53,7 +54,9 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
         graph, RunOptions(timeout=TIMEOUT, max_ranks=max(MAX_RANKS, cores())), context, _source(context), raisable=False,
         base=base,
     )  # fmt: skip
-    device = settings.device
+    device, memory = settings.device, predicted(graph, base, ready, options)
+    if device == "cpu":
+        check_memory(memory, graph)
     watch = watch_of(ready.train_on, ready.check_on, options, context, ready.trained)
     folder = folder_of(ready.graph, options, context.seed, context.base)
     digest = ready.digest()
@@ -73,10 +76,10 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     finally:
         checkpoints.end(finished)
     watch.warning = watch.warning or checkpoints.failed
-    memory = [{k: r[k] for k in ("rank", "stored_bytes", "peak_bytes")} for r in reports]
+    peaks = [{k: r[k] for k in ("rank", "stored_bytes", "peak_bytes")} for r in reports]
     gathered = [{"node": n, "why": text} for n, text in reports[0]["gathered"].items()]
     found = {"mesh": str(mesh), "ranks": mesh.devices, "backend": "nccl" if device == "cuda" else "gloo",
-             "memory": memory, "gathered": gathered}  # fmt: skip
+             "memory": peaks, "predicted_memory": memory.to_json(), "gathered": gathered}  # fmt: skip
     return watch, found | ({"teacher_bytes": weight_bytes(base)} if base is not None else {})
 
 

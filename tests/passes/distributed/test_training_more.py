@@ -117,6 +117,10 @@ def test_a_teacher_and_adafactor_train_and_resume_as_in_one_process(
         end, _ = _step(graph, context, "shard", {"mesh": then[0], "strategy": then[1]})
     done, report = _step(end, context, "finetune", options | {"distributed": then is not None})
     assert report.summary["resumed_from"] >= 4 and report.summary["steps"] == 12
+    if then is not None:
+        need, ranks = report.summary["predicted_memory"], report.summary["memory"]
+        assert all(need["weights"] == m["stored_bytes"] for m in ranks)
+        assert all(0.6 < m["peak_bytes"] / need["peak_bytes"] < 1.4 for m in ranks)
     if then is not None and "distil" in more:
         assert report.summary["teacher_bytes"] == sum(4 * w.elements for w in _base().weights.values())
     assert _largest(context, graph, whole, done) <= (1e-6 if more["optimiser"] == "sgd" else 5e-6)
@@ -138,5 +142,5 @@ def test_code_of_a_model_runs_on_ranks_with_the_consent_of_the_parent(
     assert {r["node"] for r in report.summary["gathered"]} >= {n.id for n in graph if n.call == "opaque"}
     monkeypatch.setenv(NAMED, "")
     monkeypatch.setattr("espalier.passes.distributed.launch.wanted_code", lambda spec: OWN)  # as if not allowed
-    with pytest.raises(JobError, match="Rank [01] of 2 failed: This project names code"):
+    with pytest.raises(JobError, match=r"Rank [01] of 2 failed: This project names code"):
         _step(cut, context, "finetune", options | {"distributed": True})
