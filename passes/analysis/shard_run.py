@@ -38,10 +38,10 @@ def shard_run(graph: Graph, options: ShardRunOptions, context: Context) -> tuple
     """Run a sharded model by one process per device of its mesh on this machine, and compare it with one process.
 
     One row per node (or stored weight) and collective: its calls and bytes, counted by torch in a forward pass, beside
-    the planned bytes, and the same bytes of the backward pass. `whole` says why a node ran on whole tensors. The summary has the difference of outputs and gradients, seconds of a
-    forward pass and of one with its backward pass (sharded, in one process, and predicted for this machine), and the
-    memory of each rank. Without data the inputs are random. Raises PassError for a model without placements, and for
-    more processes than `max_ranks`.
+    the planned bytes, and the same bytes of the backward pass. `whole` says why a node ran on whole tensors. The
+    summary has the difference of outputs and gradients, seconds of a forward pass and of one with its backward pass
+    (sharded, in one process, and predicted for this machine), and the memory of each rank. Without data the inputs are
+    random. Raises PassError for a model without placements, and for more processes than `max_ranks`.
     """
     sharded, source = _sharded(graph, options, context), context.source
     origin = Source(source.spec, source.inputs, source.seed) if source else None

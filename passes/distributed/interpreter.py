@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -78,7 +78,8 @@ class ShardedModel(fx.Interpreter):
 
     def tap(self, nodes: Mapping[str, Node]) -> list[Tap]:
         """Record the results of these nodes, as `tapped` does in one process."""
-        built: dict[str, fx.Node] = {n.meta[NODE]: n for n in self.module.graph.nodes if NODE in n.meta}
+        module: Any = self.module
+        built: dict[str, fx.Node] = {n.meta[NODE]: n for n in module.graph.nodes if NODE in n.meta}
         self.taps = {built[node.id]: Tap() for node in nodes.values()}
         return list(self.taps.values())
 
@@ -179,12 +180,10 @@ class ShardedModel(fx.Interpreter):
         values = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Tensor)]
         if not values:  # sizes, or new tensors that are equal on all ranks
             return target(*args, **kwargs)
-        if node is not None and node.call == "opaque":
-            return self._whole(lambda: whole_call(target, args, kwargs), "it is foreign code")
+        if why := _whole_reason(target, node):
+            return self._whole(lambda: whole_call(target, args, kwargs), why)
         if takes_all(target, args):  # DTensor's gradient of it would gather what is split along this dimension
             return args[0]
-        if draws(target):
-            return self._whole(lambda: whole_call(target, args, kwargs), "it draws numbers for the whole tensor")
         if target in SCALING + OTHERS and args and isinstance(args[0], DTensor):
             return dropout(target, args, kwargs)
         try:
@@ -235,6 +234,13 @@ class ShardedModel(fx.Interpreter):
         if self.volumes is not None:
             self.volumes.node = names[0]
         return gradient
+
+
+def _whole_reason(target: Any, node: Node | None) -> str:
+    """Why a function must run on whole tensors; empty where it need not."""
+    if node is not None and node.call == "opaque":
+        return "it is foreign code"
+    return "it draws numbers for the whole tensor" if draws(target) else ""
 
 
 def _sums_settled(value: DTensor, node: Node | None) -> DTensor:

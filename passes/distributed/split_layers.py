@@ -235,8 +235,9 @@ def takes_all(function: Any, args: tuple[Any, ...]) -> bool:
     """Whether a call is a slice of all rows of a DTensor, as transformers' models have them."""
     if str(function) != "aten.slice.Tensor" or not isinstance(args[0], DTensor):
         return False
-    x, dim, start, end, step = (*args, *(None, 0, None, None, 1)[len(args) :])
-    return not start and step == 1 and (end is None or (isinstance(end, int) and end >= x.shape[dim]))
+    given: tuple[Any, ...] = (*args[1:], *(0, None, None, 1)[len(args) - 1 :])
+    dim, start, end, step = given
+    return not start and step == 1 and (end is None or (isinstance(end, int) and end >= args[0].shape[dim]))
 
 
 def drops(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

@@ -17,7 +17,6 @@ from espalier.passes.base import Context
 from espalier.passes.distributed.job import Source, write_job
 from espalier.passes.distributed.launch import cores, environment, launch
 from espalier.passes.distributed.run import MAX_RANKS, RunOptions, mesh_of, settings_of, weight_bytes
-from espalier.passes.distributed.training_memory import check_memory, predicted
 from espalier.passes.distributed.training_job import (
     ENOUGH,
     METRICS,
@@ -29,6 +28,7 @@ from espalier.passes.distributed.training_job import (
     Training,
     write_training,
 )
+from espalier.passes.distributed.training_memory import check_memory, predicted
 from espalier.passes.training.checkpoint import Checkpoints, read_content
 from espalier.passes.training.checkpoint_folders import folder_of, latest
 from espalier.passes.training.options import FinetuneOptions
@@ -50,10 +50,8 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     base = context.base if options.teaches else None
     try_out(ready, options)
     ready.train_on.teacher = None  # each rank has its own
-    settings = settings_of(
-        graph, RunOptions(timeout=TIMEOUT, max_ranks=max(MAX_RANKS, cores())), context, _source(context), raisable=False,
-        base=base,
-    )  # fmt: skip
+    limits = RunOptions(timeout=TIMEOUT, max_ranks=max(MAX_RANKS, cores()))
+    settings = settings_of(graph, limits, context, _source(context), raisable=False, base=base)
     device, memory = settings.device, predicted(graph, base, ready, options)
     if device == "cpu":
         check_memory(memory, graph)

@@ -158,8 +158,8 @@ def edges(graph: Graph, node: Node) -> Iterator[Edge]:
     """(source, port, placement there, placement wanted, tensor) of inputs, weights and results of a node."""
     sharding = node.sharding
     assert sharding is not None
-    for ref, *edge in operand_edges(graph, node):
-        yield ref.node, *edge
+    for ref, port, before, after, meta in operand_edges(graph, node):
+        yield ref.node, port, before, after, meta
     for port, stored, after in weight_edges(node):
         yield node.id, port, stored, after, node.ports.get(port)
     result = sharding.ports.get("data_out")

@@ -21,8 +21,8 @@ Slot = tuple[str, str]  # a node and a result, or "" and a weight
 
 
 class Backward:
-    """A backward pass over a sharded graph. `sizes`: of the symbols, default: of the trace. `results`: of the model that
-    have a gradient, by number; default: all."""
+    """A backward pass over a sharded graph. `sizes`: of the symbols, default: of the trace. `results`: numbers of the
+    model's results that have a gradient; default: all."""
 
     def __init__(
         self, graph: Graph, sizes: dict[str, int] | None = None, results: Collection[int] | None = None

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from espalier.model.document.recipe import Step
-from espalier.model.errors import EspalierError, JobError, OptionsError, PassError
+from espalier.model.errors import EspalierError, JobError, PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.tensors import to_torch

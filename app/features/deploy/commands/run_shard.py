@@ -123,5 +123,5 @@ def _volumes(report: dict[str, Any]) -> Iterable[str]:
         yield ""
         yield from table([{"collective": n} | {c: found[n].get(c, 0) for c in columns} for n in sorted(found)])
     for gap in report["backward_gaps"][:SHOWN]:
-        yield (f"{gap['node']}, backward: {gap['bytes']} bytes of {gap['collective']} instead of {gap['planned']}, since "
+        yield (f"{gap['node']}, backward: {gap['bytes']} bytes of {gap['collective']}, planned {gap['planned']}: "
                f"{gap['why']}")  # fmt: skip
