@@ -52,7 +52,7 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     ready.train_on.teacher = None  # each rank has its own
     limits = RunOptions(timeout=TIMEOUT, max_ranks=max(MAX_RANKS, cores()))
     settings = settings_of(graph, limits, context, _source(context), raisable=False, base=base)
-    device, memory = settings.device, predicted(graph, base, ready, options)
+    device, memory = settings.device, predicted(graph, base, ready, options, settings.device)
     if device == "cpu":
         check_memory(memory, graph)
     watch = watch_of(ready.train_on, ready.check_on, options, context, ready.trained)

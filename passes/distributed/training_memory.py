@@ -58,8 +58,10 @@ class RankMemory:
         return asdict(self) | {"peak_bytes": self.peak}
 
 
-def predicted(graph: Graph, base: Graph | None, ready: Prepared, options: FinetuneOptions) -> RankMemory:
-    """The memory of each rank of a training of a sharded graph, of `base` as the teacher."""
+def predicted(
+    graph: Graph, base: Graph | None, ready: Prepared, options: FinetuneOptions, device: str = "cpu"
+) -> RankMemory:
+    """The memory of each rank of a training of a sharded graph, with `base` as the teacher; on a GPU, of that GPU."""
     mesh, texts = mesh_of(graph).shape, stored_placements(graph)
     trained = {n for n, t in ready.trained().items() if t.requires_grad}
     weights = gradients = optimiser = 0
@@ -78,7 +80,7 @@ def predicted(graph: Graph, base: Graph | None, ready: Prepared, options: Finetu
         kept,
         sum(t.nbytes for tensors in splits for t in tensors.values()),
         weight_bytes(base) if base is not None else 0, weight_bytes(graph),
-        FILES * (weights + optimiser + kept), TRAINER + KERNELS * formats,
+        FILES * (weights + optimiser + kept), (TRAINER + KERNELS * formats) * (device == "cpu"),
     )  # fmt: skip
 
 
