@@ -15,7 +15,7 @@ from espalier.passes.distributed.job import RESULTS_NODE, Source
 from espalier.passes.distributed.run import RunOptions, run_sharded
 from espalier.verilog.design.options import sizes_in
 
-NESTED = ("collectives", "planned", "gathered")  # of the report: a row per node instead
+NESTED = ("collectives", "planned", "planned_backward", "gathered")  # of the report: a row per node instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class ShardRunOptions(RunOptions):
 def shard_run(graph: Graph, options: ShardRunOptions, context: Context) -> tuple[Graph, Report]:
     """Run a sharded model by one process per device of its mesh on this machine, and compare it with one process.
 
-    One row per node and collective: its calls and bytes, counted by torch in a forward pass, beside the planned bytes.
-    `whole` says why a node ran on whole tensors. The summary has the difference of outputs and gradients, seconds of a
-    forward pass and of one with its backward pass (sharded, in one process, and predicted for this machine), and the
-    memory of each rank. Without data the inputs are random. Raises PassError for a model without placements, and for
-    more processes than `max_ranks`.
+    One row per node (or stored weight) and collective: its calls and bytes, counted by torch in a forward pass, beside
+    the planned bytes, and the same bytes of the backward pass. `whole` says why a node ran on whole tensors. The
+    summary has the difference of outputs and gradients, seconds of a forward pass and of one with its backward pass
+    (sharded, in one process, and predicted for this machine), and the memory of each rank. Without data the inputs are
+    random. Raises PassError for a model without placements, and for more processes than `max_ranks`.
     """
     sharded, source = _sharded(graph, options, context), context.source
     origin = Source(source.spec, source.inputs, source.seed) if source else None
@@ -68,9 +68,16 @@ def _rows(found: dict[str, Any]) -> Iterator[Row]:
     for row in found["planned"]:
         planned[row["node"], row["collective"]] += row["bytes"]
     counted = {(r["node"], r["collective"]): r for r in found["collectives"]["forward"] if r["node"] != RESULTS_NODE}
-    for key in dict.fromkeys((*planned, *counted)):
+    gradients: dict[tuple[str, str], int] = defaultdict(int)
+    for row in found["planned_backward"]:
+        gradients[row["node"], row["collective"]] += row["bytes"]
+    steps = found["collectives"]["step"]
+    backward = {(r["node"], r["collective"]): r["bytes"] for r in steps if r["pass"] == "backward"}
+    for key in dict.fromkeys((*planned, *counted, *gradients, *backward)):
         row = counted.get(key, {"calls": 0, "bytes": 0})
         yield {"node": key[0], "collective": key[1], "planned_bytes": planned.get(key, 0), "bytes": row["bytes"],
-               "calls": row["calls"], "whole": whole.pop(key[0], "")}  # fmt: skip
+               "calls": row["calls"], "planned_backward": gradients.get(key, 0), "backward": backward.get(key, 0),
+               "whole": whole.pop(key[0], "")}  # fmt: skip
     for node, why in whole.items():
-        yield {"node": node, "collective": "", "planned_bytes": 0, "bytes": 0, "calls": 0, "whole": why}
+        yield {"node": node, "collective": "", "planned_bytes": 0, "bytes": 0, "calls": 0, "planned_backward": 0,
+               "backward": 0, "whole": why}  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor, fx, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.fx.node import map_aggregate, map_arg
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakIdKeyDictionary
 
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.node import Node, in_port, out_port
@@ -18,9 +21,11 @@ from espalier.model.torch.build import NODE, OPERANDS
 from espalier.model.torch.layers import Switch
 from espalier.passes.distributed.job import RESULTS_NODE
 from espalier.passes.distributed.placements import (
+    Placements,
     applied,
     as_replicated,
     full,
+    of_gradient,
     placed,
     planned,
     replicated,
@@ -30,7 +35,8 @@ from espalier.passes.distributed.placements import (
 )
 from espalier.passes.distributed.split_dropout import OTHERS, SCALING, WholeDropout, draws, dropout
 from espalier.passes.distributed.split_formats import SplitEffective
-from espalier.passes.distributed.split_layers import attention, drops, embedding, whole
+from espalier.passes.distributed.split_layers import attention, drops, embedding, takes_all, whole
+from espalier.passes.training.blocks import Tap
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -50,8 +56,10 @@ class ShardedModel(fx.Interpreter):
         self.inputs = {n.target: n for n in graph.placeholders}
         self.order = [str(n.target) for n in module.graph.nodes if n.op == "placeholder"]
         self.gathered: dict[str, str] = {}
+        self.taps: dict[fx.Node, Tap] = {}
         self.volumes: Volumes | None = None
         self._node_id = ""
+        self._followed = WeakIdKeyDictionary()  # results whose gradients have a hook
 
     def __call__(self, **inputs: Tensor) -> Any:
         """The results, in the structure of the original, as plain tensors that are equal on all ranks."""
@@ -60,13 +68,32 @@ class ShardedModel(fx.Interpreter):
             result = self.run(*values)
         if self.volumes is not None:
             self.volumes.node = RESULTS_NODE
-        return map_aggregate(result, full)
+        return map_aggregate(result, self._whole_result)
+
+    def _whole_result(self, value: Any) -> Any:
+        value = full(value)
+        if isinstance(value, Tensor) and value.requires_grad and self.volumes is not None:
+            value.register_hook(partial(self._gradient, [self.model.output.id], ()))
+        return value
+
+    def tap(self, nodes: Mapping[str, Node]) -> list[Tap]:
+        """Record the results of these nodes, as `tapped` does in one process."""
+        module: Any = self.module
+        built: dict[str, fx.Node] = {n.meta[NODE]: n for n in module.graph.nodes if NODE in n.meta}
+        self.taps = {built[node.id]: Tap() for node in nodes.values()}
+        return list(self.taps.values())
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node; its collectives count as its own."""
+        value = self._run(n)
+        if n in self.taps:
+            self.taps[n].seen = value
+        return value
+
+    def _run(self, n: fx.Node) -> Any:
         self._node_id = n.meta.get(NODE) or str(n.target if n.op == "placeholder" else n.name)
         if self.volumes is not None:
-            self.volumes.node = self._node_id
+            self.volumes.node, self.volumes.backward = self._node_id, False
         if n.op == "placeholder":
             return self._input(n)
         if n.op == "get_attr":
@@ -153,10 +180,10 @@ class ShardedModel(fx.Interpreter):
         values = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Tensor)]
         if not values:  # sizes, or new tensors that are equal on all ranks
             return target(*args, **kwargs)
-        if node is not None and node.call == "opaque":
-            return self._whole(lambda: whole_call(target, args, kwargs), "it is foreign code")
-        if draws(target):
-            return self._whole(lambda: whole_call(target, args, kwargs), "it draws numbers for the whole tensor")
+        if why := _whole_reason(target, node):
+            return self._whole(lambda: whole_call(target, args, kwargs), why)
+        if takes_all(target, args):  # DTensor's gradient of it would gather what is split along this dimension
+            return args[0]
         if target in SCALING + OTHERS and args and isinstance(args[0], DTensor):
             return dropout(target, args, kwargs)
         try:
@@ -189,7 +216,31 @@ class ShardedModel(fx.Interpreter):
             return value
         value = without_masked_sums(value)
         wanted = planned(node, port, value)
-        return placed(value, wanted) if wanted is not None else _sums_settled(value, node)
+        value = placed(value, wanted) if wanted is not None else _sums_settled(value, node)
+        if wanted is not None and value.requires_grad and value.grad_fn is not None:
+            if value not in self._followed:
+                self._followed[value] = names = list[str]()
+                value.register_hook(partial(self._gradient, names, tuple(value.placements)))
+            self._followed[value].append(self._node_id)  # a node may pass on what it is given
+        return value
+
+    def _gradient(self, names: list[str], placements: Placements, gradient: Any) -> Any:
+        """The gradient of a node's result, summed over its readers, as the result is placed: partial sums are reduced
+        once here, not in each operation behind. `names`: the node, and those that pass its result on."""
+        if self.volumes is not None:
+            self.volumes.node, self.volumes.backward = names[-1], True
+        if isinstance(gradient, DTensor):
+            gradient = placed(gradient, of_gradient(gradient, placements))
+        if self.volumes is not None:
+            self.volumes.node = names[0]
+        return gradient
+
+
+def _whole_reason(target: Any, node: Node | None) -> str:
+    """Why a function must run on whole tensors; empty where it need not."""
+    if node is not None and node.call == "opaque":
+        return "it is foreign code"
+    return "it draws numbers for the whole tensor" if draws(target) else ""
 
 
 def _sums_settled(value: DTensor, node: Node | None) -> DTensor:

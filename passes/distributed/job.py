@@ -65,18 +65,26 @@ def read_settings(folder: Path) -> Settings:
         )  # fmt: skip
 
 
-def write_job(folder: Path, graph: Graph, store: WeightStore, batches: Iterable[Batch], settings: Settings) -> None:
-    """Write a job. Tensors that are only in memory are written; all others are read where they are."""
+def write_job(
+    folder: Path, graph: Graph, store: WeightStore, batches: Iterable[Batch], settings: Settings,
+    base: Graph | None = None,
+) -> None:  # fmt: skip
+    """Write a job. Tensors that are only in memory are written; all others are read where they are.
+
+    `base`: a second graph, the teacher of a training.
+    """
     from safetensors.torch import save_file
 
-    keys = {w.key for w in graph.weights.values() if w.key}
-    keys |= {s.mask for n in graph for s in n.sparsity.values() if s.mask}
+    graphs = (graph, base) if base is not None else (graph,)
+    keys = {w.key for g in graphs for w in g.weights.values() if w.key}
+    keys |= {s.mask for g in graphs for n in g for s in n.sparsity.values() if s.mask}
     store.flush(f"sharded-{folder.name}")
     places = store.elsewhere(keys, f"moved-{folder.name}")
     if missing := keys - places.keys():
         raise JobError(f"{len(missing)} tensors of the model are missing.", "Open the project's source again.")
     data = {
         "graph": graph_to_json(graph),
+        "base": graph_to_json(base) if base is not None else None,
         "places": {k: [str(p.path), p.offset, p.dtype, list(p.shape)] for k, p in places.items()},
     }
     tensors = {f"{i}.{n}": v.contiguous() for i, b in enumerate(batches) for n, v in _named(b)}
@@ -100,6 +108,18 @@ class Job:
     store: WeightStore
     batches: list[Batch]
     settings: Settings
+    base: Graph | None = None
+
+
+def callables_of(job: Job, folder: Path) -> dict[str, Any]:
+    """The functions of the job's source that files cannot hold, by opening it again if it has any.
+
+    Raises TrustError unless the process that wrote the job was allowed to run that code.
+    """
+    from espalier.model.opening import reopen
+
+    source = job.settings.source
+    return reopen(source.spec, folder / "again", source.inputs, source.seed).callables if source else {}
 
 
 def read_job(folder: Path, settings: Settings, prepare: Callable[[Sequence[str]], object] = len) -> Job:
@@ -118,4 +138,5 @@ def read_job(folder: Path, settings: Settings, prepare: Callable[[Sequence[str]]
             index, _, key = name.partition(".")
             grouped.setdefault(int(index), {})[key] = value
         batches = [Batch(values, values.pop(LABELS, None)) for _, values in sorted(grouped.items())]
-    return Job(graph_from_json(data["graph"]), store, batches, settings)
+        base = graph_from_json(data["base"]) if data["base"] else None
+    return Job(graph_from_json(data["graph"]), store, batches, settings, base)

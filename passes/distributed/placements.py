@@ -76,6 +76,13 @@ def settled(value: DTensor) -> DTensor:
     return placed(value, tuple(Replicate() if p.is_partial() else p for p in value.placements))
 
 
+def of_gradient(gradient: DTensor, placements: Placements) -> Placements:
+    """The placements of a gradient of a value with these: partial sums are added up, whole ones split as the value."""
+    return tuple(Replicate() if at.is_partial() and not isinstance(wanted, Shard)
+                 else wanted if isinstance(wanted, Shard) and not isinstance(at, Shard) else at
+                 for at, wanted in zip(gradient.placements, placements, strict=True))  # fmt: skip
+
+
 def without_masked_sums(value: DTensor) -> DTensor:
     """The value without partial sums of DTensor's own kinds, such as those of an embedding split by vocabulary."""
     foreign = [p.is_partial() and type(p) is not Partial for p in value.placements]

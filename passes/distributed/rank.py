@@ -126,20 +126,14 @@ def _report(job: Job, folder: Path, rank: int) -> dict[str, Any]:
     return (served if job.settings.load else measured)(job, folder, rank, mesh)
 
 
-def _callables(job: Job, folder: Path) -> dict[str, Any]:
-    from espalier.model.opening import reopen
-
-    source = job.settings.source
-    return reopen(source.spec, folder / "again", source.inputs, source.seed).callables if source else {}
-
-
 def _model(job: Job, folder: Path, mesh: DeviceMesh) -> tuple[ShardedModel, dict[str, Tensor]]:
     """The sharded model and its tensors by name, with this rank's parts of the stored weights."""
     from espalier.model.torch.build import build
     from espalier.passes.distributed.distribute import distribute
     from espalier.passes.distributed.interpreter import ShardedModel
+    from espalier.passes.distributed.job import callables_of
 
-    module: Any = build(job.graph, job.store, _callables(job, folder))
+    module: Any = build(job.graph, job.store, callables_of(job, folder))
     tensors = distribute(module, job.graph, mesh)
     return ShardedModel(module.to(job.settings.device), job.graph, mesh), tensors
 
@@ -220,8 +214,15 @@ def _speeds(job: Job, model: Any, trained: dict[str, Tensor], runs: int) -> dict
         if job.settings.device == "cuda":
             torch.cuda.synchronize()
 
+    names = {id(t): n for n, t in reversed(trained.items())}
+
+    def settle(gradient: Tensor, tensor: Tensor) -> Tensor:
+        if model.volumes is not None:
+            model.volumes.node = names[id(tensor)]
+        return in_stored(gradient, tensor)
+
     def step() -> None:
-        passes(model, job.graph, [batch], trained, in_stored)
+        passes(model, job.graph, [batch], trained, settle)
         if job.settings.device == "cuda":
             torch.cuda.synchronize()
 

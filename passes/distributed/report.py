@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
+from espalier.model.graph.node import out_port
 from espalier.passes.distributed.job import RESULTS_NODE, Settings
 from espalier.passes.distributed.step import difference
-from espalier.passes.sharding.apply import resharding
+from espalier.passes.running.batches import logits_of
+from espalier.passes.sharding.apply import Reshard, resharding
+from espalier.passes.sharding.backward import Backward
 from espalier.passes.sharding.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -41,14 +46,73 @@ def report_of(
         "memory": [{k: r[k] for k in ("rank", "stored_bytes", "peak_bytes", "split_tensors")} for r in reports],
         "collectives": {k: first.get(f"{k}_collectives", []) for k in ("forward", "step")},
         "totals": {k: totals(first.get(f"{k}_collectives", [])) for k in ("forward", "step")},
+        "backward_totals": totals(r for r in first.get("step_collectives", []) if r["pass"] == "backward"),
+        "planned_backward": (backwards := list(_backward(graph, batches[0], settings))),
+        "backward_gaps": gaps(graph, backwards, first),
         "forward_totals": totals(r for r in first.get("forward_collectives", []) if r["node"] != RESULTS_NODE),
-        "planned": [
-            {"node": r.target, "collective": on_device(r.collective, settings.device), "port": r.port, "bytes": r.bytes}
-            for r in resharding(graph, sizes_of(graph, batches[0]))
-        ],
+        "planned": [_row(r, settings) for r in resharding(graph, sizes_of(graph, batches[0]))],
         "gathered": [{"node": n, "why": text} for n, text in first["gathered"].items()],
         "notes": notes,
     }
+
+
+def _row(found: Reshard, settings: Settings) -> dict[str, Any]:
+    collective = on_device(found.collective, settings.device)
+    return {"node": found.target, "collective": collective, "port": found.port, "bytes": found.bytes}
+
+
+def _backward(graph: Graph, batch: Batch, settings: Settings) -> Iterator[dict[str, Any]]:
+    """The collectives of a backward pass that follow from the placements."""
+    for found in Backward(graph, sizes_of(graph, batch), None if batch.labels is None else _scores(graph)):
+        yield _row(found, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A result of a graph, of which logits are chosen by their rank."""
+
+    number: int
+    rank: int
+
+    def dim(self) -> int:
+        """Its number of dimensions."""
+        return self.rank
+
+
+def _scores(graph: Graph) -> tuple[int, ...] | None:
+    """The number of the result that the cross-entropy takes; None for all."""
+    metas = [graph.nodes[r.node].ports.get(out_port(r.output)) for r in graph.output.inputs]
+    results = tuple(_Result(i, len(meta.shape) if meta else 0) for i, meta in enumerate(metas))
+    named = graph.structure == "dict" and len(graph.output_names) == len(results)
+    try:
+        chosen: Any = logits_of(dict(zip(graph.output_names, results, strict=True)) if named else results, graph)
+    except GraphError:
+        return None
+    return (chosen.number,)
+
+
+def gaps(graph: Graph, planned: Iterable[Mapping[str, Any]], report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The nodes whose backward pass moves other bytes than follow from the placements, and why."""
+    found: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    counted = (r for r in report.get("step_collectives", []) if r["pass"] == "backward")
+    for place, rows in enumerate((planned, counted)):
+        for row in rows:
+            found[row["node"], row["collective"]][place] += row["bytes"]
+    return [{"node": node, "collective": kind, "planned": given, "bytes": bytes_, "why": _why(graph, node, report)}
+            for (node, kind), (given, bytes_) in found.items() if given != bytes_]  # fmt: skip
+
+
+def _why(graph: Graph, name: str, report: Mapping[str, Any]) -> str:
+    node = graph.nodes.get(name)
+    if name in report["gathered"]:
+        return f"it ran on whole tensors: {report['gathered'][name]}"
+    if node is not None and node.adapters:
+        return "the placements of its adapter are no part of the plan"
+    if node is not None and (node.precision or node.sparsity):
+        return "its formats and masks are applied by operations of their own"
+    if node is None:
+        return "its gradient arises from nodes that differ"
+    return "torch redistributes its gradients, or those of nodes before or behind it, otherwise"
 
 
 def on_device(collective: str, device: str) -> str:

@@ -82,13 +82,17 @@ def run_sharded(
 
 
 def settings_of(
-    graph: Graph, options: RunOptions, context: Context, source: Source | None, *, raisable: bool = True
-) -> Settings:
-    """How the ranks of a graph run on this machine; raises PassError for a graph that cannot be split."""
+    graph: Graph, options: RunOptions, context: Context, source: Source | None, *, raisable: bool = True,
+    base: Graph | None = None,
+) -> Settings:  # fmt: skip
+    """How the ranks of a graph run on this machine; raises PassError for a graph that cannot be split.
+
+    `base`: the teacher of a training, which is whole on each rank.
+    """
     mesh = mesh_of(graph)
     _check_splits(graph, context)
     _check_ranks(mesh, options.max_ranks, graph, raisable)
-    source = source if needs_code(graph) else None
+    source = source if needs_code(graph) or (base is not None and needs_code(base)) else None
     if source is not None and (found := factory_of(source.spec)) is not None:  # this process may not have opened it
         require(Path(found[0]).expanduser(), f"the function {found[1]}", Origin.FILE)
     return Settings(
@@ -125,6 +129,11 @@ def needs_code(graph: Graph) -> bool:
     return needs_source(graph) or any(namespace not in TORCH for namespace in called)
 
 
+def weight_bytes(graph: Graph) -> int:
+    """Bytes of all stored tensors."""
+    return sum(w.elements * BITS.get(w.dtype, 32) // 8 for w in graph.weights.values())
+
+
 def _check_ranks(mesh: Mesh, limit: int, graph: Graph, raisable: bool) -> None:
     """Raise PassError for more processes than are allowed, or than there is memory for."""
     ranks = mesh.devices
@@ -132,7 +141,7 @@ def _check_ranks(mesh: Mesh, limit: int, graph: Graph, raisable: bool) -> None:
         text = f"The mesh {mesh} would start {ranks} processes on this machine; at most {limit} may be started."
         more = ", or raise max_ranks" if raisable else ""
         raise PassError(text, f"Use a mesh of at most {limit} devices{more}.")
-    weights = sum(w.elements * BITS.get(w.dtype, 32) // 8 for w in graph.weights.values())
+    weights = weight_bytes(graph)
     need, present = ranks * (PROCESS + weights) + COPIES * weights, free()
     if need > present:
         text = f"{ranks} processes with this model need about {amount(need)}; {amount(present)} are free."

@@ -64,6 +64,9 @@ class SplitConvolution(nn.Module):
         inner: Any = self.inner[0]
         x = settled(x)
         kinds = [_convolution_split(inner, x, weight, axis) for axis in range(x.device_mesh.ndim)]
+        groups = math.prod(x.device_mesh.size(axis) for axis, k in enumerate(kinds) if k == "groups")
+        if inner.groups % groups:
+            kinds = ["" if k == "groups" else k for k in kinds]
         x = placed(x, tuple(_CONVOLUTION[k][0] for k in kinds))
         weight = placed(weight, tuple(_CONVOLUTION[k][1] for k in kinds))
         sums = "inputs" in kinds
@@ -75,7 +78,6 @@ class SplitConvolution(nn.Module):
             values["bias"] = torch.zeros_like(part) if sums else part  # is added once, to the sum
         given = local(x, [k == "outputs" for k in kinds])
         if "groups" in kinds:
-            groups = math.prod(x.device_mesh.size(axis) for axis, k in enumerate(kinds) if k == "groups")
             function: Any = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[x.dim()]
             result = function(given, values["weight"], values.get("bias"), inner.stride, inner.padding, inner.dilation,
                               inner.groups // groups)  # fmt: skip
@@ -107,8 +109,7 @@ def _convolution_split(inner: Any, x: DTensor, weight: DTensor, axis: int) -> st
     if inner.padding_mode != "zeros":
         return ""
     if inner.groups != 1:
-        fits = inner.groups % x.device_mesh.size() == 0
-        return "groups" if fits and given == Shard(1) and stored == Shard(0) else ""
+        return "groups" if given == Shard(1) and stored == Shard(0) else ""
     if stored == Shard(0) and given == Replicate():
         return "outputs"
     return "inputs" if stored == Shard(1) and given == Shard(1) else ""
@@ -228,6 +229,15 @@ def attention(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappi
     result = function(*positional, **named).contiguous()  # DTensor's rule for reshape takes views
     placements = [Replicate() if d is None else Shard(d) for d in splits]
     return DTensor.from_local(result, query.device_mesh, placements, run_check=False)
+
+
+def takes_all(function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a call is a slice of all rows of a DTensor, as transformers' models have them."""
+    if str(function) != "aten.slice.Tensor" or not isinstance(args[0], DTensor):
+        return False
+    given: tuple[Any, ...] = (*args[1:], *(0, None, None, 1)[len(args) - 1 :])
+    dim, start, end, step = given
+    return not start and step == 1 and (end is None or (isinstance(end, int) and end >= args[0].shape[dim]))
 
 
 def drops(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from espalier.model.errors import JobError, PassError
+from espalier.model.errors import JobError
 from espalier.model.leftovers import scratch
 from espalier.model.torch.build import parameters_of
 from espalier.passes.base import Context
-from espalier.passes.distributed.job import write_job
+from espalier.passes.distributed.job import Source, write_job
 from espalier.passes.distributed.launch import cores, environment, launch
-from espalier.passes.distributed.run import MAX_RANKS, RunOptions, mesh_of, needs_code, settings_of
+from espalier.passes.distributed.run import MAX_RANKS, RunOptions, mesh_of, settings_of, weight_bytes
 from espalier.passes.distributed.training_job import (
     ENOUGH,
     METRICS,
@@ -28,6 +28,7 @@ from espalier.passes.distributed.training_job import (
     Training,
     write_training,
 )
+from espalier.passes.distributed.training_memory import check_memory, predicted
 from espalier.passes.training.checkpoint import Checkpoints, read_content
 from espalier.passes.training.checkpoint_folders import folder_of, latest
 from espalier.passes.training.options import FinetuneOptions
@@ -46,14 +47,14 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     """
     graph = ready.gradual.graph if ready.gradual else ready.graph
     mesh = mesh_of(graph)
-    if needs_code(graph):
-        raise PassError("This model has code of its own, which ranks of a training do not load.",
-                        "Set distributed to false.")  # fmt: skip
+    base = context.base if options.teaches else None
     try_out(ready, options)
-    settings = settings_of(
-        graph, RunOptions(timeout=TIMEOUT, max_ranks=max(MAX_RANKS, cores())), context, None, raisable=False
-    )
-    device = settings.device
+    ready.train_on.teacher = None  # each rank has its own
+    limits = RunOptions(timeout=TIMEOUT, max_ranks=max(MAX_RANKS, cores()))
+    settings = settings_of(graph, limits, context, _source(context), raisable=False, base=base)
+    device, memory = settings.device, predicted(graph, base, ready, options, settings.device)
+    if device == "cpu":
+        check_memory(memory, graph)
     watch = watch_of(ready.train_on, ready.check_on, options, context, ready.trained)
     folder = folder_of(ready.graph, options, context.seed, context.base)
     digest = ready.digest()
@@ -63,20 +64,27 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     finished = False
     try:
         with scratch() as place:
-            write_job(place, graph, context.store, (), settings)
+            write_job(place, graph, context.store, (), settings, base)
             check = ready.check_on.tensors if ready.check_on else None
             write_training(place, training, ready.train_on.tensors, check)
-            given = environment(settings.threads, None)
+            given = environment(settings.threads, settings.source)
             reports = _launched(mesh.devices, place, given, context, folder)
             _take(read_content(place / RESULT), ready, watch)
         finished = True
     finally:
         checkpoints.end(finished)
     watch.warning = watch.warning or checkpoints.failed
-    memory = [{k: r[k] for k in ("rank", "stored_bytes", "peak_bytes")} for r in reports]
+    peaks = [{k: r[k] for k in ("rank", "stored_bytes", "peak_bytes")} for r in reports]
     gathered = [{"node": n, "why": text} for n, text in reports[0]["gathered"].items()]
-    return watch, {"mesh": str(mesh), "ranks": mesh.devices, "backend": "nccl" if device == "cuda" else "gloo",
-                   "memory": memory, "gathered": gathered}  # fmt: skip
+    found = {"mesh": str(mesh), "ranks": mesh.devices, "backend": "nccl" if device == "cuda" else "gloo",
+             "memory": peaks, "predicted_memory": memory.to_json(), "gathered": gathered}  # fmt: skip
+    return watch, found | ({"teacher_bytes": weight_bytes(base)} if base is not None else {})
+
+
+def _source(context: Context) -> Source | None:
+    """What ranks open again for functions that files cannot hold."""
+    found = context.source
+    return Source(found.spec, found.inputs, found.seed) if found is not None else None
 
 
 def _launched(

@@ -18,13 +18,13 @@ KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"
 
 
 class Volumes(CommDebugMode):  # type: ignore[misc]
-    """Collectives inside the context. `node`: the node that runs, set by the interpreter."""
+    """Collectives inside the context. `node`: the node that runs, set by the interpreter, and whether `backward`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.node = ""
-        self.counts: dict[tuple[str, str], int] = defaultdict(int)
-        self.sizes: dict[tuple[str, str], int] = defaultdict(int)
+        self.node, self.backward = "", False
+        self.counts: dict[tuple[str, bool, str], int] = defaultdict(int)
+        self.sizes: dict[tuple[str, bool, str], int] = defaultdict(int)
 
     def __enter__(self) -> Volumes:
         """Begin to count, without the tracker of modules: it cannot follow an interpreter."""
@@ -43,7 +43,7 @@ class Volumes(CommDebugMode):  # type: ignore[misc]
             return NotImplemented if any(issubclass(t, DTensor) for t in types) else func(*args, **(kwargs or {}))
         given = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Tensor)]
         if given and not isinstance(given[0], FakeTensor):
-            key = self.node, kind_of(str(packet))
+            key = self.node, self.backward, kind_of(str(packet))
             self.counts[key] += 1
             self.sizes[key] += sum(v.nbytes for v in given)
             self.comm_counts[NATIVE_TO_PY_MAPPING.get(packet, packet)] += 1
@@ -51,8 +51,11 @@ class Volumes(CommDebugMode):  # type: ignore[misc]
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Node, collective, number of calls, and bytes that this rank gives to them."""
-        for (node, kind), count in self.counts.items():
-            yield {"node": node, "collective": kind, "calls": count, "bytes": self.sizes[node, kind]}
+        for key, count in self.counts.items():
+            node, backward, kind = key
+            yield {"node": node, "collective": kind, "calls": count, "bytes": self.sizes[key]} | (
+                {"pass": "backward" if backward else "forward"}
+            )
 
 
 def kind_of(name: str) -> str:

@@ -35,13 +35,13 @@ def in_use(node: Node, port: str) -> Placements | None:
     given, result = ports.get("data_in"), ports.get("data_out")
     if given is None or result is None:
         return stored
-    rules = (_rule(node, axis) for axis in range(len(stored)))
+    rules = (rule_of(node, axis) for axis in range(len(stored)))
     return tuple(
         rule.ports[port] if rule and port in rule.ports else text for rule, text in zip(rules, stored, strict=True)
     )
 
 
-def _rule(node: Node, axis: int) -> AxisRule | None:
+def rule_of(node: Node, axis: int) -> AxisRule | None:
     """The strategy on one axis: of those with the node's input and result (or a sum for it) that of its weight."""
     assert node.sharding is not None
     return _fitting(_Shapes(node), tuple((p, texts[axis]) for p, texts in node.sharding.ports.items()))
@@ -176,6 +176,19 @@ def edges(graph: Graph, node: Node) -> Iterator[Edge]:
     """(source, port, placement there, placement wanted, tensor) of inputs, weights and results of a node."""
     sharding = node.sharding
     assert sharding is not None
+    for ref, port, before, after, meta in operand_edges(graph, node):
+        yield ref.node, port, before, after, meta
+    for port, stored, after in weight_edges(node):
+        yield node.id, port, stored, after, node.ports.get(port)
+    result = sharding.ports.get("data_out")
+    if result is not None and node.call in ("call_module", "call_function"):
+        yield node.id, "data_out", computed(node, result), result, node.ports.get("data_out")
+
+
+def operand_edges(
+    graph: Graph, node: Node
+) -> Iterator[tuple[Ref, str, Placements, Placements, TensorMeta | None]]:  # fmt: skip
+    """(source, port, placement there, placement wanted, tensor) of the inputs of a node."""
     ports = operands(named_op(node), node.args, node.kwargs, graph.nodes)
     for i, (ref, found) in enumerate(zip(node.inputs, ports, strict=True)):
         source: Node = graph.nodes[ref.node]
@@ -184,19 +197,21 @@ def edges(graph: Graph, node: Node) -> Iterator[Edge]:
         port = in_port(i) if node.call == "output" else found[0]
         before, after = source.sharding.ports.get(out_port(ref.output)), in_use(node, port)
         if before is not None and after is not None:
-            yield source.id, port, before, after, found[1]
-    for port in node.weights if node.call == "call_module" else ():
-        stored, after = sharding.ports.get(port), in_use(node, port)
+            yield ref, port, before, after, found[1]
+
+
+def weight_edges(node: Node) -> Iterator[tuple[str, Placements, Placements]]:
+    """(port, placement in which it is stored, placement of its use) of the weights of a layer."""
+    for port in node.weights if node.call == "call_module" and node.sharding else ():
+        assert node.sharding is not None
+        stored, after = node.sharding.ports.get(port), in_use(node, port)
         if stored is not None and after is not None:
-            yield node.id, port, stored, after, node.ports.get(port)
-    result = sharding.ports.get("data_out")
-    if result is not None and node.call in ("call_module", "call_function"):
-        yield node.id, "data_out", _computed(node, result), result, node.ports.get("data_out")
+            yield port, stored, after
 
 
-def _computed(node: Node, result: Placements) -> Placements:
+def computed(node: Node, result: Placements) -> Placements:
     """The placements in which the operation itself gives its result: a sum that is split is a partial sum."""
     if node.sharding is None or "data_in" not in node.sharding.ports:
         return result
-    rules = (_rule(node, axis) for axis in range(len(result)))
+    rules = (rule_of(node, axis) for axis in range(len(result)))
     return tuple(rule.ports["data_out"] if rule else text for rule, text in zip(rules, result, strict=True))

@@ -102,7 +102,7 @@ class Network:
         self.calls: dict[str, Call] = {}
         self.weights: dict[str, Key] = {}
         self.moves: dict[tuple[Placements, Placements, float, float | None], tuple[Collective, ...]] = {}
-        self._differentiated = _differentiated(self.graph) if sizing.options.training else frozenset[str]()
+        self._differentiated = differentiated(self.graph) if sizing.options.training else frozenset[str]()
         _Building(self).run()
 
     @cached_property
@@ -156,7 +156,7 @@ class Network:
         return link.count * costs[np.ix_(row, column)]
 
 
-def _differentiated(graph: Graph) -> frozenset[str]:
+def differentiated(graph: Graph) -> frozenset[str]:
     """The nodes whose results depend on a weight that is trained."""
     found: set[str] = set()
     for node in graph:

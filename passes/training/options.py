@@ -121,9 +121,6 @@ class FinetuneOptions:
                                "They are fractions of the steps: 0 ≤ start < end ≤ 1.")  # fmt: skip
         if self.batch_size < 1 or self.accumulation < 1:
             raise OptionsError("batch_size and accumulation must be whole numbers from 1.", "Write 1 or more.")
-        if self.distributed and (self.teaches or self.optimiser == "adafactor"):
-            raise OptionsError("A training over ranks takes neither a teacher nor adafactor.",
-                               "Set distributed to false, or distil and hidden to 0, and take adamw.")  # fmt: skip
         if not 0 <= self.warm_up < 1:
             raise OptionsError(f"warm_up is {self.warm_up}.", "It is a fraction of the steps: at least 0, below 1.")
 

@@ -133,9 +133,13 @@ class FineTuner(Trainer):
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """Raise Diverged before the optimiser changes the weights."""
-        loss = super().training_step(model, inputs, num_items_in_batch)
+        loss = self.agreed(super().training_step(model, inputs, num_items_in_batch))
         if not finite(loss):
             raise self.diverged(self._prepare_inputs(inputs))
+        return loss
+
+    def agreed(self, loss: Tensor) -> Tensor:
+        """The loss by which the training is judged, of several processes that of one."""
         return loss
 
     def diverged(self, inputs: Any) -> Diverged:

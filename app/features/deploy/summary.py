@@ -84,9 +84,11 @@ def run_figures(summary: Row, rows: Sequence[Row]) -> list[Row]:
     for name in dict.fromkeys(r["collective"] for r in rows if r["collective"]):
         own = [r for r in rows if r["collective"] == name]
         kind = name.replace("_", "-")
-        add(f"{kind}, forward", "bytes", sum(r["planned_bytes"] for r in own), sum(r["bytes"] for r in own), None)
-    for name, found in summary["totals"]["step"].items():
-        add(f"{name.replace('_', '-')}, + backward", "bytes", None, found["bytes"], None)
+        for title, planned, counted in (
+            ("forward", "planned_bytes", "bytes"),
+            ("backward", "planned_backward", "backward"),
+        ):
+            add(f"{kind}, {title}", "bytes", sum(r[planned] for r in own), sum(r[counted] for r in own), None)
     return figures
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,21 +38,49 @@ class Start:
     answered: int
 
 
+class Batches(Sequence[Answer]):
+    """Answered batches in order, in 32 bytes each, since there can be a million."""
+
+    def __init__(self) -> None:
+        self.firsts, self.counts, self.begins, self.ends = array("q"), array("q"), array("d"), array("d")
+
+    def append(self, batch: Answer) -> None:
+        """Add a batch."""
+        for column, value in zip((self.firsts, self.counts), (batch.first, batch.count), strict=True):
+            column.append(value)
+        self.begins.append(batch.begin)
+        self.ends.append(batch.end)
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    @overload
+    def __getitem__(self, index: int) -> Answer: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Answer]: ...
+
+    def __getitem__(self, index: int | slice) -> Answer | list[Answer]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return Answer(self.firsts[index], self.counts[index], self.begins[index], self.ends[index])
+
+
 class Answers:
     """What was answered so far, and in which starts. Times are those of the machine's monotonic clock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.starts = list[Start]()
-        self.batches = list[Answer]()
-        self._kept = 0
-        lines = _complete(folder / ANSWERS)
-        for data in map(json.loads, lines):
+        self.batches = Batches()
+        self._kept, self._size = 0, 0
+        for line in _complete(folder / ANSWERS):
+            data = json.loads(line)
             if "ready" in data:
                 self.starts.append(Start(**data, answered=self.answered))
             else:
                 self.batches.append(Answer(**data))
-        self._size = sum(map(len, lines))
+            self._size += len(line)
 
     @property
     def answered(self) -> int:
@@ -102,10 +131,11 @@ class Answers:
             file.write(json.dumps(data).encode() + b"\n")
 
 
-def _complete(path: Path) -> list[bytes]:
+def _complete(path: Path) -> Iterator[bytes]:
     """The lines of a file but for an unfinished last one."""
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+    if path.exists():
+        with path.open("rb") as file:
+            yield from (line for line in file if line.endswith(b"\n"))
 
 
 def answered(folder: Path) -> int:

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+MOST = 1_000_000  # requests of a load; the times of so many batches take 32 MB
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """Requests of one sample each, answered in order of arrival in batches of at most `batch_size`.
 
     With a `rate`, that many arrive per second at random intervals (a Poisson process). Without, `batch_size` clients
-    send their next request when they have their answer. `requests`: their number; 0: those of so many `seconds`.
+    send their next request when they have their answer. `requests`: their number; 0: those of so many `seconds`, but no
+    more than MOST.
     `kill_rank`: the rank that is killed `after` seconds; -1: none.
     """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from espalier.passes.distributed.serving.answers import Answers
-from espalier.passes.distributed.serving.load import Load, Samples
+from espalier.passes.distributed.serving.load import MOST, Load, Samples
 from espalier.passes.distributed.step import results_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Queue:
             return END if done == len(self.arrivals) else min(load.batch_size, arrived - done)
         if load.requests:
             return min(load.batch_size, load.requests - done) or END
-        return load.batch_size if self.answers.last - self.answers.begin < load.seconds else END
+        over = self.answers.last - self.answers.begin >= load.seconds
+        return END if over else min(load.batch_size, MOST - done) or END
 
     def pause(self) -> float:
         """Seconds until the next request arrives, at most those of a pulse."""

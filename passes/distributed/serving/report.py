@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
 
 from espalier.passes.distributed.job import Settings
 from espalier.passes.distributed.run import notes_of
 from espalier.passes.distributed.serving.answers import Answers
-from espalier.passes.distributed.serving.load import Load
+from espalier.passes.distributed.serving.load import MOST, Load
 from espalier.passes.sharding.mesh import Mesh
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 FEW = 100  # requests below which a 99th percentile lies between the two slowest ones
 BACKLOG = 4  # waiting batches from which latencies are those of a queue that grows
@@ -42,12 +47,13 @@ def report_of(
     }  # fmt: skip
 
 
-def sent(load: Load, answers: Answers) -> list[float]:
+def sent(load: Load, answers: Answers) -> NDArray[np.float64]:
     """The time at which each answered request was sent; a client sends its next one when it has its answer."""
+    import numpy as np
+
     if arrivals := load.arrivals():
-        return [answers.begin + a for a in arrivals[: answers.answered]]
-    ends = [answers.begin, *(b.end for b in answers.batches)]
-    return [ends[i] for i, b in enumerate(answers.batches) for _ in range(b.count)]
+        return answers.begin + np.array(arrivals[: answers.answered])
+    return np.repeat(np.array([answers.begin, *answers.batches.ends[:-1]]), answers.batches.counts)
 
 
 def figures(load: Load, answers: Answers) -> dict[str, Any]:
@@ -55,8 +61,8 @@ def figures(load: Load, answers: Answers) -> dict[str, Any]:
     import numpy as np
 
     begins, batches = sent(load, answers), answers.batches
-    ends = np.repeat([b.end for b in batches], [b.count for b in batches])
-    latencies = (ends - np.array(begins)) * 1e3
+    ends = np.repeat(batches.ends, batches.counts)
+    latencies = (ends - begins) * 1e3
     seconds = answers.last - answers.begin
     p50, p95, p99 = (float(v) for v in np.percentile(latencies, (50, 95, 99)))
     return {
@@ -74,11 +80,10 @@ def outages(load: Load, answers: Answers) -> list[dict[str, Any]]:
     """Of each restart that requests met: seconds between two answers, and requests that waited for it."""
     begins, found = sent(load, answers), list[dict[str, Any]]()
     for start in answers.starts[1:]:
-        before = [b.end for b in answers.batches if b.first < start.answered]
-        after = [b.end for b in answers.batches if b.first >= start.answered]
-        if after:
-            waiting = sum(t <= start.ready for t in begins[start.answered :])
-            seconds = after[0] - (before or [answers.begin])[-1]
+        ends, next_batch = answers.batches.ends, bisect_left(answers.batches.firsts, start.answered)
+        if next_batch < len(ends):
+            waiting = int((begins[start.answered :] <= start.ready).sum())
+            seconds = ends[next_batch] - (ends[next_batch - 1] if next_batch else answers.begin)
             found.append({"restart": start.restart, "seconds": seconds, "waiting": waiting})
     return found
 
@@ -89,6 +94,9 @@ def _notes(load: Load, served: Answers, sharded: dict[str, Any], single: dict[st
         notes.append("Throughput and latencies of the ranks include the time of the restarts.")
     if load.kill_rank >= 0 and len(served.starts) == 1:
         notes.append(f"All requests were answered before rank {load.kill_rank} was to be killed.")
+    for name, found in (("the ranks", sharded), ("one process", single)):
+        if not load.rate and not load.requests and found["requests"] >= MOST:
+            notes.append(f"The load of {name} ended after {MOST:,} requests, in {found['seconds']:.3g} s.")
     if sharded["requests"] < FEW:
         notes.append(f"With {sharded['requests']} requests the 99th percentile is close to the maximum.")
     for name, found in (("the ranks", sharded), ("one process", single)):

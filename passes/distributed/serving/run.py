@@ -16,11 +16,10 @@ from espalier.passes.distributed.launch import environment, launch
 from espalier.passes.distributed.rank import SERVED
 from espalier.passes.distributed.run import RunOptions, batches_of, mesh_of, settings_of
 from espalier.passes.distributed.serving.answers import Answers, answered
-from espalier.passes.distributed.serving.load import Load, Samples
+from espalier.passes.distributed.serving.load import MOST, Load, Samples
 from espalier.passes.sharding.mesh import Mesh
 
 DISTINCT = 64  # samples without a limit
-MOST = 1_000_000  # requests
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ def ran(equal: bool = True) -> Report:
         "totals": {"forward": {}, "step": {"all_reduce": {"calls": 1, "bytes": 7}}}, "forward_totals": {},
         "predicted": {"source": "here", "forward_seconds": 0.04, "step_seconds": 0.07, "weight_bytes": 1 << 20},
     }  # fmt: skip
-    row = {"node": "fc2", "collective": "all_gather", "planned_bytes": 64, "bytes": 64, "calls": 1, "whole": ""}
+    row = {"node": "fc2", "collective": "all_gather", "planned_bytes": 64, "bytes": 64, "calls": 1, "whole": "",
+           "planned_backward": 32, "backward": 48}  # fmt: skip
     return Report("shard_run", (row,), summary)
 
 

@@ -66,8 +66,10 @@ def test_a_run_is_measured_beside_what_was_predicted() -> None:
     summary, rows = report.summary, report.rows  # type: ignore[attr-defined]
     assert summary["ranks"] == 2 and all(d["within"] for d in summary["difference"].values())
     for row in rows:  # as torch counts them
-        assert row["bytes"] == row["planned_bytes"] and (row["calls"] or row["whole"])
+        assert row["bytes"] == row["planned_bytes"] and row["backward"] == row["planned_backward"]
+        assert row["calls"] or row["whole"] or row["backward"]
     assert sum(r["bytes"] for r in rows if r["collective"] == "all_gather") > 0
+    assert sum(r["backward"] for r in rows if r["collective"] == "reduce_scatter") > 0
     predicted, sharded, single = summary["predicted"], summary["sharded"], summary["single"]
     for key in ("forward_seconds", "step_seconds"):
         assert 0 < predicted[key] < 60 and 0 < sharded[key] < 60 and 0 < single[key] < 60

@@ -142,6 +142,18 @@ def test_the_bytes_of_a_forward_run_are_those_that_follow_from_the_placements(
     assert planned == {k: v["bytes"] for k, v in report["forward_totals"].items()}
 
 
+@pytest.mark.parametrize(("ranks", "name"), [(2, "columns"), (2, "llama"), (2, "lstm"), (4, "both")])
+def test_the_bytes_of_a_backward_pass_are_those_that_follow_from_the_placements(
+    ranks: int, name: str, folders: dict[int, Path]
+) -> None:
+    report = _reports(ranks, folders[ranks])[name]
+    planned: dict[str, int] = {}
+    for row in report["planned_backward"]:
+        planned[row["collective"]] = planned.get(row["collective"], 0) + row["bytes"]
+    assert planned == {k: v["bytes"] for k, v in report["backward_totals"].items()} and planned
+    assert not report["backward_gaps"]
+
+
 def test_a_rank_stores_a_part_of_the_weights(folders: dict[int, Path]) -> None:
     reports = _reports(2, folders[2])
     whole = reports["lstm"]["memory"][0]

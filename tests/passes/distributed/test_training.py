@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from espalier.model.document.recipe import Step
-from espalier.model.errors import EspalierError, JobError, OptionsError, PassError
+from espalier.model.errors import EspalierError, JobError, PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.tensors import to_torch
@@ -238,9 +238,8 @@ def test_a_killed_rank_is_named_and_its_training_resumes() -> None:
 
 @pytest.mark.parametrize(
     ("options", "error", "text"),
-    [({}, PassError, "not sharded"), ({"distil": 0.5}, OptionsError, "teacher"),
-     ({"optimiser": "adafactor"}, OptionsError, "adafactor")],
-)  # fmt: skip
+    [({}, PassError, "not sharded"), ({"distil": 0.5}, PassError, "no baseline")],
+)
 def test_mistakes_are_told(options: dict[str, Any], error: type[EspalierError], text: str) -> None:
     with pytest.raises(error, match=text) as found:
         _trained(_graph(), True, **options)

@@ -110,15 +110,18 @@ def _predicted(found: dict[str, Any], key: str, measured: float) -> str:
 
 
 def _volumes(report: dict[str, Any]) -> Iterable[str]:
-    """Bytes of collectives of a forward pass, counted and planned, and of a training step."""
-    planned: dict[str, int] = {}
-    for row in report["planned"]:
-        planned[row["collective"]] = planned.get(row["collective"], 0) + row["bytes"]
-    counted, step = report["forward_totals"], report["totals"]["step"]
-    names = sorted({*planned, *counted, *step})
-    rows = [{"collective": n, "planned bytes": planned.get(n, 0), "forward bytes": counted.get(n, {}).get("bytes", 0),
-             "calls": counted.get(n, {}).get("calls", 0), "step bytes": step.get(n, {}).get("bytes", 0)}
-            for n in names]  # fmt: skip
-    if rows:
+    """Bytes of collectives of a forward and of a backward pass, planned and counted."""
+    found: dict[str, dict[str, int]] = {}
+    for title, planned in (("forward", report["planned"]), ("backward", report["planned_backward"])):
+        for row in planned:
+            sizes = found.setdefault(row["collective"], {})
+            sizes[f"{title} planned"] = sizes.get(f"{title} planned", 0) + row["bytes"]
+        for name, counted in report[f"{title}_totals"].items():
+            found.setdefault(name, {}).update({f"{title} bytes": counted["bytes"], f"{title} calls": counted["calls"]})
+    columns = [f"{title} {what}" for title in ("forward", "backward") for what in ("planned", "bytes", "calls")]
+    if found:
         yield ""
-        yield from table(rows)
+        yield from table([{"collective": n} | {c: found[n].get(c, 0) for c in columns} for n in sorted(found)])
+    for gap in report["backward_gaps"][:SHOWN]:
+        yield (f"{gap['node']}, backward: {gap['bytes']} bytes of {gap['collective']}, planned {gap['planned']}: "
+               f"{gap['why']}")  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ import torch
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_any
 from espalier.model.trust import Origin
-from espalier.passes.distributed.serving.answers import ANSWERS, Answers, answered
-from espalier.passes.distributed.serving.load import Load, Samples
+from espalier.passes.distributed.serving.answers import ANSWERS, Answer, Answers, Batches, answered
+from espalier.passes.distributed.serving.load import MOST, Load, Samples
 from espalier.passes.distributed.serving.loop import END, Queue, serve
-from espalier.passes.distributed.serving.report import figures, outages
+from espalier.passes.distributed.serving.report import figures, outages, sent
 
 MODELS = Path(__file__).parents[1] / "models.py"
 
@@ -66,6 +67,29 @@ def test_every_request_is_answered_once_and_in_order(load: Load, graph: Graph, t
     assert results is not None and torch.equal(
         results["0"], samples.batch(0, answers.batches[0].count, "cpu")[name] * 2
     )
+
+
+def test_a_closed_loop_ends_after_so_many_requests(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = graph.placeholders[0].target
+    samples, load, answers = Samples(graph, {name: torch.randn(5, 3, 18, 18)}), Load(4, seconds=60.0), Answers(tmp_path)
+    monkeypatch.setattr("espalier.passes.distributed.serving.loop.MOST", 22)
+    answers.start()
+    serve(Queue(load, answers, []), samples, lambda **x: x[name], "cpu")
+    assert answers.answered == 22 and [b.count for b in answers.batches] == [4, 4, 4, 4, 4, 2]
+    ends = [answers.begin, *(b.end for b in answers.batches)]
+    assert sent(load, answers).tolist() == [ends[i] for i, b in enumerate(answers.batches) for _ in range(b.count)]
+
+
+def test_a_million_batches_take_little_memory() -> None:
+    batches = Batches()
+    tracemalloc.start()
+    for number in range(MOST // 20):
+        batches.append(Answer(number, 1, 0.5, 1.5))
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert 20 * size < 64 << 20 and batches[-1] == Answer(MOST // 20 - 1, 1, 0.5, 1.5)
 
 
 def test_answers_go_on_after_a_killed_process(tmp_path: Path) -> None:
