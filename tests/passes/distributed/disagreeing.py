@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
 
     from espalier.model.orphans import end_with_parent
     from espalier.passes.distributed import training_rank
-    from espalier.passes.distributed.job import read_job, read_settings, read_settings
+    from espalier.passes.distributed.job import read_job, read_settings
     from espalier.passes.running import objective
 
     end_with_parent()
