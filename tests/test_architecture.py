@@ -173,6 +173,7 @@ def is_core(name: str) -> bool:
     return prefix or bool(re.fullmatch(r"espalier\.app\.features\.\w+\.commands(\.\w+)?", name))
 
 
+@pytest.mark.slow
 def test_core_imports_without_qt() -> None:
     """The core, the command line and its subcommands work where PySide6 cannot be loaded."""
     names = [module_name(path) for path in sources()]
@@ -184,6 +185,7 @@ def test_core_imports_without_qt() -> None:
     assert not failed, "\n".join(f"{name}:\n{why}" for name, why in failed.items())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "app/shell/window.py").exists(), reason="app/shell/window.py does not exist yet")
 def test_window_imports_nothing_heavy() -> None:
     """The first paint must not wait for torch."""
@@ -238,6 +240,7 @@ def circles(imports: dict[str, set[str]]) -> set[tuple[str, ...]]:
     return {tuple(sorted(n.removeprefix("espalier.") for n in c)) for c in found}
 
 
+@pytest.mark.slow
 def test_no_files_import_one_another() -> None:
     """A circle is read, moved and tested only as a whole; the list holds nothing stale."""
     trees = {module_name(path): tree for path, tree in sources().items() if path != "main.py"}
@@ -317,6 +320,7 @@ def is_annotated(d: Definition) -> bool:
     return d.node.returns is not None and all(a.annotation for a in named)
 
 
+@pytest.mark.slow
 def test_public_functions_are_annotated() -> None:
     """Every parameter and every result of what others may call."""
     none(d for d in functions() if d.public and not is_annotated(d))
@@ -345,6 +349,7 @@ def unsafe_call(call: ast.Call) -> str | None:
     return next((key for key in ("trust_remote_code", "allow_pickle") if is_true(key)), None)
 
 
+@pytest.mark.slow
 def test_nothing_runs_what_a_file_says() -> None:
     """No unpickling, no remote code, no eval or exec outside the allow-list; the list holds nothing stale."""
     found: dict[tuple[str, str], int] = {}
@@ -396,6 +401,7 @@ def test_resources_hold_no_code() -> None:
     none((ROOT / "resources").rglob("__init__.py"))
 
 
+@pytest.mark.slow
 def test_ours_are_imported_by_the_namespace_alone() -> None:
     """`import model` would be anybody's: the folders are packages of `espalier`, and of nothing else."""
     own, trees = set(PACKAGES) | {"main"}, dict(sources())

@@ -260,6 +260,7 @@ def test_the_hardware_operation_of_the_guide(tmp_path: Path, capsys: pytest.Capt
     assert "my_leaky" in run(capsys, "emit", made, "-o", tmp_path / "rtl", "--plugin", file)
 
 
+@pytest.mark.slow
 def test_the_kernel_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = put(tmp_path, "kernel", "my_square.py")
     text = run(capsys, "kernels", "my_square", "--plugin", file, "--shapes", "16x16", "--seconds", "0.02")

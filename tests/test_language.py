@@ -44,6 +44,7 @@ def texts() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instead", BANNED)
 def test_no_banned_words(instead: str) -> None:
     pattern = re.compile(BANNED[instead])

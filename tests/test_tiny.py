@@ -36,6 +36,7 @@ def command(root: Path, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("demo", ["digits-mlp"])
 def test_from_a_demo_to_a_project_and_back(demo: str, root: Path, tmp_path: Path) -> None:
     recipe, project = tmp_path / "lab.json", tmp_path / "small.espalier"

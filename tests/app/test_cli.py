@@ -72,6 +72,7 @@ def recipe(tmp_path: Path) -> Path:
 # -- trace
 
 
+@pytest.mark.slow
 def test_trace_verifies_at_other_sizes(capsys: Capture) -> None:
     found = answer(capsys, "trace", BERT, "--verify")
     assert {"nodes", "edges", "kinds", "ops", "parameters", "dynamic", "fixed", "problems", "seconds"} <= set(found)
@@ -89,6 +90,7 @@ def test_trace_without_verify_measures_nothing(capsys: Capture) -> None:
     assert found["dynamic"] == {"batch": ["x[0]"]} and found["fixed"] == ["x[1]", "x[2]", "x[3]"]
 
 
+@pytest.mark.slow
 def test_trace_chooses_inputs(capsys: Capture) -> None:
     with_mask = answer(capsys, "trace", BERT, "--inputs", "input_ids,attention_mask")
     without = answer(capsys, "trace", BERT, "--inputs", "input_ids")
@@ -123,6 +125,7 @@ def test_a_model_that_prints_breaks_nothing(capsys: Capture, tmp_path: Path) -> 
 # -- run
 
 
+@pytest.mark.slow
 def test_run_scores_before_and_after(capsys: Capture, bert: Path, recipe: Path, tmp_path: Path) -> None:
     found = answer(capsys, "run", bert, recipe, "-o", tmp_path / "after.espalier")
     assert set(found["before"]) >= SCORE and set(found["after"]) >= SCORE
@@ -191,6 +194,7 @@ def test_evaluate(capsys: Capture, digits: Path) -> None:
     assert answer(capsys, "evaluate", digits)["n"] > 50
 
 
+@pytest.mark.slow
 def test_labels_that_are_not_the_models_are_told(capsys: Capture, tmp_path: Path) -> None:
     data, recipe = tmp_path / "rows.csv", tmp_path / "recipe.json"
     data.write_text("text,label\nthe film was good,7\nthe film was bad,9\n")
@@ -202,6 +206,7 @@ def test_labels_that_are_not_the_models_are_told(capsys: Capture, tmp_path: Path
         assert "7 counts as 0 negative" in found.get("before", found)["warning"]
 
 
+@pytest.mark.slow
 def test_a_lone_file_is_measured_whole(capsys: Capture, tmp_path: Path) -> None:
     data = tmp_path / "rows.csv"
     data.write_text("text,label\n" + "the film was good,1\nthe film was bad,0\n" * 20)

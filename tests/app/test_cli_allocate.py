@@ -33,6 +33,7 @@ def mistake(capsys: Capture, *words: object) -> str:
     return captured.err
 
 
+@pytest.mark.slow
 def test_a_recipe_holds_its_budget(capsys: Capture, tmp_path: Path) -> None:
     recipe, project = tmp_path / "r.toml", tmp_path / "p.espalier"
     words = ("allocate", MLP, "--formats", FORMATS, "--ports", "weight", "--sparsities", "0.3", "--limit", 64)
@@ -49,6 +50,7 @@ def test_a_recipe_holds_its_budget(capsys: Capture, tmp_path: Path) -> None:
     assert len(opened.project.recipe) == len(found["recipe"]["steps"])
 
 
+@pytest.mark.slow
 def test_what_is_predicted_and_measured_has_one_baseline(capsys: Capture, tmp_path: Path) -> None:
     folded, data = tmp_path / "folded.espalier", ("--data", "demo:digits", "--limit", 32)
     recipe = tmp_path / "fold.toml"
@@ -60,6 +62,7 @@ def test_what_is_predicted_and_measured_has_one_baseline(capsys: Capture, tmp_pa
     assert found["measured"]["kl"] < 1e-2, "of the formats alone, not of the pruning before them"
 
 
+@pytest.mark.slow
 def test_a_front_falls(capsys: Capture) -> None:
     found = answer(capsys, "allocate", MLP, "--formats", FORMATS, "--front", 6, "--cost", "bitops", "--limit", 64)
     rows = found["front"]
@@ -87,6 +90,7 @@ def test_mistakes_are_told(capsys: Capture, words: tuple[str, ...], told: str) -
     assert told in mistake(capsys, "allocate", MLP, *words)
 
 
+@pytest.mark.slow
 def test_the_least_possible_is_told(capsys: Capture) -> None:
     told = mistake(capsys, "allocate", MLP, "--formats", FORMATS, "--budget", "weight_bits<=1", "--limit", 64)
     assert "the least possible is 3" in told or "the least possible is 4" in told

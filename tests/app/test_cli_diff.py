@@ -100,6 +100,7 @@ def test_a_state_that_does_not_exist(
     assert says in lines[0] and len(lines) == 2
 
 
+@pytest.mark.slow
 def test_both_are_measured_on_the_same_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """p against scipy, from the predictions of both modules."""
     model = es.open("demo:digits")

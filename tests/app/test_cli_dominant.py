@@ -50,6 +50,7 @@ def held(project: Path, folder: Path) -> dict[str, Any]:
     return asdict(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", 'within = ["accuracy>=0"]', TRAINED], ids=["costs", "measured", "trained"])
 def test_a_search_names_what_holds_the_bits_of_its_best(more: str, tmp_path: Path, capsys: Capture) -> None:
     spec, project = tmp_path / "spec.toml", tmp_path / "best.espalier"
@@ -60,6 +61,7 @@ def test_a_search_names_what_holds_the_bits_of_its_best(more: str, tmp_path: Pat
     assert best["dominant"] == held(project, tmp_path / "work")
 
 
+@pytest.mark.slow
 def test_an_allocation_names_what_holds_its_bits_without_measuring(tmp_path: Path, capsys: Capture) -> None:
     project = tmp_path / "p.espalier"
     words = ("allocate", "demo:reviews", "--budget", "weight_bits<=20", "--formats", "integer(width=8),float",

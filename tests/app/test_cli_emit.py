@@ -54,6 +54,7 @@ def answer(capsys: Capture, *words: object) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_writes_a_design_that_is_equal_each_time(capsys: Capture, project: Path, tmp_path: Path) -> None:
     found = answer(capsys, "emit", project, "-o", tmp_path / "a")
     assert {"modules", "lint", "cycles", "interval"} <= set(found) and not found["lint"]["findings"]
@@ -134,6 +135,7 @@ def test_a_clock_needs_a_synthesis(capsys: Capture, project: Path, tmp_path: Pat
     assert "--synthesize ecp5" in capsys.readouterr().err and not (tmp_path / "a").exists()
 
 
+@pytest.mark.slow
 def test_without_yosys_the_rest_goes_on(
     capsys: Capture, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return answer
 
 
+@pytest.mark.slow
 def test_a_second_run_takes_the_baseline_from_the_cache(run: Run) -> None:
     begun = time.time()
     first, second = run(), run()
@@ -49,6 +50,7 @@ def test_a_second_run_takes_the_baseline_from_the_cache(run: Run) -> None:
     assert second["change"]["accuracy"]["test"] == "McNemar", "which samples were right is kept too"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["limit", "data", "weights", "split", "batch"])
 def test_what_changes_the_score_misses(run: Run, change: str, tmp_path: Path) -> None:
     run()
@@ -61,6 +63,7 @@ def test_what_changes_the_score_misses(run: Run, change: str, tmp_path: Path) ->
     assert "from_cache" in run(*more.get(change, ()))["before"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["processor", "transformers", "kernels", "verilog"])
 def test_what_computes_the_score_is_part_of_its_key(run: Run, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run()
@@ -79,6 +82,7 @@ def test_what_computes_the_score_is_part_of_its_key(run: Run, change: str, monke
         kept_scores._other_code.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "{}", "[1", '{"when": "x", "score": {}}'])
 def test_a_damaged_entry_is_measured_again(run: Run, text: str, tmp_path: Path) -> None:
     first = run()
@@ -87,6 +91,7 @@ def test_a_damaged_entry_is_measured_again(run: Run, text: str, tmp_path: Path) 
     assert run()["before"] == first["before"]
 
 
+@pytest.mark.slow
 def test_no_cache_measures_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run()
     monkeypatch.setenv("ESPALIER_NO_CACHE", "1")

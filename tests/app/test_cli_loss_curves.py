@@ -62,6 +62,7 @@ def words(path: Path) -> list[str]:
     return [t.text or "" for t in ET.parse(path).getroot().iter(f"{SVG}text")]
 
 
+@pytest.mark.slow
 def test_the_table_is_what_the_report_says(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "c.csv"
     found = answer(capsys, "run", MLP, recipe(tmp_path), "--curves", out)
@@ -82,6 +83,7 @@ def test_the_table_is_what_the_report_says(tmp_path: Path, capsys: Capture) -> N
     assert values["validation samples", 0] == count > 0
 
 
+@pytest.mark.slow
 def test_the_accuracy_of_one_training_has_its_noise(tmp_path: Path, capsys: Capture) -> None:
     picture = tmp_path / "c.svg"
     found = answer(capsys, "run", MLP, recipe(tmp_path), "--curves", picture)
@@ -90,6 +92,7 @@ def test_the_accuracy_of_one_training_has_its_noise(tmp_path: Path, capsys: Capt
     assert len(list(ET.parse(picture).getroot().iter(f"{SVG}polygon"))) == 1
 
 
+@pytest.mark.slow
 def test_recipes_and_seeds_in_one_picture(tmp_path: Path, capsys: Capture) -> None:
     table, picture = tmp_path / "slow.csv", tmp_path / "both.svg"
     answer(capsys, "run", MLP, recipe(tmp_path, "slow", learning_rate=1e-5), "--curves", table)
@@ -103,6 +106,7 @@ def test_recipes_and_seeds_in_one_picture(tmp_path: Path, capsys: Capture) -> No
     assert len(list(ET.parse(picture).getroot().iter(f"{SVG}polygon"))) >= 3, "bands of three figures over seeds"
 
 
+@pytest.mark.slow
 def test_what_was_trained_is_drawn_where_a_later_step_fails(tmp_path: Path, capsys: Capture) -> None:
     path, out = recipe(tmp_path), tmp_path / "c.svg"
     steps = json.loads(path.read_text())["steps"]
@@ -130,6 +134,7 @@ def test_mistakes_are_told_before_training(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_search_draws_what_optuna_holds(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
     spec, out = tmp_path / "s.toml", tmp_path / "l.svg"

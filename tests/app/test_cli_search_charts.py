@@ -57,6 +57,7 @@ def words(path: Path) -> list[str]:
     return [t.text or "" for t in ET.parse(path).getroot().iter(f"{SVG}text")]
 
 
+@pytest.mark.slow
 def test_samplers_in_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, both = tmp_path / "random.svg", tmp_path / "both.svg"
     search(capsys, spec(tmp_path, "random"), "--study", "random", "-o", str(first))

@@ -37,6 +37,7 @@ LAYERS = BITS.replace('"after"', '"before"').replace(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "text"), [("demo:digits-mlp", BITS), ("demo:reviews", LAYERS)], ids=["bits", "layers"]
 )
@@ -67,6 +68,7 @@ def test_a_trial_trains_once(
     assert figures["accuracy"] == pytest.approx(told["best"]["figures"]["accuracy"]), "and what it made is what is kept"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.0, 1e9], ids=["each is written", "the last is written"])
 def test_improvements_leave_nothing_in_memory(
     pause: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -37,6 +37,7 @@ def test_a_demo_brings_its_data_and_rows_go_to_a_file(capsys: Capture, tmp_path:
     assert f"{len(rows)} rows written to {path}" in told and "evidence seconds" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -52,6 +53,7 @@ def test_mistakes_are_told(words: list[str], said: str, capsys: Capture) -> None
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_cut_of_texts_is_told(capsys: Capture) -> None:
     words = ["sensitivity", "demo:reviews", "--data", "demo:reviews", "--limit", "16", "--max-length", "8",
              "--formats", "int8", "--ports", "weight", "--json"]  # fmt: skip

@@ -55,6 +55,7 @@ def mistake(capsys: Capture, *words: object) -> str:
     return capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_tokenizer_reaches_steps_the_project_and_later_commands(
     data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -73,6 +74,7 @@ def test_the_tokenizer_reaches_steps_the_project_and_later_commands(
     assert answer(capsys, "evaluate", project, "--data", other)["n"] == 12
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_a_step_names_is_the_projects_too(data: Path, tmp_path: Path, capsys: Capture) -> None:
     project = tmp_path / "p.espalier"
     columns = {"text": "what_they_wrote", "label": "mood", "tokenizer": WORDS}
@@ -80,6 +82,7 @@ def test_a_tokenizer_that_a_step_names_is_the_projects_too(data: Path, tmp_path:
     assert answer(capsys, "evaluate", project, "--data", data)["n"] == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["tokenizer", "column", "classes"])
 def test_a_wrong_set_up_fails_once_and_beforehand(fault: str, data: Path, tmp_path: Path, capsys: Capture) -> None:
     project = tmp_path / "p.espalier"
@@ -95,6 +98,7 @@ def test_a_wrong_set_up_fails_once_and_beforehand(fault: str, data: Path, tmp_pa
     assert words in told and "points failed" not in told and "[1/" not in told
 
 
+@pytest.mark.slow
 def test_a_training_that_did_not_help_says_so(tmp_path: Path, capsys: Capture) -> None:
     project = tmp_path / "p.espalier"
     wild = {"data": "demo:digits", "max_steps": 3, "learning_rate": 10.0, "optimiser": "sgd", "clip": 0.0}
@@ -106,6 +110,7 @@ def test_a_training_that_did_not_help_says_so(tmp_path: Path, capsys: Capture) -
     assert any("every weight is as it was opened" in note for note in notes)
 
 
+@pytest.mark.slow
 def test_an_adapter_of_zeros_says_so(tmp_path: Path, capsys: Capture) -> None:
     project = tmp_path / "p.espalier"
     wild = {"data": "demo:digits", "max_steps": 3, "learning_rate": 10.0, "optimiser": "sgd", "clip": 0.0}
@@ -114,6 +119,7 @@ def test_an_adapter_of_zeros_says_so(tmp_path: Path, capsys: Capture) -> None:
     assert any("B matrices are all 0, also after the training" in note for note in notes)
 
 
+@pytest.mark.slow
 def test_data_that_a_recipe_names_from_here_are_found_from_anywhere(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -125,6 +131,7 @@ def test_data_that_a_recipe_names_from_here_are_found_from_anywhere(
     assert project.recipe.steps[0].options.data == str(data.resolve())
 
 
+@pytest.mark.slow
 def test_the_time_of_a_training_is_estimated_on_the_data_that_are_named(data: Path, capsys: Capture) -> None:
     columns = ("--text", "what_they_wrote", "--label", "mood", "--tokenizer", WORDS)
     told = answer(capsys, "report", BERT, "--what", "finetune_estimate", "--data", data, *columns)

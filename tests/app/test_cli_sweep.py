@@ -75,6 +75,7 @@ def test_a_point_is_what_run_gives(capsys: Capture, recipe: Path, tmp_path: Path
     assert run["before"] == found["baseline_score"] and run["baseline"] == found["baseline"] == "opened"
 
 
+@pytest.mark.slow
 def test_files_in_five_forms(capsys: Capture, recipe: Path, tmp_path: Path) -> None:
     words = ("sweep", MLP, recipe, "--over", "quantize.width=4,8", "--seeds", 2, "--limit", 50)
     answer(capsys, *words, "-o", tmp_path / "kept.jsonl")
@@ -184,6 +185,7 @@ def test_mistakes(capsys: Capture, recipe: Path, words: tuple[str, ...], what: s
     assert what in told and do in told
 
 
+@pytest.mark.slow
 def test_a_training_that_did_not_help_is_told(capsys: Capture, tmp_path: Path) -> None:
     """Its point has the score of the weights before it: in the text and in the file."""
     recipe = tmp_path / "r.toml"

@@ -57,6 +57,7 @@ print(len(ended) > 100, set(ended) == {window}, where == {window})
 """
 
 
+@pytest.mark.slow
 def test_widgets_are_destroyed_in_the_thread_of_the_window() -> None:
     """Of eight such runs in which Python collected by itself four ended with a segmentation fault."""
     environment = {"QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT)}

@@ -86,6 +86,7 @@ def test_options_come_back_as_they_were(qtbot: QtBot, options: Any) -> None:
     form.deleteLater()
 
 
+@pytest.mark.slow
 @pytest.mark.gui
 @SETTINGS
 @given(first=QUANTIZE, second=QUANTIZE)
@@ -181,6 +182,7 @@ def test_a_split_left_empty_says_what_its_pass_takes(qtbot: QtBot) -> None:
         assert editor.choice.itemText(0) == f"{default} (default)" and editor.get() == ""
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.lists(SELECTS, max_size=3).map(tuple))
 def test_several_selections_come_back_as_they_were_put_in(qtbot: QtBot, chosen: tuple[Select, ...]) -> None:

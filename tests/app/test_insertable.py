@@ -54,6 +54,7 @@ MODELS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_torch_agrees_with_each_row(name: str) -> None:
     """Each possible row runs as an edit, and none of the refused ones does; several rows of each kind are there."""

@@ -120,6 +120,7 @@ def copied(study: optuna.Study, url: str) -> None:
     optuna.copy_study(from_study_name="bits", from_storage=study._storage, to_storage=storage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "name"),
     [

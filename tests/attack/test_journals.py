@@ -75,6 +75,7 @@ def test_a_last_line_that_is_cut_off(path: Path) -> None:
         assert len(held(path)["second"]) == 3
 
 
+@pytest.mark.slow
 def test_a_record_of_wrong_types_harms_its_own_trial_alone(path: Path) -> None:
     before, lines = held(path), path.read_text().splitlines()
     damaged = 0

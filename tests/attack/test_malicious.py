@@ -319,12 +319,14 @@ def test_the_command_line_runs_nothing(home: Path, pytestconfig: pytest.Config) 
     assert counts.clean, counts.told
 
 
+@pytest.mark.slow
 @pytest.mark.gui
 def test_a_worker_runs_nothing(home: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     counts = by_worker(drawn(pytestconfig, "worker", FEW), home, tmp_path / "work")
     assert counts.clean, counts.told
 
 
+@pytest.mark.slow
 @pytest.mark.gui
 def test_a_window_runs_nothing(home: Path, window: Any, qtbot: QtBot, pytestconfig: pytest.Config) -> None:
     counts = by_window(drawn(pytestconfig, "window", FEW), home, window, qtbot)

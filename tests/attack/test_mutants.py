@@ -19,6 +19,7 @@ SLOW = ("projects", "packed", "folders", "adapters", "pt2", "searches")
 COUNTS = {name: 6 if name in SLOW else 25 for name in KINDS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(KINDS))
 def test_damaged_files_end_in_a_clear_error(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
@@ -27,6 +28,7 @@ def test_damaged_files_end_in_a_clear_error(name: str, tmp_path: Path) -> None:
     assert not {n: f for n, f in found.items() if f.outcome not in ("clear", "read")}
 
 
+@pytest.mark.slow
 def test_what_fails_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness itself: each way to fail is told as what it is."""
     held: list[mmap.mmap] = []  # fresh pages: the heap of a long run may have as much room already

@@ -31,6 +31,7 @@ def test_a_recipe(pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert len(told) == 2 and all(len(line) < 300 for line in told)
 
 
+@pytest.mark.slow
 def test_a_selection_asked_node_by_node_ends(tmp_path: Path) -> None:
     graph = open_any("demo:reviews", tmp_path).project.graph
     assert graph
@@ -46,6 +47,7 @@ def test_a_selection_asked_node_by_node_ends(tmp_path: Path) -> None:
     assert faults and time.thread_time() - start < budget(2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT asks transformers
 @pytest.mark.parametrize("patterns", [{ENDLESS: 4}, {"(": 4}, {"a{1000}" * 9: 4}, ["a"]])
 def test_an_adapter(patterns: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

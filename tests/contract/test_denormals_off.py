@@ -86,6 +86,7 @@ assert not (torch.full((1 << 20,), 1e-40) * 1 == 0).any()
 """
 
 
+@pytest.mark.slow
 def test_no_thread_flushes_after_training() -> None:
     """OpenMP's threads inherit the flag of the thread that starts them, and keep it."""
     check = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=False)

@@ -70,12 +70,14 @@ def one_digit(fmt: Format) -> bool:
 # -- laws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", REPEATING, ids=str)
 def test_quantising_twice_changes_nothing(fmt: Format) -> None:
     once = apply(fmt, probes(fmt, 500))
     np.testing.assert_array_equal(apply(fmt, once), once)
 
 
+@pytest.mark.slow
 @each
 def test_order_is_kept(fmt: Format) -> None:
     """Of a whole tensor, or within each block."""
@@ -190,6 +192,7 @@ def test_endless_lists_of_codes_are_refused(fmt: Format) -> None:
 # -- tensors
 
 
+@pytest.mark.slow
 @each
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_dtype_shape_and_strides_do_not_matter(fmt: Format, dtype: torch.dtype) -> None:

@@ -35,6 +35,7 @@ def exact(fmt: Integer, x: float) -> Fraction:
     return Fraction(min(max(code, lo), hi)) / Fraction(2) ** fmt.frac_width
 
 
+@pytest.mark.slow
 @given(integers, st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
 @settings(max_examples=100, derandomize=True)
 def test_integer_of_any_width_is_exact(fmt: Integer, values: list[float]) -> None:
@@ -50,6 +51,7 @@ def test_integer_of_any_width_is_exact(fmt: Integer, values: list[float]) -> Non
 HALVES = [Integer(32, -32), Integer(20, 0, False, "floor"), Integer(32, 8), Integer(8, -12), Integer(16, 16)]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(HALVES),
     st.lists(st.floats(width=16, allow_nan=False, allow_infinity=False), min_size=1, max_size=20),

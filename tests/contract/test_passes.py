@@ -157,6 +157,7 @@ def attempt(graph: str, name: str, made: Any, seed: int = 0) -> tuple[Graph, Rep
 OF_MACHINE = ("shard_links",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("name", [n for n in ALL if n not in OF_MACHINE])
 def test_it_works_or_says_why_not(name: str, graph: str) -> None:
@@ -201,6 +202,7 @@ def test_it_can_work_on_something(name: str) -> None:
 TIMED = ("profile", "compile", "memory")  # they tell what this machine took
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in ALL if n not in TIMED + OF_MACHINE])
 def test_equal_seeds_give_equal_results(name: str) -> None:
     for graph in ("image", "mlp-chosen"):

@@ -44,6 +44,7 @@ def test_impossible_options(option: str, value: int) -> None:
         load_data("demo:digits", **{option: value})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_demo_reviews_with_limit_and_splits() -> None:
     data = load_data("demo:reviews", limit=20, splits=("test",), max_length=12)
     assert list(data.splits) == ["test"]

@@ -80,6 +80,7 @@ def asked(
     return run_step(opened.project.graph, Step(name, options), context).report, parts
 
 
+@pytest.mark.slow
 def test_evaluate_and_the_data_panel_tell(tmp_path: Path) -> None:
     assert "warning" not in asked(tmp_path, ("negative", "positive"))[0].summary
     right = asked(tmp_path, ("0", "1"))[0].summary
@@ -90,6 +91,7 @@ def test_evaluate_and_the_data_panel_tell(tmp_path: Path) -> None:
     assert isinstance(found, tuple) and found[1][0].startswith(SAID)
 
 
+@pytest.mark.slow
 def test_a_training_tells_strange_labels_and_validation_on_its_own_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

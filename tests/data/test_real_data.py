@@ -28,6 +28,7 @@ def test_sst2(real: Path) -> None:
     assert data.split("train").inputs["input_ids"].shape == (6920, 48)
 
 
+@pytest.mark.slow
 def test_imdb(real: Path) -> None:
     data = load_data(str(real / "IMDB3k"), tokenizer=real / "wordpiece", limit=200)
     assert data.classes == ("negative", "positive") and set(data.splits) == {"train", "validation", "test"}

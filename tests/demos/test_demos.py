@@ -24,6 +24,7 @@ def _card(name: str) -> dict[str, Any]:
     return json.loads((RESOURCES / name / "card.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEMOS)
 def test_the_shipped_weights_score_what_the_card_says(name: str) -> None:
     module, _ = load_demo(name)

@@ -42,6 +42,7 @@ def end(window: Window, runner: list[FakeRunner], training: JobInfo) -> None:
     runner[0].tell(training, Done(ReplayResult(window.session.open_document.graph, (None,) * count, {})))
 
 
+@pytest.mark.slow
 def test_a_training_that_brings_a_step_back_says_so(opened: Window, runner: list[FakeRunner]) -> None:
     session = opened.session
     quantise(opened)
@@ -56,6 +57,7 @@ def test_a_training_that_brings_a_step_back_says_so(opened: Window, runner: list
     assert session.recipe == Recipe()
 
 
+@pytest.mark.slow
 def test_a_training_that_takes_a_step_away_says_so(opened: Window, runner: list[FakeRunner]) -> None:
     session = opened.session
     quantise(opened)
@@ -67,12 +69,14 @@ def test_a_training_that_takes_a_step_away_says_so(opened: Window, runner: list[
     assert "Quantise is not in the recipe any more" in opened.banner.text
 
 
+@pytest.mark.slow
 def test_a_training_of_the_present_recipe_says_nothing(opened: Window, runner: list[FakeRunner]) -> None:
     quantise(opened)
     end(opened, runner, train(opened, runner))
     assert opened.banner.text == ""
 
 
+@pytest.mark.slow
 def test_a_trial_that_replaces_later_steps_says_so(opened: Window, runner: list[FakeRunner]) -> None:
     session, panel = opened.session, search_panel(opened, runner)
     assert isinstance(panel, SearchPanel)
@@ -92,6 +96,7 @@ def test_a_trial_that_replaces_later_steps_says_so(opened: Window, runner: list[
     assert DROPOUT in session.recipe.steps
 
 
+@pytest.mark.slow
 def test_leaving_during_a_training_names_what_keeps_it(opened: Window, runner: list[FakeRunner]) -> None:
     training = train(opened, runner)
     runner[0].tell(training, Metric("training loss", 1, 0.5))

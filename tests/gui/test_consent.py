@@ -48,6 +48,7 @@ def buttons(window: Window) -> dict[str, QPushButton]:
     return {b.text(): b for b in window.banner.findChildren(QPushButton) if not b.isHidden()}
 
 
+@pytest.mark.slow
 def test_it_asks_and_hears_the_answer(window: Window, runner: list[FakeRunner], code: Path) -> None:
     (code.parent / "layers.py").write_text("")
     arrive(window, runner, f"{code}:make")

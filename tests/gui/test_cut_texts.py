@@ -37,6 +37,7 @@ def test_cut_texts_are_found(qtbot: QtBot) -> None:
     assert [t.partition(": ")[2] for t in cut_texts(ground)] == [*parts, "a title that is long"]
 
 
+@pytest.mark.slow
 def test_no_text_of_a_workspace_or_a_panel_is_cut(opened: Window) -> None:
     opened.resize(1440, 900)
     opened.live.enabled = False

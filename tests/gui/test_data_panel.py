@@ -75,6 +75,7 @@ def loaded(panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot, problem: tu
     answer(qtbot, runner, "data_rows", rows(0, 5, 5))
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_before_somebody_looks(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
     open_small(window, runner, small_project(data="mine.csv"))
     qtbot.wait(100)
@@ -96,6 +97,7 @@ def test_figures_charts_and_samples(panel: DataPanel, runner: list[FakeRunner], 
     assert plain(panel.browser.counts.text()) == "5 samples"
 
 
+@pytest.mark.slow
 def test_pages_follow_the_scrolling(panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     answer(qtbot, runner, "data", Report("data"), (LOOK, ("", "")))
     wish = answer(qtbot, runner, "data_rows", rows(0, PAGE, 450))
@@ -144,6 +146,7 @@ def test_what_the_model_gets_wrong(panel: DataPanel, runner: list[FakeRunner], q
     assert panel.browser.predictions is None and panel.confusion.isHidden() and panel.lengths.isVisible()
 
 
+@pytest.mark.slow
 def test_errors_stand_in_the_panel_alone(
     panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot, window: Window
 ) -> None:
@@ -155,6 +158,7 @@ def test_errors_stand_in_the_panel_alone(
     assert window.banner.isHidden() and panel._pages.currentIndex() == 0
 
 
+@pytest.mark.slow
 def test_data_that_does_not_fit_the_model_is_shown_with_a_warning(
     panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
@@ -172,6 +176,7 @@ def test_other_data_are_loaded_when_they_are_named(panel: DataPanel, runner: lis
     assert isinstance(answer(qtbot, runner, "data_rows", rows(0, 1, 1)), DataRowsOptions)
 
 
+@pytest.mark.slow
 def test_a_text_is_copied_and_shown_whole(panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     loaded(panel, runner, qtbot)
     table = panel.browser.table
@@ -221,6 +226,7 @@ def test_letters_typed_quickly_are_one_wish(panel: DataPanel, runner: list[FakeR
     assert len(runner[-1].waiting) <= asked, "nothing is asked for while somebody types"
 
 
+@pytest.mark.slow
 def test_samples_go_with_the_model(panel: DataPanel, runner: list[FakeRunner], qtbot: QtBot, window: Window) -> None:
     """Their pictures are megabytes, and nobody sees them any more."""
     loaded(panel, runner, qtbot)

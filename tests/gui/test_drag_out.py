@@ -186,6 +186,7 @@ def test_a_table_offers_its_selected_rows_or_all(qtbot: QtBot) -> None:
     assert [(p.name, p.read_text()) for p in local(data)] == [("nodes.csv", "node,bits\na,8\nc,2\n")]
 
 
+@pytest.mark.slow
 def test_the_window_names_files_after_the_model_and_opens_none_of_its_own(opened: Window) -> None:
     data = opened.canvas.handle.data(vector=True)
     (path,) = local(data)
@@ -207,6 +208,7 @@ def accepts(window: Window, data: QMimeData) -> bool:
     return event.isAccepted()
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_graph_is_copied_by_its_menus(opened: Window) -> None:
     QGuiApplication.clipboard().clear()
     opened.actions_table.run("copy_picture")
@@ -214,6 +216,7 @@ def test_the_picture_of_the_graph_is_copied_by_its_menus(opened: Window) -> None
     assert b"fc2" in QGuiApplication.clipboard().mimeData().data(SVG).data()
 
 
+@pytest.mark.slow
 def test_a_press_on_the_handle_does_not_reach_the_graph(opened: Window, pulled: list[QMimeData]) -> None:
     canvas = opened.canvas
     QApplication.sendEvent(canvas, QEvent(QEvent.Type.Enter))
@@ -225,6 +228,7 @@ def test_a_press_on_the_handle_does_not_reach_the_graph(opened: Window, pulled: 
     assert len(pulled) == 1 and canvas.look() == before and canvas.selection() == ("fc1",)
 
 
+@pytest.mark.slow
 def test_every_chart_and_table_of_the_window_has_a_handle(opened: Window) -> None:
     """Each figure of a panel that is built has exactly one, which is a child of it."""
     from espalier.app.widgets.charts.chart import Chart

@@ -41,6 +41,7 @@ def test_the_window_does_so_after_a_document(opened: Window) -> None:
     assert opened._free_memory._pause.isActive()
 
 
+@pytest.mark.slow
 def test_a_closed_document_is_let_go(opened: Window, runner: list[FakeRunner]) -> None:
     """Its graph was kept by the canvas that had painted it, the form of a search and the front of an allocation."""
     for name in opened.docks.docks:

@@ -83,6 +83,7 @@ def test_the_list_holds_all_pages_and_opens_them(window: Window, guide: GuideWin
     assert first_line(guide) == "Hardware" and guide.windowTitle() == "Hardware · Guide"
 
 
+@pytest.mark.slow
 def test_every_page_is_shown_whole(guide: GuideWindow) -> None:
     for page in pages():
         guide.open(page.path)

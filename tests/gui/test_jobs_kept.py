@@ -91,6 +91,7 @@ def test_an_ended_job_holds_no_graph(make: Callable[[Graph], Job]) -> None:
     assert series(JobInfo(1, "Run", left)) == series(JobInfo(1, "Run", job)), "it is the same wish as before"
 
 
+@pytest.mark.slow
 def test_listeners_hear_the_whole_job_and_lists_keep_the_rest(opened: Window, runner: list[FakeRunner]) -> None:
     session, heard = opened.session, list[int]()
     session.job_event.connect(lambda e: heard.append(len(e.job.job.graph)))
@@ -101,6 +102,7 @@ def test_listeners_hear_the_whole_job_and_lists_keep_the_rest(opened: Window, ru
     assert isinstance(info.job, AnalyseJob) and len(heard) == 2 and min(heard) > 0 and not len(info.job.graph)
 
 
+@pytest.mark.slow
 def test_only_a_line_is_left_of_a_job_that_has_ended(opened: Window, runner: list[FakeRunner]) -> None:
     panel = opened.docks.panels["jobs"]
     assert isinstance(panel, JobsPanel)
@@ -118,6 +120,7 @@ def test_only_a_line_is_left_of_a_job_that_has_ended(opened: Window, runner: lis
     assert len(panel.findChildren(JobRow)) == len(panel._rows) == MAX_ROWS
 
 
+@pytest.mark.slow
 def test_no_item_of_a_deleted_widget_is_held(opened: Window, runner: list[FakeRunner]) -> None:
     """PySide would take the next widget at its address for that item, and end the process."""
 
@@ -166,6 +169,7 @@ def pooled() -> int:
     return sum(p.read_text().startswith("Thread (pooled") for p in Path("/proc/self/task").glob("*/comm") if p.exists())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux tells the names of threads")
 def test_pooled_threads_without_work_end(qtbot: QtBot) -> None:
     """Each holds a descriptor too."""

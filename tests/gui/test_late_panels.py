@@ -263,6 +263,7 @@ def both(
     return watched(appearance, folder / "early", early=True), watched(appearance, folder / "late", early=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PANELS)
 def test_a_late_panel_shows_the_same(name: str, both: tuple[dict[str, list[str]], dict[str, list[str]]]) -> None:
     early, late = (shown[name] for shown in both)

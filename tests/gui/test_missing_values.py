@@ -34,6 +34,7 @@ def test_a_table_says_whether_its_job_waits_or_runs(opened: Window, runner: list
     assert tables._message.text().endswith(": being computed.")
 
 
+@pytest.mark.slow
 def test_a_table_that_does_not_come_says_why(opened: Window, runner: list[FakeRunner]) -> None:
     tables, session = opened.docks.tables, opened.session
     tables.wait_for("quantization")
@@ -50,6 +51,7 @@ def test_a_table_that_does_not_come_says_why(opened: Window, runner: list[FakeRu
     assert "the job was stopped" in tables._message.text()
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_for_another_is_listed_and_can_be_stopped(opened: Window, runner: list[FakeRunner]) -> None:
     session, jobs = opened.session, opened.docks.panels["jobs"]
     assert isinstance(jobs, JobsPanel)
@@ -96,6 +98,7 @@ def test_a_busy_machine_does_not_end_live_measuring(measured: Window, runner: li
     assert figure.chip.isHidden(), "it is being measured"
 
 
+@pytest.mark.slow
 def test_what_takes_long_is_offered_in_place_of_a_stale_figure(
     measured: Window, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
@@ -116,6 +119,7 @@ def test_what_takes_long_is_offered_in_place_of_a_stale_figure(
     qtbot.waitUntil(lambda: bool(runner[0].waiting))
 
 
+@pytest.mark.slow
 def test_what_takes_a_while_starts_once_no_edit_comes(measured: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
     live, figure = measured.live, measured.status.score.figures["accuracy"]
     measured.session.evaluate()

@@ -96,6 +96,7 @@ def save(window: Window, runner: FakeRunner) -> JobInfo | None:
     return info
 
 
+@pytest.mark.slow
 def test_a_second_window_is_read_only_until_it_takes_over(
     window: Window, other: Window, runner: list[FakeRunner], file: Path, qtbot: QtBot
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_second_window_is_read_only_until_it_takes_over(
     assert "was changed by another program" in window.banner.text, "taken back, but the file is another by now"
 
 
+@pytest.mark.slow
 def test_a_window_that_closes_lets_the_file_go(
     window: Window, other: Window, runner: list[FakeRunner], file: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_window_that_closes_lets_the_file_go(
     assert not window.ownership.may_write(file) and "Choose another name" in window.banner.text
 
 
+@pytest.mark.slow
 def test_the_wish_of_a_dead_window_is_not_granted(window: Window, runner: list[FakeRunner], file: Path) -> None:
     open_file(window, runner[0], file)
     wish = want(file)
@@ -139,6 +142,7 @@ def test_the_wish_of_a_dead_window_is_not_granted(window: Window, runner: list[F
     assert not window.ownership.read_only and not wish.path.exists()
 
 
+@pytest.mark.slow
 def test_a_take_over_that_is_asked_for_twice_is_one(
     window: Window, other: Window, runner: list[FakeRunner], file: Path, qtbot: QtBot
 ) -> None:
@@ -151,6 +155,7 @@ def test_a_take_over_that_is_asked_for_twice_is_one(
     qtbot.waitUntil(lambda: not other.ownership.read_only)
 
 
+@pytest.mark.slow
 def test_the_lock_tells_whose_it_is(window: Window, other: Window, runner: list[FakeRunner], file: Path) -> None:
     open_file(window, runner[0], file)
     open_file(other, runner[1], file)

@@ -40,6 +40,7 @@ def settle() -> None:
         QApplication.processEvents()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "inspector", "search", "plots", "jobs", "data", "training", "outline"])
 def test_all_is_as_before(opened: Window, name: str) -> None:
     assert QTest.qWaitForWindowExposed(opened)
@@ -84,6 +85,7 @@ def test_the_key_presents_what_has_the_focus(opened: Window, qtbot: QtBot) -> No
     assert not presenting(opened).active and not table.actions["present"].isChecked()
 
 
+@pytest.mark.slow
 def test_the_panel_in_front_is_presented_where_nothing_has_the_focus(opened: Window) -> None:
     opened.show_dock("plots")
     focus = QApplication.focusWidget()
@@ -92,6 +94,7 @@ def test_the_panel_in_front_is_presented_where_nothing_has_the_focus(opened: Win
     assert presenting(opened).target == "plots"
 
 
+@pytest.mark.slow
 def test_another_workspace_or_document_ends_it(opened: Window) -> None:
     presenting(opened).begin("")
     scale = opened.canvas.look()[0]
@@ -104,6 +107,7 @@ def test_another_workspace_or_document_ends_it(opened: Window) -> None:
     assert not presenting(opened).active and not presenting(opened).available()
 
 
+@pytest.mark.slow
 def test_a_panel_can_be_used_while_it_is_presented(opened: Window) -> None:
     presenting(opened).begin("inspector")
     opened.session.select(("fc1",))

@@ -188,6 +188,7 @@ def test_the_larger_map_follows_the_selection(panel: InspectorPanel, session: Se
 # -- what flows in
 
 
+@pytest.mark.slow
 def test_inputs_are_pruned_by_a_rule(
     panel: InspectorPanel, session: Session, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:

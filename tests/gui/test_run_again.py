@@ -124,6 +124,7 @@ def test_a_training_that_failed_or_was_undone_runs_again(opened: Window, runner:
     assert not says_changed(opened, second)
 
 
+@pytest.mark.slow
 def test_a_search_begins_a_new_study(window: Window, runner: list[FakeRunner]) -> None:
     panel = search_panel(window, runner)
     assert isinstance(panel, SearchPanel)
@@ -138,6 +139,7 @@ def test_a_search_begins_a_new_study(window: Window, runner: list[FakeRunner]) -
     assert len(panel.searches.studies) == 2
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_again_on_the_present_recipe(opened: Window, runner: list[FakeRunner]) -> None:
     opened.session.set_recipe(Recipe((quantised(),)), "Quantise")
     quiet(runner)

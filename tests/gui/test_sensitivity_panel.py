@@ -62,6 +62,7 @@ def run(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
     runner[-1].finish(Report("sensitivity", (), {"error_factor": 1.4}))
 
 
+@pytest.mark.slow
 def test_a_run_makes_room_for_an_edit(panel: SensitivityPanel, runner: list[FakeRunner]) -> None:
     """It goes on behind it with what it has gathered; what it had found stays meanwhile."""
     panel.start_run(SensitivityOptions(data="some.csv"))
@@ -177,6 +178,7 @@ def test_the_head_of_a_column_gives_to_the_selected_layers(
     panel.menu.close()
 
 
+@pytest.mark.slow
 def test_cells_are_measured_one_at_a_time(panel: SensitivityPanel, runner: list[FakeRunner], window: Window) -> None:
     run(panel, runner)
     click(panel, QUERY, "int 8")

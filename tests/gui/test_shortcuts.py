@@ -45,6 +45,7 @@ def keys_of(window: Window, name: str) -> list[str]:
     return [k.toString() for k in window.actions_table.actions[name].shortcuts()]
 
 
+@pytest.mark.slow
 def test_recorded_keys_run_the_action_and_stand_in_menu_and_tooltip(
     window: Window, runner: list[FakeRunner], page: ShortcutsWindow, settings: Settings, qtbot: QtBot
 ) -> None:
@@ -66,6 +67,7 @@ def test_recorded_keys_run_the_action_and_stand_in_menu_and_tooltip(
     assert settings.keys == {"select_all": "Ctrl+U"}
 
 
+@pytest.mark.slow
 def test_keys_of_another_action_are_taken_only_by_choice(window: Window, page: ShortcutsWindow) -> None:
     record(page, "fit", "Ctrl+Shift+G")
     assert "belongs to “Go to the selection”" in page.question.text()
@@ -82,6 +84,7 @@ def test_keys_of_another_action_are_taken_only_by_choice(window: Window, page: S
     assert keys_of(window, "fit") == ["Ctrl+0"] and not page.reset_all_link.isEnabled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys,why", [
     ("M", "Keys without Ctrl or Alt"), ("Shift+A", "Keys without Ctrl or Alt"), ("Delete", "Keys without Ctrl or Alt"),
     ("Ctrl+C", "“Copy”"), ("Ctrl+C, Ctrl+K", "“Copy”"), ("F2", "“Rename”"), ("Alt+F", "opens the menu File"),
@@ -91,6 +94,7 @@ def test_keys_of_texts_and_of_menus_are_refused(window: Window, page: ShortcutsW
     assert why in page.question.text() and not page.assign_button.isEnabled()
 
 
+@pytest.mark.slow
 def test_a_sequence_that_begins_with_other_keys_is_a_conflict(page: ShortcutsWindow) -> None:
     record(page, "fit", "Ctrl+Shift+G", "Ctrl+B")
     assert "belongs to “Go to the selection”" in page.question.text()
@@ -114,6 +118,7 @@ def test_keys_survive_a_restart_and_a_damaged_store(window: Window, settings: Se
     assert bindings(window, again).present["undo"] == ("Ctrl+Z",)
 
 
+@pytest.mark.slow
 def test_all_keys_stay_unique_whatever_is_assigned(window: Window, settings: Settings) -> None:
     keys = bindings(window, settings)
     names = list(keys.defaults)
@@ -139,6 +144,7 @@ def test_the_search_lists_what_has_all_words(page: ShortcutsWindow) -> None:
     assert [i.text(1) for i in items if i is not None and not i.isHidden()] == ["Fit graph"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Down])
 def test_return_in_the_search_goes_to_the_first_hit_and_resets_nothing(
     window: Window, page: ShortcutsWindow, key: Qt.Key
@@ -153,6 +159,7 @@ def test_return_in_the_search_goes_to_the_first_hit_and_resets_nothing(
     assert page.recorder.isVisible() and "Undo" in page.question.text()
 
 
+@pytest.mark.slow
 def test_workspaces_and_the_find_field_show_the_new_keys(window: Window, page: ShortcutsWindow, qtbot: QtBot) -> None:
     record(page, "workspace_data", "Ctrl+Alt+7")
     page.assign_button.click()

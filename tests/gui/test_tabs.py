@@ -82,6 +82,7 @@ def answer(button: QMessageBox.StandardButton) -> None:
     QApplication.processEvents()
 
 
+@pytest.mark.slow
 def test_one_document_has_no_tabs(tabs: Tabs, runner: list[FakeRunner]) -> None:
     first = open_in(tabs, runner)
     assert tabs.count == 1 and not tabs.bar.isVisible() and first.isVisible()
@@ -90,6 +91,7 @@ def test_one_document_has_no_tabs(tabs: Tabs, runner: list[FakeRunner]) -> None:
     assert tabs.isWindowModified()
 
 
+@pytest.mark.slow
 def test_a_second_document_opens_in_a_tab_and_both_are_edited_apart(tabs: Tabs, runner: list[FakeRunner]) -> None:
     first = open_in(tabs, runner)
     remove_dropout(first)
@@ -122,6 +124,7 @@ def test_keys_open_choose_and_close_tabs(tabs: Tabs, runner: list[FakeRunner], q
     assert tabs.count == 1 and first.session.document is None, "the last tab stays, empty"
 
 
+@pytest.mark.slow
 def test_an_empty_tab_is_used_and_a_loading_one_is_not(tabs: Tabs, runner: list[FakeRunner]) -> None:
     tabs.new()
     tabs.current.services.opening.open_spec("demo:small")
@@ -140,6 +143,7 @@ def test_an_open_project_comes_to_the_front(tabs: Tabs, runner: list[FakeRunner]
     assert tabs.count == 3
 
 
+@pytest.mark.slow
 def test_a_changed_tab_asks_before_it_closes(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
     first = open_in(tabs, runner)
     second = open_in(tabs, runner, "demo:other")
@@ -194,6 +198,7 @@ def test_a_tab_tells_that_a_long_job_runs(tabs: Tabs, runner: list[FakeRunner]) 
     assert "running" not in tabs.bar.tabToolTip(0)
 
 
+@pytest.mark.slow
 def test_tabs_can_be_moved(tabs: Tabs, runner: list[FakeRunner]) -> None:
     first = open_in(tabs, runner)
     remove_dropout(first)
@@ -204,6 +209,7 @@ def test_tabs_can_be_moved(tabs: Tabs, runner: list[FakeRunner]) -> None:
     assert tabs.current is first
 
 
+@pytest.mark.slow
 def test_the_middle_button_closes_a_tab(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
     open_in(tabs, runner)
     tabs.new()
@@ -212,6 +218,7 @@ def test_the_middle_button_closes_a_tab(tabs: Tabs, runner: list[FakeRunner], qt
     assert tabs.count == 1
 
 
+@pytest.mark.slow
 def test_a_closed_window_has_ended_everything(tabs: Tabs, runner: list[FakeRunner], settings: Settings) -> None:
     """Qt drops a close within a close: the sessions were not ended where nothing was unsaved."""
     first = open_in(tabs, runner)
@@ -234,6 +241,7 @@ def test_edits_after_a_cancelled_close_are_asked_for_again(tabs: Tabs, runner: l
     assert not tabs.isVisible()
 
 
+@pytest.mark.slow
 def test_closed_tabs_leave_nothing(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
     open_in(tabs, runner)
     open_in(tabs, runner, "demo:other")
@@ -249,6 +257,7 @@ def test_closed_tabs_leave_nothing(tabs: Tabs, runner: list[FakeRunner], qtbot: 
     qtbot.waitUntil(gone)
 
 
+@pytest.mark.slow
 def test_a_closed_tab_measures_no_more(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
     """An evaluation that was about to start ran in the folder of a document that was gone."""
     first = open_in(tabs, runner)
@@ -291,6 +300,7 @@ def test_plugins_are_loaded_once_and_followed_by_all_tabs(
     made.deleteLater()
 
 
+@pytest.mark.slow
 def test_a_project_that_is_open_elsewhere_comes_to_the_front_from_an_empty_tab(
     tabs: Tabs, runner: list[FakeRunner], tmp_path: Path, qtbot: QtBot
 ) -> None:
@@ -308,6 +318,7 @@ def test_a_project_that_is_open_elsewhere_comes_to_the_front_from_an_empty_tab(
     qtbot.waitUntil(lambda: tabs.count == 2)
 
 
+@pytest.mark.slow
 def test_floating_panels_of_a_tab_behind_stay_hidden(tabs: Tabs, runner: list[FakeRunner]) -> None:
     first = open_in(tabs, runner)
     dock, other = first.docks.docks["outline"], first.docks.docks["recipe"]
@@ -333,6 +344,7 @@ def test_floating_panels_go_with_their_tab(tabs: Tabs, runner: list[FakeRunner])
     assert dock.isVisible()
 
 
+@pytest.mark.slow
 def test_the_tabs_of_the_last_session_come_back_when_chosen(
     qtbot: QtBot, appearance: Appearance, runner: list[FakeRunner], settings: Settings, tabs: Tabs, tmp_path: Path
 ) -> None:
@@ -371,6 +383,7 @@ def test_a_damaged_list_of_tabs_is_no_error(tmp_path: Path, text: str) -> None:
     assert current == 0 and sources in ([], ["a"])
 
 
+@pytest.mark.slow
 def test_tabs_and_their_buttons_have_names(tabs: Tabs, runner: list[FakeRunner]) -> None:
     open_in(tabs, runner)
     tabs.new()

@@ -108,6 +108,7 @@ def test_the_context_menu_of_a_header_offers_it(opened: Window, qtbot: QtBot) ->
     assert not [m for m in header.findChildren(QMenu) if m.isVisible() and m is not menu]
 
 
+@pytest.mark.slow
 def test_an_item_of_the_open_list_of_formats_is_explained_by_its_key(opened: Window, qtbot: QtBot) -> None:
     opened.session.select(["fc1"])
     opened.host.show_dock("inspector")

@@ -112,6 +112,7 @@ def test_cancelling_the_opening(window: Window, qtbot: QtBot) -> None:
     assert window.pages.currentWidget() is window.pages.welcome and not window.banner.text
 
 
+@pytest.mark.slow
 def test_title_follows_the_edits(opened: Window) -> None:
     assert opened.windowTitle() == "Small[*] — Espalier" and not opened.isWindowModified()
     remove_dropout(opened)
@@ -120,6 +121,7 @@ def test_title_follows_the_edits(opened: Window) -> None:
     assert not opened.isWindowModified()
 
 
+@pytest.mark.slow
 def test_undo_and_redo_say_what_they_do(opened: Window) -> None:
     actions = opened.actions_table.actions
     assert not actions["undo"].isEnabled()
@@ -129,6 +131,7 @@ def test_undo_and_redo_say_what_they_do(opened: Window) -> None:
     assert actions["redo"].text() == "Redo Remove dropout"
 
 
+@pytest.mark.slow
 def test_every_enabled_action_runs(opened: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("espalier.app.errors.QDesktopServices.openUrl", lambda url: True)
     for row in opened.actions_table.rows:
@@ -204,6 +207,7 @@ def test_discarding_closes(opened: Window) -> None:
     assert not opened.isVisible()
 
 
+@pytest.mark.slow
 def test_saving_first_closes_when_it_is_saved(opened: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
     remove_dropout(opened)
     opened.session.document.path = tmp_path / "a.espalier"  # type: ignore[union-attr]
@@ -215,6 +219,7 @@ def test_saving_first_closes_when_it_is_saved(opened: Window, runner: list[FakeR
     assert not opened.isVisible()
 
 
+@pytest.mark.slow
 def test_a_save_that_failed_closes_nothing_later(opened: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
     """The disk was full as the window was to be closed; its user went on, made room and saved."""
     remove_dropout(opened)
@@ -241,6 +246,7 @@ def test_closing_asks_about_what_the_worker_has_not_done(opened: Window, runner:
     assert not opened.isVisible()
 
 
+@pytest.mark.slow
 def test_docks_are_remembered(opened: Window) -> None:
     opened.docks.docks["outline"].close()
     opened.close_now()
@@ -252,6 +258,7 @@ def test_docks_are_remembered(opened: Window) -> None:
     again.deleteLater()
 
 
+@pytest.mark.slow
 def test_theme_changes_at_once(opened: Window) -> None:
     opened.actions_table.run("theme_dark")
     assert opened.appearance.palette.dark and opened.settings.mode == "dark"

@@ -122,6 +122,7 @@ def test_options_that_are_refused_stay_open_and_say_why(opened: Window) -> None:
     page.close()
 
 
+@pytest.mark.slow
 def test_quantise_starts_with_the_selection(opened: Window) -> None:
     opened.session.select(("fc2",))
     opened.actions_table.run("quantise")
@@ -130,6 +131,7 @@ def test_quantise_starts_with_the_selection(opened: Window) -> None:
     page.close()
 
 
+@pytest.mark.slow
 def test_steps_and_edits_are_called_as_their_passes_are(opened: Window) -> None:
     quantise(opened)
     opened.session.enable_step(0, False)
@@ -139,12 +141,14 @@ def test_steps_and_edits_are_called_as_their_passes_are(opened: Window) -> None:
     assert opened.session.open_document.undo_label == "Remove Quantise"
 
 
+@pytest.mark.slow
 def test_a_step_does_not_count_its_nodes_twice(opened: Window) -> None:
     rule = Rule(Select("name", ("fc1", "fc2")), {"weight": Integer(8, 4)})
     opened.session.run_pass("quantize", QuantizeOptions((rule,)))
     assert recipe_of(opened).model.index(1).data() == "Quantise. 2 nodes · weight int 8/4"
 
 
+@pytest.mark.slow
 def test_asking_twice_shows_one_form_that_follows_the_selection(opened: Window) -> None:
     def pages() -> list[OptionsWindow]:
         return [p for p in opened.findChildren(OptionsWindow) if p.isVisible()]
@@ -164,6 +168,7 @@ def test_asking_twice_shows_one_form_that_follows_the_selection(opened: Window) 
     assert not pages()
 
 
+@pytest.mark.slow
 def test_a_form_of_a_step_that_has_gone_says_so(opened: Window) -> None:
     quantise(opened)
     recipe_of(opened).edit_wanted.emit(0)
@@ -174,6 +179,7 @@ def test_a_form_of_a_step_that_has_gone_says_so(opened: Window) -> None:
     page.close()
 
 
+@pytest.mark.slow
 def test_evaluate_offers_the_columns_of_a_file(opened: Window, tmp_path: Path, qtbot: QtBot) -> None:
     path = tmp_path / "films.csv"
     path.write_text("words,stars,mood\nfine,5,good\npoor,1,bad\n", encoding="utf-8")

@@ -45,6 +45,7 @@ def test_button_and_key_bring_a_workspace(opened: Window, workspace: object) -> 
     assert seen(opened) & own and not seen(opened) - own, "panels of other workspaces do not paint"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", DOCKS, ids=lambda s: s.id)
 def test_a_panel_that_is_shown_brings_its_workspace(opened: Window, spec: object) -> None:
     assert isinstance(spec, type(DOCKS[0]))
@@ -56,6 +57,7 @@ def test_a_panel_that_is_shown_brings_its_workspace(opened: Window, spec: object
     assert bench.current == (before if spec.workspace == DRAWER else spec.workspace)
 
 
+@pytest.mark.slow
 def test_panels_get_most_of_the_window(opened: Window) -> None:
     opened.resize(1280, 800)
     for workspace in WORK:
@@ -109,6 +111,7 @@ def test_another_model_begins_with_views_of_its_own(opened: Window, runner: list
     assert canvas.look()[0] != 3.0
 
 
+@pytest.mark.slow
 def test_the_graph_beside_the_panels_is_shown_and_hidden(opened: Window) -> None:
     bench, action = opened.pages.workbench, opened.actions_table.actions["toggle_graph"]
     bench.show_workspace(GRAPH)
@@ -151,6 +154,7 @@ def test_the_drawer_opens_and_closes_by_its_tabs(opened: Window, qtbot: QtBot) -
     assert bench.drawer_shown and drawer.height() == height
 
 
+@pytest.mark.slow
 def test_the_arrangement_is_remembered(opened: Window) -> None:
     bench = opened.pages.workbench
     opened.show_dock("sweeps")

@@ -197,6 +197,7 @@ def test_files_with_nothing_alike_say_so(tmp_path: Path, capsys: pytest.CaptureF
     assert "more than one" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_unlike_the_file_says_what_would_be_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results.save(run(QUICK), tmp_path / "a.json")
     wish = ["kernels", "softmax", "--device", "cpu", "--versions", "torch", "--seconds", "0", "--shapes"]
@@ -206,6 +207,7 @@ def test_a_run_unlike_the_file_says_what_would_be_alike(tmp_path: Path, capsys: 
     assert "for one" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_has_no_time_stands_below_with_its_reason_once(capsys: pytest.CaptureFixture[str]) -> None:
     huge = "1000000x1000000"
     wish = ["kernels", "softmax", "--device", "cpu", "--seconds", "0", "--shapes", "4x8", "4x9", huge]

@@ -94,6 +94,7 @@ def test_gates_of_chunks_that_clip_and_of_those_that_do_not(way: str) -> None:
         assert torch.equal(torch.ones_like(inside) if gate is None else gate, inside)
 
 
+@pytest.mark.slow
 @each_way
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_statistics_of_chunks_are_those_of_all(dtype: torch.dtype, way: str) -> None:
@@ -121,6 +122,7 @@ def test_all_threads_count_denormals_as_the_caller_and_as_before_afterwards(way:
         assert not any(run_chunks(lambda elements, units: flushed(), x.numel(), 1))
 
 
+@pytest.mark.slow
 @each_way
 def test_rows_of_packed_weights(way: str) -> None:
     """Both widths, all dtypes, a last block that is short, and a product with one row."""

@@ -104,6 +104,7 @@ def test_every_format_has_a_fast_version() -> None:
     assert all((cls, "cpu") in FAST for cls in PLANS)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.1)
 @pytest.mark.parametrize("fmt", FORMS, ids=str)
 @each_dtype
@@ -111,6 +112,7 @@ def test_bits_on_the_contract_inputs(fmt: Format, dtype: torch.dtype) -> None:
     agrees(fmt, torch.from_numpy(probes(fmt, 4000)).to(dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.1)
 @pytest.mark.parametrize("fmt", [*FORMS, *OTHERS], ids=str)
 @each_dtype
@@ -129,6 +131,7 @@ def test_bits_on_rows_of_every_kind(fmt: Format, dtype: torch.dtype) -> None:
         agrees(fmt, few)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["mxint(block=64)", "mxfp(block=128)", "block_minifloat(block=64)", "block_log(block=32)", "nvfp4(block=32)",
@@ -246,6 +249,7 @@ def test_registering_loads_nothing_heavy() -> None:
     assert run("import sys, espalier.passes; print({'torch', 'numba', 'triton'} & set(sys.modules))").strip() == "set()"
 
 
+@pytest.mark.slow
 def test_everything_works_without_numba() -> None:
     """Missing when registered, or broken when first needed."""
     use = "import torch; from espalier.model.formats.base import FAST, parse_format;"
@@ -292,6 +296,7 @@ def test_loops_are_compiled_once_a_machine(tmp_path: Path) -> None:
     assert run(where + use, root=tmp_path / "other", **folder).strip() == "[1, 1, 1]"
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_costs_only_the_cache(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     code = "import torch, espalier.passes; from espalier.model.formats.integer import Integer;"

@@ -64,6 +64,7 @@ def gated(fmt: Format, x: Tensor) -> bool:
     return torch.equal(torch.ones_like(inside) if found[1] is None else found[1], inside)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [drawn(text, dtype) for text in KINDS for dtype in DTYPES if dtype == torch.float32 or text in HALVES],
@@ -80,6 +81,7 @@ def test_the_same_bits_as_beside_it(text: str, dtype: torch.dtype) -> None:
     over(fmt, x[3, 0])
 
 
+@pytest.mark.slow
 @each_kind
 def test_on_two_threads(text: str) -> None:
     torch.set_num_threads(2)
@@ -88,6 +90,7 @@ def test_on_two_threads(text: str) -> None:
     assert over(parse_format(text), x)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("text", ["mxint", "mxfp", "block_fp", "block_minifloat", "block_log", "log"])
 def test_goes_on_by_the_definition_where_a_loop_stops(text: str) -> None:

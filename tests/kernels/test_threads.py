@@ -77,6 +77,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.parametrize("how", ["team", "pool"])
 def test_a_forked_child_computes_too(how: str) -> None:

@@ -227,6 +227,7 @@ def test_impossible_formats_give_their_path() -> None:
     assert error.hint == "width must be a whole number from 1 to 32."
 
 
+@pytest.mark.slow
 @given(json_values)
 @settings(derandomize=True, max_examples=300)
 def test_any_json_is_read_or_refused(data: Any) -> None:
@@ -249,6 +250,7 @@ steplike = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(steplike)
 @settings(derandomize=True, max_examples=300)
 def test_any_step_is_read_or_refused(data: Any) -> None:

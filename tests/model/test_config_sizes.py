@@ -50,6 +50,7 @@ def test_numbers_of_layers_are_no_sizes() -> None:
         check_sizes({"stages": [[1, 2], {"num_blocks": 40_000}]})
 
 
+@pytest.mark.slow
 def test_real_configurations_pass() -> None:
     """Of each type that transformers has, by its own defaults."""
     refused = []

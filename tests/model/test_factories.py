@@ -200,6 +200,7 @@ def qwen2():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t5", "qwen2"])
 def test_a_factory_of_a_model_with_a_cache_is_exported(tmp_path: Path, name: str) -> None:
     (tmp_path / "caching.py").write_text(CACHING)

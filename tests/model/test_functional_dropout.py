@@ -128,6 +128,7 @@ def test_a_recurrent_network_drops_between_its_layers() -> None:
     torch.testing.assert_close(run(built.train(), inputs)[0], want[0])
 
 
+@pytest.mark.slow
 def test_weights_of_an_attention_drop_where_they_are_asked_for() -> None:
     """nn.MultiheadAttention calls dropout only in training when its weights are wanted: the graph gets the node."""
 

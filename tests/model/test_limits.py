@@ -73,6 +73,7 @@ def runs(opened: Any, length: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SOURCES)
 def test_positions_and_vocabulary_of_transformers(spec: str, tmp_path: Path) -> None:
     opened = open_source(spec, tmp_path, origin=Origin.TYPED)
@@ -83,6 +84,7 @@ def test_positions_and_vocabulary_of_transformers(spec: str, tmp_path: Path) -> 
     assert runs(opened, most) and runs(opened, most + 1) == (limits.tokens is None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", OWN)
 def test_positions_of_models_of_the_users_own(way: str, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(FOREIGN)
@@ -92,6 +94,7 @@ def test_positions_of_models_of_the_users_own(way: str, tmp_path: Path) -> None:
     assert runs(opened, OWN[way]) and not runs(opened, OWN[way] + 1)
 
 
+@pytest.mark.slow
 def test_a_model_of_one_length_says_so(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(FOREIGN)
     opened = open_source(f"{tmp_path / 'net.py'}:lstm", tmp_path / "work", origin=Origin.TYPED)
@@ -99,6 +102,7 @@ def test_a_model_of_one_length_says_so(tmp_path: Path) -> None:
     assert (limits.tokens, limits.length, limits.vocabulary) == (None, 12, 70)
 
 
+@pytest.mark.slow
 def test_computed_positions_have_the_configurations_context(tmp_path: Path) -> None:
     spec = f"config:llama?{SMALL}&num_key_value_heads=2&max_position_embeddings=96&vocab_size=99&{TASK}"
     limits = open_source(spec, tmp_path, origin=Origin.TYPED).project.source.limits

@@ -79,6 +79,7 @@ def test_the_graph_is_written_once_when_nothing_was_done(tmp_path: Path) -> None
     assert back.graph is back.base
 
 
+@pytest.mark.slow
 def test_files_hold_the_weights_and_little_else(tmp_path: Path) -> None:
     store = WeightStore(tmp_path / "work")
     path = tmp_path / "bert.espalier"
@@ -182,6 +183,7 @@ def test_undo_after_a_save_finds_what_the_file_no_longer_holds(saved: Path) -> N
 # -- weights of the source
 
 
+@pytest.mark.slow
 def test_weights_of_the_source_are_referred_to(source: Path, tmp_path: Path) -> None:
     opened = open_any(str(source), tmp_path / "work", origin=Origin.TYPED)
     pruned = replay(opened.project.base, Recipe(STEPS[1:2]), Context(opened.store)).graph
@@ -199,6 +201,7 @@ def test_weights_of_the_source_are_referred_to(source: Path, tmp_path: Path) -> 
     assert alone == project and {p.path for p in rest.places().values()} == {whole.resolve()}
 
 
+@pytest.mark.slow
 def test_a_missing_source_is_told(source: Path, tmp_path: Path) -> None:
     path = project_beside(source, tmp_path)
     (source / "model.safetensors").rename(source / "other.safetensors")
@@ -210,6 +213,7 @@ def test_a_missing_source_is_told(source: Path, tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["byte", "length", "header", "garbage"])
 def test_a_changed_source_is_told(change: str, source: Path, tmp_path: Path) -> None:
     """Also when other weights of the same sizes were saved over it."""

@@ -123,6 +123,7 @@ def spots(data: Any, trail: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 VALUES = [None, True, -1, 0, 1e99, "x", "", [], {}, [[]], {"x": {}}, {"ref": ["x", 0]}, ["a", "b"], "demo:reviews", "/"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("member", ["manifest.json", "recipe.json", "graph.json", "view.json", "reports.json"])
 def test_edited_json_is_read_or_refused(member: str, source: Path, tmp_path: Path) -> None:
     """Every kind of value in every kind of place; a project whose weights lie in its source."""

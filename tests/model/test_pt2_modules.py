@@ -134,6 +134,7 @@ def test_what_a_leaf_would_not_compute_stays_functions(tmp_path: Path) -> None:
     assert same(run(build(graph, store), example), run(model, example))
 
 
+@pytest.mark.slow
 def test_a_file_of_a_hugging_face_model_opens_in_a_fresh_process(tmp_path: Path) -> None:
     """torch reads no program whose result class is unknown, and nothing else has imported transformers there."""
     held = case("bert")

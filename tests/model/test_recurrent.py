@@ -39,6 +39,7 @@ class Net(nn.Module):
         return self.o(self.r(self.act(self.a(x)))[0])  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("both", "first"), [(False, False), (True, True)])
 def test_what_comes_before_an_lstm_can_be_edited(both: bool, first: bool) -> None:
     model = es.trace(Net(nn.ReLU(), both, first).eval(), torch.randn(4, 9, 5))

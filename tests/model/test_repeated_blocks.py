@@ -197,6 +197,7 @@ def test_code_that_treats_a_block_differently_is_heard(cls: type[Tower]) -> None
     assert list(model.blocks) == list(stack.blocks) and not any(b._forward_pre_hooks for b in stack.blocks)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_real_model_is_captured_by_four_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded, seen = load_source(f"config:{SOURCES['llama']}&weights=none"), []
     whole = trace_module._full

@@ -110,6 +110,7 @@ def test_what_cannot_be_imported_is_told_by_its_own_name(line: str, told: str, t
     assert not [n for n in list(sys.modules)[count:] if n.startswith("espalier_files")]
 
 
+@pytest.mark.slow
 def test_an_exported_script_runs_beside_a_model_of_the_user(tmp_path: Path) -> None:
     """Its own folder is not where it looks for our packages."""
     opened = open_source(project(tmp_path, "1"), tmp_path / "work", origin=Origin.TYPED)

@@ -24,6 +24,7 @@ from espalier.passes.transform.quantize import quantize
 from tests.model.zoo import case
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["demo:digits-mlp", "demo:reviews"])
 def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_source(name, tmp_path, origin=Origin.TYPED)
@@ -84,6 +85,7 @@ def test_divergences_are_kept_with_the_project_by_recipe() -> None:
     assert older.has(one) and older.accuracy(one) is None and older.divergence(one, opened) is None
 
 
+@pytest.mark.slow
 def test_a_baseline_of_data_that_changed_is_run_again(tmp_path: Path) -> None:
     opened, data = open_source("demo:reviews", tmp_path / "work"), tmp_path / "rows.csv"
     base = opened.project.base

@@ -93,6 +93,7 @@ def test_activations_are_those_of_the_float_model_before_its_formats(opened: tup
     assert alone.rows[0]["max"] == float(seen[0].max()) and alone.rows[0]["elements"] == seen[0].numel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", [ScaledInteger(4, "tensor"), ScaledInteger(4, "tensor", symmetric=False),
                                  parse_format("binary_scaled(granularity=tensor)")], ids=str)  # fmt: skip
 def test_static_scales_are_buffers_of_the_graph(opened: tuple[Graph, Context], fmt: Format) -> None:

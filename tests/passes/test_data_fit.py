@@ -56,6 +56,7 @@ def test_what_is_cut_is_counted() -> None:
     assert truncation_note({"accuracy": 1.0}) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("positions", "cut"), [(8, True), (32, True), (512, False)])
 def test_models_of_any_number_of_positions_are_measured(positions: int, cut: bool, tmp_path: Path) -> None:
     spec = f"config:bert?{SMALL}&max_position_embeddings={positions}&vocab_size=2000&{TASK}"

@@ -79,6 +79,7 @@ PREPARED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prepared", PREPARED)
 @pytest.mark.parametrize("name", [n for n, s in PASSES.items() if s.kind == "transform"])
 def test_each_pass_of_ours_keeps_what_is_declared(half: tuple[Graph, Context], name: str, prepared: str) -> None:
@@ -106,6 +107,7 @@ MORE: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("name", MEASURED)
 def test_passes_that_need_data_keep_it_too(half: tuple[Graph, Context], name: str, more: bool) -> None:

@@ -35,6 +35,7 @@ def formatted(held: tuple[Graph, Context], width: int, *kinds: str) -> Graph:
     return quantize(held[0], QuantizeOptions((rule,)), held[1])[0]
 
 
+@pytest.mark.slow
 def test_a_vocabulary_that_is_left_in_float_is_named(bert: tuple[Graph, Context]) -> None:
     graph = formatted(bert, 8, "linear")
     found = dominant(graph)

@@ -245,6 +245,7 @@ def make():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_a_model_of_another_float_takes_images(dtype: str, tmp_path: Path) -> None:
     """Evaluated, calibrated and trained: the images come in the model's float."""

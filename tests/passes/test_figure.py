@@ -32,6 +32,7 @@ def test_newcombe_equals_the_published_values(
     assert found == pytest.approx((low, high), abs=5e-5)
 
 
+@pytest.mark.slow
 def test_wilson_and_mcnemar_equal_scipy() -> None:
     draw = random.Random(18)
     for _ in range(300):

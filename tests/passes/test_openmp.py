@@ -39,6 +39,7 @@ def test_what_the_user_chose_stays(monkeypatch: pytest.MonkeyPatch, name: str, v
     assert os.environ == {name: value}
 
 
+@pytest.mark.slow
 def test_a_worker_sets_it_before_it_loads_torch() -> None:
     done = subprocess.run([sys.executable, "-c", TELL], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [ROUNDS, "None"]

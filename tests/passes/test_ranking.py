@@ -39,6 +39,7 @@ def test_small_parts_with_many_ties(values: list[list[float]], share: float) -> 
     agree(parts, round(share * sum(p.size for p in parts)))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 1e-6, 0.003, 0.5, 0.9, 0.999999, 1.0]), st.booleans())
 def test_parts_that_are_sampled(seed: int, share: float, rounded: bool) -> None:

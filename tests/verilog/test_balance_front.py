@@ -36,6 +36,7 @@ def ran(source: str, name: str, **options: object) -> Graph:
     return run_step(graph, load_recipe({"steps": [{"pass": name, "options": options}]}).steps[0], context).graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["demo:digits-mlp", "demo:digits"])
 def test_a_front_goes_from_small_to_fast(source: str) -> None:
     graph, context = quantised(source)
@@ -47,6 +48,7 @@ def test_a_front_goes_from_small_to_fast(source: str) -> None:
         assert b.interval < a.interval and b.multipliers > a.multipliers and b.area.dsp >= a.area.dsp
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["demo:digits-mlp", "demo:digits"])
 def test_a_point_is_what_balancing_gives(source: str) -> None:
     graph, context = quantised(source)

@@ -52,6 +52,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_integers_equal_the_fake_quantised_model(name: str) -> None:
     found = opened(*CASES[name])

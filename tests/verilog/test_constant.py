@@ -61,6 +61,7 @@ def plain(matrix: np.ndarray) -> int:
     return int(np.maximum(count_of(matrix).sum(axis=1) - 1, 0).sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(cases() | cases().map(alike), st.sampled_from((0, 1, -1)))
 @example(one([-1], [4], [7], [5], [7], constants=(32,) * 5), 1)
@@ -78,6 +79,7 @@ def test_computes_the_matrix(case: Case, slack: int) -> None:
             assert values.max() <= high[out.value]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(cases() | cases().map(alike), st.sampled_from((0, 1)))
 @example(one([0, 3, 0, -4], [0, 3, 4, -2]), 0)

@@ -88,6 +88,7 @@ def network(seed: int) -> UnitNetwork:
     return UnitNetwork(net.units, net.beats, [first], [net.beats[first] // net.frames], [at], spacing)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_the_same_cycles_as_when_everything_is_stepped(seed: int) -> None:

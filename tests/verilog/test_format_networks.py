@@ -160,6 +160,7 @@ def test_what_has_no_hardware_names_the_node(opened: Opened, formats: dict[str, 
     assert caught.value.hint
 
 
+@pytest.mark.slow
 def test_bits_between_layers_train(opened: Opened) -> None:
     bits, wide = {"data_in": "binary(bipolar=false)", "weight": "binary_scaled()"}, {"data_in": FIXED, "weight": ROWS}
     rules = [{"select": {"by": "type", "values": ["linear"]}, "formats": bits}]

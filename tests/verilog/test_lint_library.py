@@ -22,6 +22,7 @@ def _some() -> list[Template]:
     return [t for many in found.values() for t in many[:EACH]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("pyslang") is None, reason="pyslang is not installed")
 def test_slang_reads_every_module() -> None:
     some = _some()

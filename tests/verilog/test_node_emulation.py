@@ -108,6 +108,7 @@ def compared(found: Opened, graph: Graph) -> dict[str, Any]:
     return compare_scored(graph, design, [(inputs(found, k), None) for k in range(6)], context)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_scored_is_what_hardware_computes(tmp_path: Path, name: str) -> None:
     found = open_any(f"{written(tmp_path)}:{name}", tmp_path, origin=Origin.TYPED)

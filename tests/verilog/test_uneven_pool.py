@@ -95,6 +95,7 @@ def test_weights_of_a_norm_need_formats() -> None:
         lower(bare, found.store, EmitOptions())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "body", "words"), [
     ("nn.LSTM(4, 6, batch_first=True)", "return self.m(x)[0]", "depends on the one before"),
     ("nn.GRU(4, 6, batch_first=True)", "return self.m(x)[0]", "depends on the one before"),

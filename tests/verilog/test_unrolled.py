@@ -212,6 +212,7 @@ def test_networks_equal_the_model(tmp_path: Path, module: str, body: str, shape:
     assert not lint(texts(design), "top").findings
 
 
+@pytest.mark.slow
 def test_a_picture_takes_a_cycle_a_pixel() -> None:
     found = opened("nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 2, 3))", SELF, "1, 8, 8")
     design = lower(quantised(found), found.store, UNROLLED)

@@ -84,6 +84,7 @@ def test_a_metric_takes_any_labels(m: es.Model, net: Net, xy: tuple[torch.Tensor
     assert m.evaluate(x, metric=lambda out, y: {"rows": len(out), "labels": y}).labels is None
 
 
+@pytest.mark.slow
 def test_texts_are_tokenised_as_files_are(tmp_path: Path) -> None:
     m = es.open("demo:reviews")
     rows = [
@@ -102,6 +103,7 @@ def test_texts_are_tokenised_as_files_are(tmp_path: Path) -> None:
         assert found.loss == pytest.approx(expected.loss, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_arrays_train_and_are_let_go(traced: es.Model, xy: tuple[torch.Tensor, torch.Tensor]) -> None:
     x = torch.cat([xy[0]] * 3)
     y, own = (x[:, 0] > 0).long(), traced.copy()

@@ -63,6 +63,7 @@ def test_a_half_pruned_weight_has_lost_its_smallest() -> None:
     assert int(gone.sum()) == 33 and weight[gone].abs().max() < weight[~gone].abs().min()
 
 
+@pytest.mark.slow
 def test_torch_and_onnx_agree(m: es.Model, xy: tuple[torch.Tensor, torch.Tensor], tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     m.quantize("linear", weight="int8").prune("name:one", sparsity=0.3)
@@ -89,6 +90,7 @@ class Named(nn.Module):
         return {"value": self.out(mean).squeeze(1), "mean": mean}
 
 
+@pytest.mark.slow
 def test_results_by_name_with_two_inputs(tmp_path: Path) -> None:
     torch.manual_seed(4)
     net, ids, scale, y = Named().eval(), torch.randint(0, 19, (N, 5)), torch.rand(N, 5), torch.randn(N)
@@ -145,6 +147,7 @@ print(json.dumps([accuracy, m.score(loader).accuracy, by_file.evaluate((x, y)).n
 """
 
 
+@pytest.mark.slow
 def test_a_students_script_beside_its_model(tmp_path: Path, root: Path) -> None:
     """`model` is the student's, in the script and in the file that is opened."""
     (tmp_path / "model.py").write_text(

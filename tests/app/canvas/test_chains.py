@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import networkx as nx
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -139,6 +140,7 @@ def towers(draw: st.DrawFn) -> Graph:
     return Graph(nodes)
 
 
+@pytest.mark.slow
 @given(towers(), st.booleans(), st.data())
 @settings(max_examples=150)
 def test_folded_graphs_stay_acyclic_and_connected(graph: Graph, horizontal: bool, data: st.DataObject) -> None:

@@ -190,6 +190,7 @@ def meets(point: tuple[float, float], rect: tuple[float, float, float, float], s
     return rect[0] - 0.5 <= point[0] <= rect[1] + 0.5 and abs(point[1] - rect[side]) < 0.5
 
 
+@pytest.mark.slow
 @given(networks, st.booleans(), st.data())
 @settings(max_examples=150, deadline=None)
 def test_the_drawing_is_the_graph(graph: Graph, horizontal: bool, data: st.DataObject) -> None:

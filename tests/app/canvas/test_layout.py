@@ -84,6 +84,7 @@ def check(found: Layout) -> None:
                 assert x + w <= u + 0.2 or u + s <= x + 0.2 or y + h <= v + 0.2 or v + t <= y + 0.2
 
 
+@pytest.mark.slow
 @given(graphs(), st.booleans(), st.data())
 @settings(max_examples=120)
 def test_random_hierarchies(graph: Graph, horizontal: bool, data: st.DataObject) -> None:
@@ -101,6 +102,7 @@ def test_random_hierarchies(graph: Graph, horizontal: bool, data: st.DataObject)
     assert len(found.tensors) == len(found.starts) - 1 == len(found.labels)
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(max_examples=60)
 def test_every_connection_is_drawn(graph: Graph) -> None:
@@ -124,6 +126,7 @@ def touches(rect: list[float], points: list[tuple[float, float]]) -> bool:
     return any(x - 1 <= a <= x + w + 1 and min(abs(b - y), abs(b - y - h)) < 1 for a, b in points)
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(max_examples=30)
 def test_same_graph_same_drawing(graph: Graph) -> None:
@@ -184,6 +187,7 @@ def test_shared_tensor_is_cut_into_stubs() -> None:
     assert max(spans) < found.height / 5
 
 
+@pytest.mark.slow
 @given(graphs(), st.booleans())
 @settings(max_examples=60)
 def test_edges_keep_clear_of_boxes(graph: Graph, horizontal: bool) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import networkx as nx
+import pytest
 from hypothesis import given, settings
 
 from espalier.app.canvas.casts import CastLayer
@@ -47,6 +48,7 @@ def test_moves_of_one_tensor_are_hidden() -> None:
     assert not build(graph).through and not build(graph, show_shapes=False, kept=[n.id for n in graph]).through
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(max_examples=120)
 def test_edges_run_through(graph: Graph) -> None:

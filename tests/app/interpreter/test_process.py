@@ -77,6 +77,7 @@ def test_names_stay_and_the_last_value_is_an_underscore(shared_console: Driver) 
     assert shared_console.run("@__import__('dataclasses').dataclass\nclass A:\n    x: int\nA(1)")[0] == "A(x=1)\n"
 
 
+@pytest.mark.slow
 def test_modules_are_imported_when_they_are_named(shared_console: Driver) -> None:
     loaded = "import sys; [n in sys.modules for n in ('PySide6', 'transformers')]"
     assert shared_console.run(loaded)[0] == "[False, False]\n"
@@ -142,6 +143,7 @@ def test_an_interrupt_of_an_ended_text_does_not_hit_the_next(shared_console: Dri
     assert shared_console.run("import time; time.sleep(0.2); 'whole'") == ("'whole'\n", "")
 
 
+@pytest.mark.slow
 def test_output_that_nobody_takes_does_not_fill_memory(console: Driver) -> None:
     resident = "int(open('/proc/self/statm').read().split()[1]) * 4096"
     if not Path("/proc/self/statm").exists():
@@ -154,6 +156,7 @@ def test_output_that_nobody_takes_does_not_fill_memory(console: Driver) -> None:
     assert int(console.run(resident)[0]) - before < 60e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text,reason", [
     ("import os; os._exit(3)", "exit code 3"),
     ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9"),
@@ -164,6 +167,7 @@ def test_the_death_of_the_process_is_told_with_its_reason(console: Driver, text:
     assert console.until(Died).reason == reason
 
 
+@pytest.mark.slow
 def test_what_holds_the_interpreter_ends_with_the_process(console: Driver) -> None:
     console.begin("sum(range(10 ** 13))")  # a loop in C: it looks at no signal
     time.sleep(0.3)
@@ -176,6 +180,7 @@ def test_what_holds_the_interpreter_ends_with_the_process(console: Driver) -> No
         os.kill(pid or 0, 0)
 
 
+@pytest.mark.slow
 def test_its_temporary_files_go_with_it_also_while_a_text_runs(console: Driver) -> None:
     folder = Path(console.run("m = es.open('demo:digits-mlp')\nprint(m._place.scratch.folder)")[0].strip())
     assert folder.is_dir()
@@ -185,6 +190,7 @@ def test_its_temporary_files_go_with_it_also_while_a_text_runs(console: Driver) 
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     program = (
         "import time\n"

@@ -172,6 +172,7 @@ def test_the_worker_stays_warm(runner: ToyRunner, listener: Listener) -> None:
     assert ends[0] == ends[2] == ends[5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 def test_a_killed_worker_is_one_failure(number: int, runner: ToyRunner, listener: Listener) -> None:
     job, after = runner.run("die", int(number)), runner.run("echo", 1)
@@ -191,6 +192,7 @@ def test_kill_minus_9_from_outside(runner: ToyRunner, listener: Listener) -> Non
     assert listener.end(runner.run("echo", 1)) == Done(1) and runner.worker_pid != pid
 
 
+@pytest.mark.slow
 def test_a_worker_killed_while_idle_is_replaced(runner: ToyRunner, listener: Listener) -> None:
     """Whenever it is noticed: the next job is not to blame."""
     for pause in (0, 0.2):
@@ -206,6 +208,7 @@ def test_an_exit_code_is_told(runner: ToyRunner, listener: Listener) -> None:
     assert isinstance(event, Failed) and "exit code 3" in event.message
 
 
+@pytest.mark.slow
 def test_a_result_before_death_counts(runner: ToyRunner, listener: Listener) -> None:
     assert listener.end(runner.run("done_and_die", 5)) == Done(5)
     assert listener.end(runner.run("echo", 1)) == Done(1)
@@ -220,6 +223,7 @@ def test_cancelling_a_running_job(runner: ToyRunner, listener: Listener) -> None
     assert listener.end(runner.run("pid")) == Done(pid)  # it stopped by itself: the worker is still warm
 
 
+@pytest.mark.slow
 def test_cancelling_a_job_that_does_not_ask_keeps_its_worker_warm(runner: ToyRunner, listener: Listener) -> None:
     """It is broken off between two operations, never in a message; a new worker would load torch again."""
     for verb in ("busy", "busy", "talkative", "talkative"):
@@ -231,6 +235,7 @@ def test_cancelling_a_job_that_does_not_ask_keeps_its_worker_warm(runner: ToyRun
         assert listener.end(runner.run("pid")) == Done(pid)
 
 
+@pytest.mark.slow
 def test_cancelling_before_the_worker_has_loaded_is_no_death(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +254,7 @@ def test_cancelling_before_the_worker_has_loaded_is_no_death(
         made.close()
 
 
+@pytest.mark.slow
 def test_the_next_job_runs_whatever_went_wrong_in_the_window(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +294,7 @@ def test_cancelling_amid_an_import_leaves_no_half_module(runner: ToyRunner, list
     assert listener.end(runner.run("pid")) == Done(pid)
 
 
+@pytest.mark.slow
 def test_cancelling_a_deaf_job_ends_its_worker(runner: ToyRunner, listener: Listener) -> None:
     job = runner.run("deaf", 10 * PATIENCE)  # nobody waits for that
     listener.begun(job)
@@ -377,6 +384,7 @@ def test_closing_ends_all_jobs(runner: ToyRunner, listener: Listener) -> None:
 # -- the real worker: torch, models, projects
 
 
+@pytest.mark.slow
 def test_the_real_worker(tmp_path: Path) -> None:
     """Open, replay, report, save, die, replay again, open what was saved: one job after another."""
     listener = Listener()

@@ -36,6 +36,7 @@ def make():
 """
 
 
+@pytest.mark.slow
 def test_what_is_allowed_after_the_worker_began_runs_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project whose model runs only with its code: refused until the user allows it, in the same worker."""
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))

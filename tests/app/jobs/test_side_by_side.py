@@ -65,6 +65,7 @@ def test_a_short_job_runs_beside_a_training(runner: JobRunner, listener: Listene
     assert listener.end(training) == Done("kept")
 
 
+@pytest.mark.slow
 def test_one_lane_is_left_for_short_jobs(runner: JobRunner, listener: Listener) -> None:
     first, second = run(runner, "train", 0.5), run(runner, "train", 0.25)
     listener.begun(first)
@@ -93,6 +94,7 @@ def test_what_measures_times_runs_alone(runner: JobRunner, listener: Listener) -
     runner.cancel(late.id)
 
 
+@pytest.mark.slow
 def test_a_short_job_does_not_start_a_worker_for_a_short_wait(
     runner: JobRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def test_jobs_behind_new_plugins_wait_and_every_worker_gets_them(
     assert listener.end(run(runner, "places")) == Done([tmp_path / "a.py"])
 
 
+@pytest.mark.slow
 def test_without_memory_a_job_waits_and_says_why(
     runner: JobRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ def test_without_memory_a_job_waits_and_says_why(
     runner.cancel(training.id)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_takes_only_its_own_job(runner: JobRunner, listener: Listener) -> None:
     training = run(runner, "train", 0.5)
     listener.begun(training)
@@ -151,6 +155,7 @@ def test_a_worker_that_dies_takes_only_its_own_job(runner: JobRunner, listener: 
     assert isinstance(listener.end(training), Failed)
 
 
+@pytest.mark.slow
 def test_an_idle_further_worker_ends_and_the_first_stays(
     runner: JobRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +181,7 @@ def test_a_worker_is_started_ahead_for_what_comes_beside_a_long_job(
     runner.cancel(training.id)
 
 
+@pytest.mark.slow
 def test_clients_share_the_workers_and_end_only_their_own_jobs(workers: Workers, runner: JobRunner) -> None:
     here, there = Listener(), Listener()
     mine, other = JobRunner(here, workers=workers), JobRunner(there, workers=workers)
@@ -213,6 +219,7 @@ def test_a_job_that_is_cancelled_between_two_parts_leaves_its_lane_alive(
     assert run(runner, "echo", 1).state == "stopped", "a closed window starts nothing"
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_ahead_is_not_tried_at_once_again(
     runner: JobRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +240,7 @@ def test_a_worker_that_cannot_start_ahead_is_not_tried_at_once_again(
     runner.cancel(training.id)
 
 
+@pytest.mark.slow
 def test_plugins_that_were_stopped_leave_the_former_ones(runner: JobRunner, listener: Listener, tmp_path: Path) -> None:
     assert listener.end(runner.submit("load", PluginJob((tmp_path / "a.py",)))) == Done(())
     stopped = runner.submit("load", PluginJob((tmp_path / "slow",)))
@@ -243,6 +251,7 @@ def test_plugins_that_were_stopped_leave_the_former_ones(runner: JobRunner, list
     assert isinstance(found, Done) and tmp_path / "a.py" in found.result
 
 
+@pytest.mark.slow
 def test_jobs_that_yield_go_on_in_any_lane(runner: JobRunner, listener: Listener) -> None:
     first, second = run(runner, "train", 0.5), run(runner, "train", 0.25)
     listener.begun(first)

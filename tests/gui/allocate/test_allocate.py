@@ -86,6 +86,7 @@ def begin(window: Window, runner: list[FakeRunner]) -> JobInfo:
     return info
 
 
+@pytest.mark.slow
 def test_it_opens_at_the_first_predictions(
     panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
 ) -> None:
@@ -110,6 +111,7 @@ def test_it_opens_at_the_first_predictions(
     assert "first predictions" not in panel.result.text() and panel.strip.isHidden()
 
 
+@pytest.mark.slow
 def test_cancelled_measurements_leave_the_first_predictions(
     panel: AllocatePanel, runner: list[FakeRunner], window: Window, qtbot: QtBot
 ) -> None:

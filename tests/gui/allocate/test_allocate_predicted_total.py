@@ -77,6 +77,7 @@ def test_the_slider_stands_on_the_drawn_front(panel: AllocatePanel, runner: list
         assert panel.chart.points[place][1] == front.kls[place] != front.solutions[place].kl
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("agreeing")
 def test_what_was_measured_is_told_as_that(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
     find(window, runner, ("weight",))

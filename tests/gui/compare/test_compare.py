@@ -156,6 +156,7 @@ def test_a_row_selects_its_node_in_both_graphs(edited: Window, qtbot: QtBot) -> 
     assert panel.slider.position.text() == f"{panel.table.currentIndex().row() + 1} of {len(rows)}"
 
 
+@pytest.mark.slow
 def test_the_row_that_the_focus_makes_current_is_marked(edited: Window, qtbot: QtBot) -> None:
     panel = shown(edited, qtbot)
     assert panel.table.currentIndex().row() < 0
@@ -173,6 +174,7 @@ def test_columns_shrink_from_the_widest() -> None:
     assert shared_widths([], 100) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [500, 900])
 def test_long_values_leave_room_for_the_names_of_nodes(edited: Window, qtbot: QtBot, width: int) -> None:
     panel = shown(edited, qtbot)
@@ -189,6 +191,7 @@ def test_long_values_leave_room_for_the_names_of_nodes(edited: Window, qtbot: Qt
     )
 
 
+@pytest.mark.slow
 def test_changed_nodes_are_outlined(edited: Window, qtbot: QtBot) -> None:
     panel = shown(edited, qtbot)
     pair = laid_out(panel, qtbot)
@@ -201,6 +204,7 @@ def test_changed_nodes_are_outlined(edited: Window, qtbot: QtBot) -> None:
     assert orange > 50, "two outlines"
 
 
+@pytest.mark.slow
 def test_cameras_are_linked(edited: Window, qtbot: QtBot) -> None:
     panel = shown(edited, qtbot)
     a, b = laid_out(panel, qtbot).canvases
@@ -215,6 +219,7 @@ def test_cameras_are_linked(edited: Window, qtbot: QtBot) -> None:
     assert (b.camera.x, b.camera.y) == before
 
 
+@pytest.mark.slow
 def test_equal_states_are_drawn(edited: Window, qtbot: QtBot) -> None:
     panel = shown(edited, qtbot)
     pair = laid_out(panel, qtbot)
@@ -227,6 +232,7 @@ def test_equal_states_are_drawn(edited: Window, qtbot: QtBot) -> None:
     assert len(panel.scores.table.rows.shown) > 3
 
 
+@pytest.mark.slow
 def test_one_picture_shows_a_left_of_the_edge_and_b_right_of_it(edited: Window, qtbot: QtBot) -> None:
     panel = shown(edited, qtbot)
     pair = laid_out(panel, qtbot)
@@ -240,6 +246,7 @@ def test_one_picture_shows_a_left_of_the_edge_and_b_right_of_it(edited: Window, 
     assert pair.canvases[1].mask().isEmpty() and pair.canvases[1].x() >= pair.canvases[0].width()
 
 
+@pytest.mark.slow
 def test_using_b_is_one_edit(edited: Window, qtbot: QtBot) -> None:
     session = edited.session
     panel = shown(edited, qtbot)
@@ -288,6 +295,7 @@ def test_pins_that_cannot_be_read_are_left_out(edited: Window) -> None:
         assert pins_of(document) == ()
 
 
+@pytest.mark.slow
 def test_another_file_is_opened_in_the_worker_as_the_user_named_it(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -309,6 +317,7 @@ def test_another_file_is_opened_in_the_worker_as_the_user_named_it(
     assert not panel.selectors.use.isEnabled(), "a file has no recipe for this document"
 
 
+@pytest.mark.slow
 def test_a_python_file_is_compared_by_its_factory(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +340,7 @@ def test_a_python_file_is_compared_by_its_factory(
     assert panel.comparing.sides["a"] and panel.comparing.sides["a"].title == "net.py:large"
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_open_says_so(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -341,6 +351,7 @@ def test_a_file_that_does_not_open_says_so(
     assert not edited.banner.isVisible(), "said in the panel alone"
 
 
+@pytest.mark.slow
 def test_a_state_that_needs_the_worker_is_computed_beside_the_document(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
@@ -360,6 +371,7 @@ def test_a_state_that_needs_the_worker_is_computed_beside_the_document(
     assert session.recipe != recipe and panel.comparing.result.a is base
 
 
+@pytest.mark.slow
 def test_trials_of_a_study_are_states(edited: Window, qtbot: QtBot) -> None:
     document = edited.session.open_document
     space = Space((Choice("bits", "format", (str(INT8), str(INT4)), nodes=("fc2",), ports=("weight",)),))
@@ -381,6 +393,7 @@ def test_trials_of_a_study_are_states(edited: Window, qtbot: QtBot) -> None:
     assert edited.session.score.accuracy == 0.75, "its score is known"
 
 
+@pytest.mark.slow
 def test_the_table_is_filtered_copied_and_saved(edited: Window, qtbot: QtBot, tmp_path: Path) -> None:
     panel = shown(edited, qtbot)
     panel.filter.setText("int8")
@@ -396,6 +409,7 @@ def test_the_table_is_filtered_copied_and_saved(edited: Window, qtbot: QtBot, tm
         panel.save(tmp_path / "d.docx")
 
 
+@pytest.mark.slow
 def test_the_theme_reaches_both_canvases(edited: Window, qtbot: QtBot) -> None:
     pair = laid_out(shown(edited, qtbot), qtbot)
     edited.appearance.set_mode("dark")
@@ -404,6 +418,7 @@ def test_the_theme_reaches_both_canvases(edited: Window, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: not any(c.tokens.dark for c in pair.canvases))
 
 
+@pytest.mark.slow
 def test_another_document_ends_the_comparison(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
     panel = shown(edited, qtbot)
     edited.begin_opening("demo:small")
@@ -413,6 +428,7 @@ def test_another_document_ends_the_comparison(edited: Window, runner: list[FakeR
     assert panel.headline.toolTip().startswith("Nothing differs") and panel.table.rows.shown == []
 
 
+@pytest.mark.slow
 def test_closing_the_document_ends_the_comparison_and_lets_it_go(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
@@ -425,6 +441,7 @@ def test_closing_the_document_ends_the_comparison_and_lets_it_go(
     assert edited.canvas.isVisible() and not panel.isVisible()
 
 
+@pytest.mark.slow
 def test_a_stopped_job_says_so_and_can_be_repeated(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
     panel = shown(edited, qtbot)
     pin(edited.session.open_document, "half", Recipe((Step("prune", PruneOptions(sparsity=0.5)),)))
@@ -437,6 +454,7 @@ def test_a_stopped_job_says_so_and_can_be_repeated(edited: Window, runner: list[
     qtbot.waitUntil(lambda: panel.comparing.result is not None)
 
 
+@pytest.mark.slow
 def test_a_file_that_opens_after_its_document_was_closed_is_let_go(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,6 +467,7 @@ def test_a_file_that_opens_after_its_document_was_closed_is_let_go(
     assert not info.job.workdir.exists(), "its folder is deleted"
 
 
+@pytest.mark.slow
 def test_a_file_is_opened_again_when_it_is_chosen_again(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -461,6 +480,7 @@ def test_a_file_is_opened_again_when_it_is_chosen_again(
         assert panel.comparing.result.a["fc2"].precision["weight"].format == fmt
 
 
+@pytest.mark.slow
 def test_a_computed_state_has_lines_in_the_log_and_resolves_no_error_of_an_edit(
     edited: Window, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
@@ -479,6 +499,7 @@ def measurable(window: Window) -> None:
     window.session.measures.options = EvaluateOptions("demo:digits", limit=8)
 
 
+@pytest.mark.slow
 def test_what_each_row_costs_arrives_row_by_row(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
     measurable(edited)
     panel = shown(edited, qtbot)
@@ -509,6 +530,7 @@ def test_what_each_row_costs_arrives_row_by_row(edited: Window, runner: list[Fak
     assert COST not in panel.table.rows.columns and panel.costs.button.isVisible(), "other graphs are not measured"
 
 
+@pytest.mark.slow
 def test_measuring_rows_can_be_stopped(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
     measurable(edited)
     panel = shown(edited, qtbot)

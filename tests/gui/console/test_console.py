@@ -65,6 +65,7 @@ def passes(window: Window) -> list[str]:
     return [s.pass_name for s in window.session.open_document.recipe.steps]
 
 
+@pytest.mark.slow
 def test_an_edit_is_a_step_of_the_document_that_the_window_undoes(
     window: Window, panel: ConsolePanel, ran: Callable[[str], str]
 ) -> None:
@@ -82,6 +83,7 @@ def test_an_edit_is_a_step_of_the_document_that_the_window_undoes(
     assert passes(window) == []
 
 
+@pytest.mark.slow
 def test_an_edited_graph_is_the_windows(window: Window, ran: Callable[[str], str]) -> None:
     node = next(n.id for n in window.session.open_document.graph if n.op == "relu")
     ran(f"m.edit_graph([{{'rename': {{'node': {node!r}, 'name': 'first'}}}}])")
@@ -89,11 +91,13 @@ def test_an_edited_graph_is_the_windows(window: Window, ran: Callable[[str], str
     assert ran(f"m[{node!r}].annotation.title").endswith("'first'")
 
 
+@pytest.mark.slow
 def test_a_copy_stays_in_the_console(window: Window, ran: Callable[[str], str]) -> None:
     shown = ran("half = m.copy().quantize('linear', weight='int4')\nlen(half.recipe), len(m.recipe)")
     assert shown.endswith("(1, 0)") and passes(window) == []
 
 
+@pytest.mark.slow
 def test_the_selection_goes_both_ways(window: Window, ran: Callable[[str], str]) -> None:
     nodes = [n.id for n in window.session.open_document.graph if n.op == "linear"]
     window.session.select(nodes[:1])
@@ -109,6 +113,7 @@ def test_the_selection_goes_both_ways(window: Window, ran: Callable[[str], str])
     assert "1 is no node. Give ids of nodes" in shown and "Traceback" not in shown.partition("selection = [1]")[2]
 
 
+@pytest.mark.slow
 def test_saved_selections_are_those_of_the_window(window: Window, ran: Callable[[str], str]) -> None:
     saved = window.session.saved_selections
     first, *_, last = [n.id for n in window.session.open_document.graph if n.op == "linear"]
@@ -125,12 +130,14 @@ def test_saved_selections_are_those_of_the_window(window: Window, ran: Callable[
     assert list(saved.saved) == ["first layer"] and window.session.open_document.dirty
 
 
+@pytest.mark.slow
 def test_errors_have_two_sentences_and_the_documents_state_stays(window: Window, ran: Callable[[str], str]) -> None:
     shown = ran("m.prune('linear', sparsty=0.5)")
     assert shown.endswith("OptionsError: sparsty is not an option. Did you mean 'sparsity'?")
     assert "espalier/" not in shown and passes(window) == []
 
 
+@pytest.mark.slow
 def test_actions_of_the_window_appear_as_lines_that_repeat_them(
     window: Window, panel: ConsolePanel, ran: Callable[[str], str]
 ) -> None:
@@ -157,6 +164,7 @@ def test_actions_of_the_window_appear_as_lines_that_repeat_them(
     assert panel.output.toPlainText().count("m.redo()") == 2  # the echo of before, and what was typed
 
 
+@pytest.mark.slow
 def test_a_long_edit_is_a_job_that_the_console_waits_for(
     window: Window, panel: ConsolePanel, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
@@ -172,6 +180,7 @@ def test_a_long_edit_is_a_job_that_the_console_waits_for(
     assert not window.banner.isVisible()
 
 
+@pytest.mark.slow
 def test_stopping_an_edit_that_waits_takes_its_job_away(
     window: Window, panel: ConsolePanel, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
@@ -184,6 +193,7 @@ def test_stopping_an_edit_that_waits_takes_its_job_away(
     assert "Stopped (KeyboardInterrupt)." in panel.output.toPlainText()
 
 
+@pytest.mark.slow
 def test_steps_with_arrays_of_the_console_are_refused(window: Window, ran: Callable[[str], str]) -> None:
     shown = ran(
         "m.prune('linear', sparsity=0.5, method='wanda', data=(np.zeros((8, 1, 8, 8), 'float32'), np.zeros(8, int)))"
@@ -191,6 +201,7 @@ def test_steps_with_arrays_of_the_console_are_refused(window: Window, ran: Calla
     assert "cannot use arrays of the console" in shown and passes(window) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["while True: pass", "while True: print('y' * 300)", "import time; time.sleep(100)"])
 def test_the_window_stays_usable_and_stop_works(
     window: Window, panel: ConsolePanel, ran: Callable[[str], str], qtbot: QtBot, text: str,
@@ -220,6 +231,7 @@ def test_the_window_stays_usable_and_stop_works(
     assert panel.output.toPlainText().endswith("'goes on'")
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_is_told_and_the_next_text_starts_another(
     window: Window, panel: ConsolePanel, ran: Callable[[str], str]
 ) -> None:
@@ -229,6 +241,7 @@ def test_a_process_that_ends_is_told_and_the_next_text_starts_another(
     assert "steps: quantize" in ran("m")
 
 
+@pytest.mark.slow
 def test_restart_ends_what_cannot_be_stopped(window: Window, panel: ConsolePanel, qtbot: QtBot,
                                             ran: Callable[[str], str]) -> None:  # fmt: skip
     ran("x = 1")
@@ -244,6 +257,7 @@ def test_restart_ends_what_cannot_be_stopped(window: Window, panel: ConsolePanel
     assert "NameError" in ran("x") and "<Model" in ran("m")
 
 
+@pytest.mark.slow
 def test_input_is_typed_into_the_entry(panel: ConsolePanel, qtbot: QtBot) -> None:
     begin(panel, "name = input('Name? ')\nname.upper()")
     qtbot.waitUntil(lambda: panel.run.waits_for_line, timeout=SECONDS)
@@ -253,6 +267,7 @@ def test_input_is_typed_into_the_entry(panel: ConsolePanel, qtbot: QtBot) -> Non
     assert panel.output.toPlainText().endswith("Name? \nfor\n'FOR'")
 
 
+@pytest.mark.slow
 def test_enter_continues_an_open_text_and_the_history_comes_back(panel: ConsolePanel, qtbot: QtBot) -> None:
     entry = panel.entry
     QTest.keyClicks(entry, "for i in range(2):")
@@ -269,6 +284,7 @@ def test_enter_continues_an_open_text_and_the_history_comes_back(panel: ConsoleP
     assert entry.text == ""
 
 
+@pytest.mark.slow
 def test_tab_completes(panel: ConsolePanel, ran: Callable[[str], str], qtbot: QtBot) -> None:
     ran("1")
     QTest.keyClicks(panel.entry, "m.fold_b")
@@ -280,6 +296,7 @@ def test_tab_completes(panel: ConsolePanel, ran: Callable[[str], str], qtbot: Qt
     panel.entry.list.hide()
 
 
+@pytest.mark.slow
 def test_another_model_is_m_and_the_last_one_says_that_it_is_closed(
     window: Window, runner: list[FakeRunner], ran: Callable[[str], str]
 ) -> None:

@@ -54,6 +54,7 @@ def before_act(window: Window) -> QPoint:
     return pixel(window, x + w / 2, y - 12)
 
 
+@pytest.mark.slow
 def test_enter_inserts_behind_the_selected_node(blocks: Window, qtbot: QtBot) -> None:
     blocks.session.select(("0_up",))
     blocks.actions_table.run("add_operation")
@@ -98,6 +99,7 @@ def test_shift_a_takes_the_edge_under_the_pointer(
     assert [(f._node, f._user) for f in shown(blocks)] == [("0_act", "")], "the node under the pointer, none selected"
 
 
+@pytest.mark.slow
 def test_refused_rows_come_last_with_their_reason(blocks: Window, qtbot: QtBot) -> None:
     blocks.session.select(("0_up",))
     field = add_operation(blocks.host)
@@ -123,6 +125,7 @@ def test_it_says_where_nothing_can_be_inserted(blocks: Window) -> None:
     assert add_operation(blocks.host) is None and "Nothing follows the output" in blocks.banner.text
 
 
+@pytest.mark.slow
 def test_the_menu_of_a_node_opens_it(blocks: Window) -> None:
     menu = menu_of(blocks, "0_act")
     next(a for a in menu.actions() if a.text().startswith("Add operation…")).trigger()

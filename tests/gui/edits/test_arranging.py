@@ -81,6 +81,7 @@ def arrangement(window: Window) -> Arrangement:
     return window.session.open_document.arrangement
 
 
+@pytest.mark.slow
 def test_a_dragged_node_stays_where_it_was_put(blocks: Window, qtbot: QtBot) -> None:
     before, other = rect(blocks, "0_act"), rect(blocks, "0_up")
     asked = len(blocks.session.jobs)
@@ -97,6 +98,7 @@ def test_a_dragged_node_stays_where_it_was_put(blocks: Window, qtbot: QtBot) -> 
     assert rect(blocks, "0_act") == after
 
 
+@pytest.mark.slow
 def test_a_short_way_is_a_click_and_the_ground_still_pans(blocks: Window, qtbot: QtBot) -> None:
     canvas = blocks.canvas
     drag(blocks, qtbot, middle(blocks, "0_act"), QPoint(2, 1))
@@ -108,6 +110,7 @@ def test_a_short_way_is_a_click_and_the_ground_still_pans(blocks: Window, qtbot:
     assert arrangement(blocks) == UNARRANGED
 
 
+@pytest.mark.slow
 def test_far_away_a_drag_on_a_node_pans(blocks: Window, qtbot: QtBot) -> None:
     """Where names cannot be read, nearly every pixel is a node."""
     look(blocks, "0_act", 0.3)
@@ -116,6 +119,7 @@ def test_far_away_a_drag_on_a_node_pans(blocks: Window, qtbot: QtBot) -> None:
     assert blocks.canvas.camera.x == pytest.approx(before - 100) and arrangement(blocks) == UNARRANGED
 
 
+@pytest.mark.slow
 def test_the_outline_of_the_selection_goes_along(blocks: Window, qtbot: QtBot) -> None:
     canvas, before = blocks.canvas, rect(blocks, "0_act")
     canvas.select(["0_act"])
@@ -130,6 +134,7 @@ def test_the_outline_of_the_selection_goes_along(blocks: Window, qtbot: QtBot) -
     assert tuple(outline) == pytest.approx(before)
 
 
+@pytest.mark.slow
 def test_escape_and_an_edit_of_the_graph_put_a_dragged_node_back(blocks: Window, qtbot: QtBot) -> None:
     canvas, before = blocks.canvas, rect(blocks, "0_act")
     drag(blocks, qtbot, middle(blocks, "0_act"), QPoint(60, 30), release=False)
@@ -142,6 +147,7 @@ def test_escape_and_an_edit_of_the_graph_put_a_dragged_node_back(blocks: Window,
     assert canvas.marks.moving is None and arrangement(blocks) == UNARRANGED
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_dragged_node_is_that_of_the_pinned_one(blocks: Window, qtbot: QtBot) -> None:
     """What is shown while dragging lies where it is after the release: edges and card, apart from the pin's mark."""
     canvas = blocks.canvas
@@ -164,6 +170,7 @@ def test_the_picture_of_a_dragged_node_is_that_of_the_pinned_one(blocks: Window,
     assert differing < 0.004, "a pin and the smoothing of the card's place"
 
 
+@pytest.mark.slow
 def test_the_selection_moves_together_and_unpins_together(blocks: Window, qtbot: QtBot) -> None:
     places = {n: rect(blocks, n) for n in NODES}
     blocks.session.select(NODES)
@@ -231,6 +238,7 @@ def test_a_pin_measures_nothing_and_keeps_the_score(blocks: Window, qtbot: QtBot
     assert changes == [] and blocks.isWindowModified()
 
 
+@pytest.mark.slow
 def test_the_copy_for_recovery_has_it(blocks: Window, qtbot: QtBot, runner: list[FakeRunner]) -> None:
     drag(blocks, qtbot, middle(blocks, "0_act"), QPoint(40, 40))
 
@@ -267,6 +275,7 @@ def tab(window: Window) -> QPoint:
     return pixel(window, frame.tab[0] + 6, frame.tab[1] + frame.tab[3] / 2)
 
 
+@pytest.mark.slow
 def test_a_frame_is_made_moved_renamed_and_removed(blocks: Window, qtbot: QtBot) -> None:
     canvas = blocks.canvas
     framed(blocks, qtbot)
@@ -299,6 +308,7 @@ def test_a_frame_is_made_moved_renamed_and_removed(blocks: Window, qtbot: QtBot)
     assert arrangement(blocks) == UNARRANGED
 
 
+@pytest.mark.slow
 def test_escape_makes_no_frame(blocks: Window, qtbot: QtBot) -> None:
     blocks.session.select(NODES)
     blocks.actions_table.run("frame_nodes")
@@ -306,6 +316,7 @@ def test_escape_makes_no_frame(blocks: Window, qtbot: QtBot) -> None:
     assert arrangement(blocks) == UNARRANGED
 
 
+@pytest.mark.slow
 def test_enter_in_the_title_is_not_of_the_canvas(blocks: Window, qtbot: QtBot) -> None:
     """On the canvas, Enter would open what hides the selected nodes."""
     canvas = blocks.canvas
@@ -320,6 +331,7 @@ def test_enter_in_the_title_is_not_of_the_canvas(blocks: Window, qtbot: QtBot) -
     assert canvas.open_groups == framed_now and arrangement(blocks).frames == (Frame("Frame 1", NODES),)
 
 
+@pytest.mark.slow
 def test_a_frame_follows_its_nodes(blocks: Window, qtbot: QtBot) -> None:
     framed(blocks, qtbot)
     canvas = blocks.canvas
@@ -338,6 +350,7 @@ def test_a_frame_follows_its_nodes(blocks: Window, qtbot: QtBot) -> None:
     assert frame.rect[0] < x and x + w < frame.rect[0] + frame.rect[2], "around the card that hides them"
 
 
+@pytest.mark.slow
 def test_the_menu_of_a_frame(blocks: Window, qtbot: QtBot) -> None:
     framed(blocks, qtbot)
     canvas, spot = blocks.canvas, tab(blocks)
@@ -356,6 +369,7 @@ def test_the_menu_of_a_frame(blocks: Window, qtbot: QtBot) -> None:
     assert arrangement(blocks).frames == (), "a frame without nodes goes"
 
 
+@pytest.mark.slow
 def test_it_is_saved_with_the_project_and_opened_again(
     blocks: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -125,6 +125,7 @@ def test_an_attribute_is_typed_in_the_menu(blocks: Window, qtbot: QtBot) -> None
     assert (edit.name, edit.value, edit.node) == ("eps", 0.25, "0_norm")
 
 
+@pytest.mark.slow
 def test_right_click_selects_and_opens_the_menu(blocks: Window, qtbot: QtBot, qapp: QApplication) -> None:
     canvas = blocks.canvas
     qtbot.waitUntil(lambda: canvas.scene is not None and not canvas.waiting)
@@ -144,6 +145,7 @@ def test_right_click_selects_and_opens_the_menu(blocks: Window, qtbot: QtBot, qa
     qtbot.waitUntil(lambda: not canvas.findChildren(NodeMenu))
 
 
+@pytest.mark.slow
 def test_delete_bypasses_or_says_why(blocks: Window, qtbot: QtBot) -> None:
     blocks.session.select(("0_up",))
     qtbot.keyClick(blocks.canvas, Qt.Key.Key_Delete)
@@ -155,6 +157,7 @@ def test_delete_bypasses_or_says_why(blocks: Window, qtbot: QtBot) -> None:
     assert edit.tag == "bypass" and set(edit.select.values) == {"0_act", "3"}
 
 
+@pytest.mark.slow
 def test_every_offer_that_is_not_refused_runs() -> None:
     """What the menu offers, `edit_graph` does."""
     model = stack()
@@ -190,6 +193,7 @@ def test_what_an_edit_added_is_a_signed_count() -> None:
     assert result(report) == "−1 node · +5\u2009898\u2009240 parameters"
 
 
+@pytest.mark.slow
 def test_the_inspector_edits_twins_and_all_of_an_operation(blocks: Window) -> None:
     """Its scope is the selection: one step of the recipe names all of them, and "This node" leads back."""
     panel = blocks.docks.panels["inspector"]
@@ -217,6 +221,7 @@ def test_the_inspector_edits_twins_and_all_of_an_operation(blocks: Window) -> No
     assert not scope.isVisible()
 
 
+@pytest.mark.slow
 def test_selections_are_saved_in_the_project(blocks: Window) -> None:
     """They come back with the file, without nodes that an edit took away; a damaged member is no error."""
     session, saved = blocks.session, blocks.session.saved_selections
@@ -244,6 +249,7 @@ def test_selections_are_saved_in_the_project(blocks: Window) -> None:
         assert selections_of(document.project) == {}
 
 
+@pytest.mark.slow
 def test_edits_of_a_saved_selection_name_it(blocks: Window) -> None:
     """Where the user chose one, the steps of edits select by its name; any other selection is one of nodes."""
     session, saved = blocks.session, blocks.session.saved_selections
@@ -273,6 +279,7 @@ def test_edits_of_a_saved_selection_name_it(blocks: Window) -> None:
     assert inspector.scope.saved_button.text() == "some && others, of whi… ▾"
 
 
+@pytest.mark.slow
 def test_a_step_follows_its_selection_only_when_asked(blocks: Window) -> None:
     session, saved = blocks.session, blocks.session.saved_selections
     panel = blocks.docks.panels["recipe"]
@@ -296,6 +303,7 @@ def test_a_step_follows_its_selection_only_when_asked(blocks: Window) -> None:
     assert {n.id for n in session.open_document.graph if n.precision} == {"0_up", "1_up"}
 
 
+@pytest.mark.slow
 def test_a_pasted_recipe_takes_the_members_of_the_project(blocks: Window) -> None:
     session, problems = blocks.session, list[EspalierError]()
     session.problem.connect(problems.append)
@@ -312,6 +320,7 @@ def test_a_pasted_recipe_takes_the_members_of_the_project(blocks: Window) -> Non
     assert {n.id for n in session.open_document.graph if n.precision} == {"0_up", "1_up"}
 
 
+@pytest.mark.slow
 def test_twins_are_selected_by_the_menu(blocks: Window) -> None:
     blocks.session.select(("0_up", "2_act"))
     blocks.actions_table.run("select_twins")

@@ -68,6 +68,7 @@ def drag(window: Window, qtbot: QtBot, start: QPoint, end: QPoint) -> None:
     qtbot.mouseMove(canvas, end)
 
 
+@pytest.mark.slow
 def test_only_nodes_that_can_take_a_result_light_up(blocks: Window, qtbot: QtBot) -> None:
     canvas, start = blocks.canvas, handle(blocks, "0_norm")
     drag(blocks, qtbot, start, start + QPoint(60, 60))
@@ -86,6 +87,7 @@ def test_only_nodes_that_can_take_a_result_light_up(blocks: Window, qtbot: QtBot
     assert canvas.marks.wire is None and not blocks.session.recipe.steps
 
 
+@pytest.mark.slow
 def test_a_wire_connects_and_is_one_undo(blocks: Window, qtbot: QtBot) -> None:
     start = handle(blocks, "0_norm")
     end = middle(blocks, "1_norm")
@@ -96,6 +98,7 @@ def test_a_wire_connects_and_is_one_undo(blocks: Window, qtbot: QtBot) -> None:
     assert blocks.canvas.marks.wire is None
 
 
+@pytest.mark.slow
 def test_a_wire_to_a_node_with_two_inputs_asks_which(blocks: Window, qtbot: QtBot) -> None:
     start, end = handle(blocks, "0_norm"), None
     end = middle(blocks, "add_1")
@@ -110,6 +113,7 @@ def test_a_wire_to_a_node_with_two_inputs_asks_which(blocks: Window, qtbot: QtBo
     assert (edit.node, edit.port) == ("add_1", "data_in_1")
 
 
+@pytest.mark.slow
 def test_dropped_on_the_ground_nothing_happens(blocks: Window, qtbot: QtBot) -> None:
     start = handle(blocks, "0_norm")
     drag(blocks, qtbot, start, QPoint(3, 3))
@@ -117,6 +121,7 @@ def test_dropped_on_the_ground_nothing_happens(blocks: Window, qtbot: QtBot) -> 
     assert blocks.canvas.marks.wire is None and not blocks.session.recipe.steps
 
 
+@pytest.mark.slow
 def test_a_recorded_model_says_why_there_is_no_wire(blocks: Window, qtbot: QtBot) -> None:
     graph = blocks.session.open_document.graph
     object.__setattr__(graph, "runs", "module")
@@ -227,6 +232,7 @@ def test_m_mutes_and_brings_back(blocks: Window, qtbot: QtBot, runner: list[Fake
     )
 
 
+@pytest.mark.slow
 def test_a_configuration_goes_from_node_to_node(blocks: Window, qtbot: QtBot) -> None:
     blocks.session.set_format(("0_up",), "weight", Integer(4, 2))
     blocks.canvas.select(("0_up",))
@@ -243,6 +249,7 @@ def test_a_configuration_goes_from_node_to_node(blocks: Window, qtbot: QtBot) ->
     assert blocks.session.open_document.graph["0_up"].precision
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "hello", "{", '{"espalier configuration": {"formats": {"weight": "exec(1)"}}}',
                                   '{"espalier configuration": {"pruned": {"weight": {"ratio": 9}}}}',
                                   "[" * 50_000, '{"espalier configuration": 3}'])  # fmt: skip
@@ -253,6 +260,7 @@ def test_anything_else_on_the_clipboard_is_refused(blocks: Window, qtbot: QtBot,
     assert "no configuration on the clipboard" in blocks.banner.text and not blocks.session.recipe.steps
 
 
+@pytest.mark.slow
 def test_ctrl_d_puts_a_module_of_its_kind_behind(blocks: Window, qtbot: QtBot) -> None:
     blocks.canvas.select(("0_norm",))
     qtbot.keyClick(blocks.canvas, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
@@ -263,6 +271,7 @@ def test_ctrl_d_puts_a_module_of_its_kind_behind(blocks: Window, qtbot: QtBot) -
     assert "another shape" in blocks.banner.text
 
 
+@pytest.mark.slow
 def test_a_text_leaves_the_measured_score_valid(blocks: Window) -> None:
     from espalier.passes.running.splits import EvaluateOptions
 
@@ -274,6 +283,7 @@ def test_a_text_leaves_the_measured_score_valid(blocks: Window) -> None:
     assert not measures.has(blocks.session.recipe)
 
 
+@pytest.mark.slow
 def test_a_new_layout_or_another_button_ends_a_wire(blocks: Window, qtbot: QtBot) -> None:
     """Its ends are places of the layout that goes."""
     canvas, start = blocks.canvas, handle(blocks, "0_norm")
@@ -324,6 +334,7 @@ def test_an_edge_through_hidden_shapes_leads_to_the_first_of_them() -> None:
     assert direct_user(graph, Edge(x, 0, end)) == ""
 
 
+@pytest.mark.slow
 def test_the_menu_of_a_fold_opens_and_folds(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
     """On a bar: that layer, all layers; then folding, also from the menu of a group of the chain."""
     open_small(window, runner, stack().project)

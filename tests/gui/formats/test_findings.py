@@ -180,6 +180,7 @@ def test_the_quantisation_report_stands_worst_first_with_units(drawn: Window) ->
     assert column_title("worst_activation_sqnr_db") == "worst activation SQNR (dB)" and shown("zeros", 12) == "12"
 
 
+@pytest.mark.slow
 def test_a_layer_without_error_is_exact_in_every_table(drawn: Window) -> None:
     rows = (row("fc1", "weight", None) | {"max_error": 0.0}, row("fc2", "weight", None) | {"max_error": 0.5})
     drawn.session.report_ready.emit(Report("quantization", rows))

@@ -19,6 +19,7 @@ from tests.gui.formats.inspecting import choose, facts
 pytestmark = pytest.mark.gui
 
 
+@pytest.mark.slow
 def test_without_selection_it_tells_of_the_model(panel: InspectorPanel) -> None:
     assert panel.hint.text() == NO_SELECTION and panel.hint.isVisible()
     assert facts(panel)["inputs"] == "input_ids, attention_mask"

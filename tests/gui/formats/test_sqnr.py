@@ -63,12 +63,14 @@ def click(panel: SqnrPanel, row: int, column: int) -> None:
     QTest.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=cell)
 
 
+@pytest.mark.slow
 def test_nothing_is_measured_before_it_is_asked_for(panel: SqnrPanel, runner: list[FakeRunner]) -> None:
     assert panel.start.isVisible() and panel.start.text().endswith(f"under {len(usual_formats())} formats")
     nodes = fill(panel, runner)
     assert f"{len(nodes)} weights" in panel._counts.text() and panel.again.text() == "Measure again"
 
 
+@pytest.mark.slow
 def test_it_tells_what_goes_on_and_what_a_click_does(panel: SqnrPanel, runner: list[FakeRunner]) -> None:
     panel.measure()
     assert panel.words.toolTip() == FIRST
@@ -79,6 +81,7 @@ def test_it_tells_what_goes_on_and_what_a_click_does(panel: SqnrPanel, runner: l
     assert min(widest, NAMES) <= panel.table.verticalHeader().width() <= NAMES
 
 
+@pytest.mark.slow
 def test_a_click_applies_one_cell_as_one_undo_step(panel: SqnrPanel, runner: list[FakeRunner], window: Window) -> None:
     nodes = fill(panel, runner)
     row = nodes.index(KEY)

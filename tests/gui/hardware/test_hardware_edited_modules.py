@@ -57,6 +57,7 @@ def put(panel: HardwarePanel, before: str, after: str) -> None:
     QTest.keyClicks(text, after)
 
 
+@pytest.mark.slow
 def test_only_the_library_is_edited(panel: HardwarePanel) -> None:
     source = panel.views.source
     assert source.edit.isEnabled() and not source.text.editable
@@ -64,6 +65,7 @@ def test_only_the_library_is_edited(panel: HardwarePanel) -> None:
     assert not source.edit.isEnabled() and "Generated from the graph and its weights" in source.edit.toolTip()
 
 
+@pytest.mark.slow
 def test_a_copy_is_kept_undone_and_reverted(panel: HardwarePanel, window: Window) -> None:
     source, copies = panel.views.source, panel.hardware.copies
     assert not panel.hardware.stale
@@ -98,6 +100,7 @@ def test_a_copy_is_kept_undone_and_reverted(panel: HardwarePanel, window: Window
     assert MEMBER not in document.project.extras
 
 
+@pytest.mark.slow
 def test_a_copy_reverted_while_its_changes_are_shown_shows_ours(panel: HardwarePanel) -> None:
     source = panel.views.source
     begin(panel)
@@ -110,6 +113,7 @@ def test_a_copy_reverted_while_its_changes_are_shown_shows_ours(panel: HardwareP
     assert source.text.editable and "14" in source.text.toPlainText()
 
 
+@pytest.mark.slow
 def test_runs_use_the_copy_and_say_so(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path) -> None:
     begin(panel)
     put(panel, "12", "15")
@@ -129,6 +133,7 @@ def test_runs_use_the_copy_and_say_so(panel: HardwarePanel, runner: list[FakeRun
     assert panel.hardware.stale
 
 
+@pytest.mark.slow
 def test_a_copy_survives_save_and_reopen(panel: HardwarePanel, window: Window, runner: list[FakeRunner],
                                          tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     begin(panel)
@@ -149,6 +154,7 @@ def test_a_copy_survives_save_and_reopen(panel: HardwarePanel, window: Window, r
     assert not panel.hardware.copies.outdated("linear") and "17" in panel.hardware.copies.texts["linear"]
 
 
+@pytest.mark.slow
 def test_errors_are_shown_while_typing(panel: HardwarePanel, qtbot: QtBot) -> None:
     pytest.importorskip("pyslang")
     source = panel.views.source
@@ -163,6 +169,7 @@ def test_errors_are_shown_while_typing(panel: HardwarePanel, qtbot: QtBot) -> No
     assert source.text.textCursor().blockNumber() == 2
 
 
+@pytest.mark.slow
 def test_what_is_written_stays_in_sight_beside_its_errors(panel: HardwarePanel) -> None:
     source = panel.views.source
     begin(panel)
@@ -176,6 +183,7 @@ def test_what_is_written_stays_in_sight_beside_its_errors(panel: HardwarePanel) 
     assert seen and text.viewport().rect().contains(text.cursorRect())
 
 
+@pytest.mark.slow
 def test_without_slang_it_says_how_to_get_it(panel: HardwarePanel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "can_check", lambda: False)
     begin(panel)

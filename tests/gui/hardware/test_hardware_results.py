@@ -70,6 +70,7 @@ def record(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_tables_survive_save_and_reopen(
     panel: HardwarePanel, runner: list[FakeRunner], window: Window, tmp_path: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_tables_survive_save_and_reopen(
     assert not panel.hardware.stale, "an undo makes them good again"
 
 
+@pytest.mark.slow
 def test_results_of_another_state_open_as_stale(
     panel: HardwarePanel, runner: list[FakeRunner], window: Window, tmp_path: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_every_table_marks_the_nodes_that_are_selected(
     assert "Lint has no findings" in views._words.text()
 
 
+@pytest.mark.slow
 def test_areas_colour_the_graph_by_their_sum(panel: HardwarePanel, runner: list[FakeRunner], tmp_path: Path,
                                              window: Window) -> None:  # fmt: skip
     check(panel, runner, tmp_path)

@@ -33,6 +33,7 @@ from tests.gui.kernels.kernels_lab import LIMITS, row, rows
 pytestmark = pytest.mark.gui
 
 
+@pytest.mark.slow
 def test_curves_and_roofline_lead_to_the_row(page: KernelRuns, runner: list[FakeRunner], tmp_path: Path) -> None:
     measured(page, runner)
     page.views.tabs.setCurrentIndex(CURVES)
@@ -64,6 +65,7 @@ def written(chart: Roofline) -> list[str]:
     return [i.toPlainText() for i in chart.plot.items if isinstance(i, pg.TextItem)]
 
 
+@pytest.mark.slow
 def test_kernels_can_be_read_after_a_run_of_one(page: KernelRuns, runner: list[FakeRunner]) -> None:
     measured(page, runner)
     table = page.views.table
@@ -77,6 +79,7 @@ def test_kernels_can_be_read_after_a_run_of_one(page: KernelRuns, runner: list[F
     assert table.columnWidth(column) >= table.fontMetrics().horizontalAdvance(names[-1])
 
 
+@pytest.mark.slow
 def test_rates_are_in_the_unit_of_the_device(page: KernelRuns, runner: list[FakeRunner]) -> None:
     measured(page, runner)
     page.views.tabs.setCurrentIndex(CURVES)
@@ -139,6 +142,7 @@ def colour(source: KernelSource, line: int) -> str:
     return held.foreground().color().name()
 
 
+@pytest.mark.slow
 def test_two_runs_beside_each_other(page: KernelRuns, runner: list[FakeRunner]) -> None:
     page.views.tabs.setCurrentIndex(COMPARE)
     assert "Run the same kernels twice" in page.views.comparison._empty.text()

@@ -29,6 +29,7 @@ from tests.gui.kernels.measured_tabs import compiling, job_of, profile
 pytestmark = pytest.mark.gui
 
 
+@pytest.mark.slow
 def test_nothing_is_built_before_it_is_seen(small: Window, runner: list[FakeRunner]) -> None:
     panel = small.docks.panels["kernels"]
     assert not panel.pages  # type: ignore[attr-defined]
@@ -45,6 +46,7 @@ def test_without_a_model_a_page_invites(window: Window) -> None:
     assert page.state.job is None
 
 
+@pytest.mark.slow
 def test_settings_reach_the_job_and_it_can_be_stopped(small: Window, runner: list[FakeRunner]) -> None:
     page = profile(small)
     page.form.put(ProfileOptions(batch_size=3, runs=7))
@@ -62,6 +64,7 @@ def test_settings_reach_the_job_and_it_can_be_stopped(small: Window, runner: lis
     assert page.state.job is None and page.status.text() == "Stopped." and page.run_button.isEnabled()
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_told_on_the_page(small: Window, runner: list[FakeRunner]) -> None:
     page = compiling(small)
     page.form.editors["backend"].put("aot_eager")
@@ -77,6 +80,7 @@ def test_what_goes_wrong_is_told_on_the_page(small: Window, runner: list[FakeRun
     runner[-1].tell(job_of(runner, "compile"), Stopped())
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_is_told(small: Window, runner: list[FakeRunner]) -> None:
     page, told = profile(small), list[Any]()
     small.session.problem.connect(told.append)
@@ -86,6 +90,7 @@ def test_a_wrong_setting_is_told(small: Window, runner: list[FakeRunner]) -> Non
     assert told and page.state.job is None and page.form.wrong.text()
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_here_says_why(small: Window, runner: list[FakeRunner]) -> None:
     from espalier.app.features.kernels.state.runs import kernel_runs_of
 
@@ -100,6 +105,7 @@ def test_a_device_that_is_not_here_says_why(small: Window, runner: list[FakeRunn
     assert page.form.editors["device"].itemData(at, Qt.ItemDataRole.ToolTipRole) == "no CUDA device"
 
 
+@pytest.mark.slow
 def test_a_project_whose_figures_lack_some_says_so(small: Window, runner: list[FakeRunner]) -> None:
     pages = [panel_of(small.host).page(title) for title in ("Compile", "Profile", "Memory")]
     for rows in ('[{"x": 1}]', "[]"):
@@ -113,6 +119,7 @@ def test_a_project_whose_figures_lack_some_says_so(small: Window, runner: list[F
             assert "cannot be read" in page.error.text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["compile", "profile", "memory"])
 def test_menus_begin_each(small: Window, runner: list[FakeRunner], name: str) -> None:
     row = next(r for r in small.actions_table.rows if r.id == f"timed_{name}")
@@ -126,6 +133,7 @@ def test_menus_begin_each(small: Window, runner: list[FakeRunner], name: str) ->
     assert not small.docks.docks["kernels"].visibleRegion().isEmpty()
 
 
+@pytest.mark.slow
 def test_mx_weights_stand_under_deploy(small: Window) -> None:
     row = next(r for r in small.actions_table.rows if r.id == "pack_mx")
     assert (row.menu, row.section) == ("Model", "Deploy") and "packed" in row.help
@@ -135,6 +143,7 @@ def test_mx_weights_stand_under_deploy(small: Window) -> None:
     assert default_options(small.session, spec).width == "as it is"
 
 
+@pytest.mark.slow
 def test_a_packed_weight_says_what_it_takes(small: Window) -> None:
     graph = small.session.open_document.graph
     plain = {f.name for f in node_facts(graph["fc1"], graph)}

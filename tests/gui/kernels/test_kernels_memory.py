@@ -43,6 +43,7 @@ def counting(window: Window) -> MemoryPage:
     return page
 
 
+@pytest.mark.slow
 def test_the_ledger_and_ways_to_save_more(small: Window, runner: list[FakeRunner], tmp_path: Path) -> None:
     page, asked = counting(small), list[str]()
     page.pass_wanted.connect(asked.append)

@@ -135,6 +135,7 @@ def test_rows_arrive_one_by_one(page: KernelRuns, runner: list[FakeRunner], qtbo
     assert page._status.toolTip().startswith("6 rows · copy 10 GB/s · fp32 product 100 GFLOP/s")
 
 
+@pytest.mark.slow
 def test_a_row_without_a_time_says_why_and_copies(page: KernelRuns, runner: list[FakeRunner]) -> None:
     info = begin(page, runner)
     runner[-1].tell(info, PartialResult(row()))
@@ -151,6 +152,7 @@ def test_a_row_without_a_time_says_why_and_copies(page: KernelRuns, runner: list
     assert lines[1].split("\t")[4] == "0.1" and lines[2].endswith("out of memory: about 9 GiB")
 
 
+@pytest.mark.slow
 def test_cancel_keeps_the_rows(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
     info = begin(page, runner)
     runner[-1].tell(info, PartialResult(row()))
@@ -245,6 +247,7 @@ def test_commands_run_and_stop(window: Window, runner: list[FakeRunner]) -> None
     assert not any(isinstance(i.job, KernelsJob) for i in runner[-1].waiting)
 
 
+@pytest.mark.slow
 def test_the_key_runs_what_is_in_front(window: Window, runner: list[FakeRunner]) -> None:
     """F7 on a tab that is seen is for that tab; what is not seen is not what is meant."""
     window.live.enabled = False
@@ -321,6 +324,7 @@ def test_every_tab_without_clipping_at_280(page: KernelRuns, runner: list[FakeRu
     assert page.width() <= panel_of(window.host).width() and window.width() == 1280
 
 
+@pytest.mark.slow
 def test_a_long_list_of_rows_does_not_hold_the_window(page: KernelRuns, runner: list[FakeRunner]) -> None:
     info = begin(page, runner)
     for n in range(300):
@@ -330,6 +334,7 @@ def test_a_long_list_of_rows_does_not_hold_the_window(page: KernelRuns, runner: 
     assert len(page.views.table.rows.shown) == 300
 
 
+@pytest.mark.slow
 def test_the_panel_can_be_made_low_and_scrolls_then(window: Window) -> None:
     window.show_dock("kernels")
     panel = window.docks.panels["kernels"]

@@ -70,6 +70,7 @@ def test_a_profile_in_words_and_rows(small: Window, runner: list[FakeRunner]) ->
     assert page.timeline.run is not None and [lane.kind for lane in page.timeline.run.lanes] == ["node", "operation"]
 
 
+@pytest.mark.slow
 def test_nodes_are_selected_from_all_sides(small: Window, runner: list[FakeRunner]) -> None:
     page, session = profiled(small, runner), small.session
     view = page.timeline

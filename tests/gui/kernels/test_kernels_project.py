@@ -45,6 +45,7 @@ def test_files_that_are_none_are_refused_in_words(page: KernelRuns, tmp_path: Pa
     assert not page.state.runs
 
 
+@pytest.mark.slow
 def test_runs_are_kept_with_the_project(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
     document = window.session.document
     assert document is not None and not document.dirty
@@ -59,6 +60,7 @@ def test_runs_are_kept_with_the_project(page: KernelRuns, runner: list[FakeRunne
     assert document is not None and MEMBER not in document.project.extras and page.run is None
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_said(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
     for raw in (b"{", json.dumps({"version": 99, "runs": []}).encode(), b'{"version": 1, "runs": [{"results": {}}]}'):
         open_small(window, runner, replace(small_project(), extras={MEMBER: raw}))
@@ -67,6 +69,7 @@ def test_what_cannot_be_read_is_said(page: KernelRuns, runner: list[FakeRunner],
         assert document is not None and document.project.extras[MEMBER] == raw  # nothing is lost
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_while_another_document_opens(page: KernelRuns, runner: list[FakeRunner], window: Window) -> None:
     measured(page, runner)
     info = begin(page, runner)

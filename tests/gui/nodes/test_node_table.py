@@ -41,6 +41,7 @@ def typed(panel: NodesPanel, qtbot: QtBot, text: str) -> list[str]:
     return shown(panel)
 
 
+@pytest.mark.slow
 def test_rows_are_the_nodes_and_their_facts(panel: NodesPanel, window: Window) -> None:
     graph = window.session.open_document.graph
     rows = {r["node"]: r for r in panel.table.rows.shown}
@@ -51,12 +52,14 @@ def test_rows_are_the_nodes_and_their_facts(panel: NodesPanel, window: Window) -
     assert "weight" in up and "note" not in up, "columns that say nothing are left out"
 
 
+@pytest.mark.slow
 def test_choices_come_as_they_are_made(panel: NodesPanel, window: Window) -> None:
     window.session.set_format(("0_up",), "weight", Integer(4, 2))
     rows = {r["node"]: r for r in panel.table.rows.shown}
     assert rows["0_up"]["weight"] == Integer(4, 2).label and rows["1_up"]["weight"] is None
 
 
+@pytest.mark.slow
 def test_the_filter_takes_texts_patterns_and_expressions(panel: NodesPanel, qtbot: QtBot) -> None:
     assert typed(panel, qtbot, "gelu") == ["0_act", "1_act", "2_act", "3"]
     assert typed(panel, qtbot, "op == 'linear' and features_out > 12") == ["0_up", "1_up", "2_up"]
@@ -69,6 +72,7 @@ def test_the_filter_takes_texts_patterns_and_expressions(panel: NodesPanel, qtbo
     assert len(typed(panel, qtbot, "")) == len(panel._rows)
 
 
+@pytest.mark.slow
 def test_another_document_begins_without_a_filter(
     panel: NodesPanel, window: Window, qtbot: QtBot, runner: list[FakeRunner]
 ) -> None:
@@ -79,6 +83,7 @@ def test_another_document_begins_without_a_filter(
     assert panel.field.text() == panel.colour.get() == ""
 
 
+@pytest.mark.slow
 def test_the_selection_is_shared(panel: NodesPanel, window: Window, qtbot: QtBot) -> None:
     typed(panel, qtbot, "gelu")
     panel.select_all()

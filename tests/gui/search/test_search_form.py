@@ -60,6 +60,7 @@ def test_a_space_in_words() -> None:
     assert size_words(Space((*of(5).choices, between))) == "5 configurations and 1 number of a range"
 
 
+@pytest.mark.slow
 def test_without_data_the_example_asks_for_some(window: Window, runner: list[FakeRunner]) -> None:
     """It would run for the least bits alone, whatever they do to the model."""
     window.live.enabled = False
@@ -80,6 +81,7 @@ def test_without_data_the_example_asks_for_some(window: Window, runner: list[Fak
     assert spec.goals == (Goal("accuracy"),) and spec.within and spec.warm and spec.score.data == "demo:small"
 
 
+@pytest.mark.slow
 def test_data_that_are_measured_on_later_are_what_trials_are_scored_on(
     window: Window, runner: list[FakeRunner]
 ) -> None:
@@ -94,6 +96,7 @@ def test_data_that_are_measured_on_later_are_what_trials_are_scored_on(
     assert panel.example_link.text().startswith("Run it") and panel.setup.spec().score == DATA
 
 
+@pytest.mark.slow
 def test_the_form_begins_with_mixed_precision_and_counts_it(panel: SearchPanel) -> None:
     assert panel._pages.currentIndex() == 0 and not panel.example_link.isHidden()
     panel.compose_link.click()
@@ -112,6 +115,7 @@ def test_the_form_begins_with_mixed_precision_and_counts_it(panel: SearchPanel) 
     assert panel.setup.counted.text() == "7 configurations" and card.note.text() == "2 layers · 1 choice · 7 formats"
 
 
+@pytest.mark.slow
 def test_what_is_wrong_stands_beside_it(panel: SearchPanel) -> None:
     setup, card = panel.setup, panel.setup.cards[0]
     panel.compose()
@@ -139,6 +143,7 @@ def test_what_is_wrong_stands_beside_it(panel: SearchPanel) -> None:
     assert not panel.searches.studies
 
 
+@pytest.mark.slow
 def test_entries_of_all_kinds_keep_what_they_are_given(panel: SearchPanel) -> None:
     session = panel._session
     session.set_recipe(Recipe((Step("prune", PruneOptions()),)), "Prune")
@@ -206,6 +211,7 @@ def test_what_no_trial_can_hold_is_told_before_any_runs(panel: SearchPanel, runn
     assert "there are no rungs" in str(told[1]) and not panel.searches.studies
 
 
+@pytest.mark.slow
 def test_the_bounds_of_the_pruner_are_fields(panel: SearchPanel) -> None:
     spec = replace(panel.setup.spec(), pruner="threshold", rungs=(8, 16), lower=0.5, judge_from=8)
     panel.setup.put(spec)
@@ -216,6 +222,7 @@ def test_the_bounds_of_the_pruner_are_fields(panel: SearchPanel) -> None:
     assert "no bound" in panel.setup.wrong.text() and not panel.setup.run_button.isEnabled()
 
 
+@pytest.mark.slow
 def test_an_architecture_is_varied_only_of_a_model_that_has_a_configuration(panel: SearchPanel) -> None:
     entry = Vary("config", key="num_hidden_layers", values="1, 2", per="all")
     panel.setup.put(SearchSpec(space=(entry,)))

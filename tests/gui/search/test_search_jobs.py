@@ -36,6 +36,7 @@ def panel(window: Window, runner: list[FakeRunner]) -> SearchPanel:
     return search_panel(window, runner)
 
 
+@pytest.mark.slow
 def test_pause_stop_and_go_on(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     info = begin(panel, runner)
     study = panel.study
@@ -60,6 +61,7 @@ def test_pause_stop_and_go_on(panel: SearchPanel, runner: list[FakeRunner], qtbo
     assert "went on from trial 1" in panel.head.status._text
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_told_and_nothing_is_lost(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     feed(runner, info, [trial(0, 0.9), trial(1, state="running", seconds=None)])
@@ -69,11 +71,13 @@ def test_a_dead_worker_is_told_and_nothing_is_lost(panel: SearchPanel, runner: l
     assert study.leader and study.leader.number == 0 and study.trials[1].error == "It was interrupted."
 
 
+@pytest.mark.slow
 def test_an_end_before_the_first_trial_keeps_none(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     runner[-1].tell(begin(panel, runner), Failed("No configuration holds weight_bits<=1.", "Raise it."))
     assert panel.head.wrong.text() == "No configuration holds weight_bits<=1. Raise it."
 
 
+@pytest.mark.slow
 def test_other_jobs_go_between_two_trials(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     panel._session.evaluate()
@@ -89,6 +93,7 @@ def test_other_jobs_go_between_two_trials(panel: SearchPanel, runner: list[FakeR
     assert runner[-1].waiting.index(waiting) < runner[-1].waiting.index(again)
 
 
+@pytest.mark.slow
 def test_an_edit_does_not_wait_for_all_gradients(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     """Before its first trial a search gathers some: it makes room as soon as another job comes."""
     info = begin(panel, runner)
@@ -100,6 +105,7 @@ def test_an_edit_does_not_wait_for_all_gradients(panel: SearchPanel, runner: lis
     assert search_job(runner) is info and info.state == "waiting" and panel.study and panel.study.running
 
 
+@pytest.mark.slow
 def test_a_search_that_makes_room_stays_one_job(panel: SearchPanel, runner: list[FakeRunner], window: Window) -> None:
     info = begin(panel, runner)
     info.started -= 200.0
@@ -136,6 +142,7 @@ def test_a_search_that_makes_room_stays_one_job(panel: SearchPanel, runner: list
     assert info.state == "stopped" and panel.study and not panel.study.running and panel.study.done == 2
 
 
+@pytest.mark.slow
 def test_a_search_of_which_nothing_is_left_is_done(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     panel._session.evaluate()
@@ -144,6 +151,7 @@ def test_a_search_of_which_nothing_is_left_is_done(panel: SearchPanel, runner: l
     assert info.state == "done" and panel.study and not panel.study.running and "all 18" in panel.study.end_reason
 
 
+@pytest.mark.slow
 def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     info = begin(panel, runner)
     study = panel.study
@@ -167,6 +175,7 @@ def test_a_paused_search_lets_other_jobs_go(panel: SearchPanel, runner: list[Fak
     assert not study.running and panel.head.links["on"].isVisibleTo(panel)
 
 
+@pytest.mark.slow
 def test_a_study_without_a_trial_blocks_no_name(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     panel.setup.name.put("mine")
     runner[-1].tell(begin(panel, runner), Failed("The data have no rows.", "Give others."))
@@ -176,6 +185,7 @@ def test_a_study_without_a_trial_blocks_no_name(panel: SearchPanel, runner: list
     assert study.name == "mine" and len(study.spec.goals) == 2 and study.running
 
 
+@pytest.mark.slow
 def test_a_baseline_of_other_data_is_none(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     """An accuracy on the training split says nothing of how far trials are from it on the test split."""
     session = panel._session
@@ -190,6 +200,7 @@ def test_a_baseline_of_other_data_is_none(panel: SearchPanel, runner: list[FakeR
     )
 
 
+@pytest.mark.slow
 def test_only_a_whole_score_becomes_the_projects(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     """One that ended early was measured on a part of the samples; a whole one brings these along."""
     info, session = begin(panel, runner), panel._session
@@ -207,6 +218,7 @@ def test_only_a_whole_score_becomes_the_projects(panel: SearchPanel, runner: lis
     assert found is not None and (found.value, found.n) == (0.7, 270)
 
 
+@pytest.mark.slow
 def test_names_that_are_taken(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     told: list[object] = []
     panel._session.problem.connect(told.append)

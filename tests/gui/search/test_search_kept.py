@@ -77,6 +77,7 @@ def test_studies_are_kept_with_the_project(panel: SearchPanel, runner: list[Fake
     assert not panel.searches.studies and not path.exists() and not window.session.document.project.extras
 
 
+@pytest.mark.slow
 def test_a_chart_is_saved_by_the_dialog_of_all_files(
     panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path, qtbot: QtBot
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_chart_is_saved_by_the_dialog_of_all_files(
     assert (tmp_path / "chart.csv").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_of_a_study_is_told(panel: SearchPanel, runner: list[FakeRunner], window: Window) -> None:
     """A line that was cut off is no damage: its window died while it wrote."""
     held = Record(SearchSpec(study="s"), Recipe(), Space(()), (trial(0), trial(1)), "k")
@@ -124,6 +126,7 @@ def test_the_worker_tells_what_of_a_journal_it_skipped(monkeypatch: pytest.Monke
     assert heard == ["2 records are damaged.", trial(0)]
 
 
+@pytest.mark.slow
 def test_what_a_dead_window_had_found_is_found_again(
     panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
 ) -> None:
@@ -145,6 +148,7 @@ def test_what_a_dead_window_had_found_is_found_again(
     assert now.dirty
 
 
+@pytest.mark.slow
 def test_a_trial_that_ran_at_the_last_save_and_ended_in_a_dead_window_is_found(
     panel: SearchPanel, runner: list[FakeRunner], window: Window
 ) -> None:
@@ -176,6 +180,7 @@ def test_the_note_of_a_study_goes_with_its_document(
     assert not any(path.is_relative_to(document.store.folder) for path, _ in files._NOTES)
 
 
+@pytest.mark.slow
 def test_a_study_that_no_project_has_yet_is_found_again_where_it_was_begun(
     panel: SearchPanel, runner: list[FakeRunner], window: Window
 ) -> None:
@@ -198,6 +203,7 @@ def test_a_study_that_no_project_has_yet_is_found_again_where_it_was_begun(
     )
 
 
+@pytest.mark.slow
 def test_a_study_is_found_while_the_thread_of_the_start_moves_it(
     panel: SearchPanel, runner: list[FakeRunner], window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,6 +319,7 @@ def test_a_study_that_a_save_was_too_early_for_is_found_by_the_new_file(
     assert list(files.unsaved(again, set())) == ["formats 1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_study_is_found_by_a_file_that_was_written_just_before_the_window_died(
     panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path, fails: bool

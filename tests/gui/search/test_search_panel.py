@@ -42,6 +42,7 @@ def panel(window: Window, runner: list[FakeRunner]) -> SearchPanel:
     return search_panel(window, runner)
 
 
+@pytest.mark.slow
 def test_trials_come_and_the_best_is_told(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     info = begin(panel, runner)
     study = panel.study
@@ -69,6 +70,7 @@ def test_trials_come_and_the_best_is_told(panel: SearchPanel, runner: list[FakeR
     assert panel.head.links["on"].isVisibleTo(panel) and "1 failed" in panel.head.status._text
 
 
+@pytest.mark.slow
 def test_the_best_is_applied_and_undone(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     info = begin(panel, runner)
     study, session = panel.study, panel._session
@@ -86,6 +88,7 @@ def test_the_best_is_applied_and_undone(panel: SearchPanel, runner: list[FakeRun
     assert not session.recipe.steps
 
 
+@pytest.mark.slow
 def test_a_trial_is_seen_on_the_graph_until_escape(panel: SearchPanel, runner: list[FakeRunner], window: Window,
                                                    qtbot: QtBot) -> None:  # fmt: skip
     info = begin(panel, runner)
@@ -112,6 +115,7 @@ def test_what_a_trial_chose_is_put_on_the_graph() -> None:
     assert trial_graph(graph, space, {}) is graph
 
 
+@pytest.mark.slow
 def test_the_present_configuration_competes(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     runner[-1].tell(info, Done(0))
@@ -129,6 +133,7 @@ def test_the_present_configuration_competes(panel: SearchPanel, runner: list[Fak
     assert "outside this search: fc1.weight is float" in str(told[0])
 
 
+@pytest.mark.slow
 def test_a_search_is_repeated_with_other_seeds(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     begin(panel, runner)
     assert panel.study
@@ -138,6 +143,7 @@ def test_a_search_is_repeated_with_other_seeds(panel: SearchPanel, runner: list[
     assert panel.study and panel.study.name == "formats 1"
 
 
+@pytest.mark.slow
 def test_a_search_that_ends_by_itself_says_why(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     feed(runner, info, [trial(0)])
@@ -145,6 +151,7 @@ def test_a_search_that_ends_by_itself_says_why(panel: SearchPanel, runner: list[
     assert "ended: every configuration has been tried" in panel.head.status._text
 
 
+@pytest.mark.slow
 def test_studies_are_compared(panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     info = begin(panel, runner)
     feed(runner, info, [trial(0), trial(1, 0.9)])
@@ -160,6 +167,7 @@ def test_studies_are_compared(panel: SearchPanel, runner: list[FakeRunner], qtbo
         ("formats 1", "formats 1", 2), ("formats 1 · seed 1", "formats 1", 0)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_repeated_search_is_drawn_when_it_has_ended(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     runner[-1].tell(begin(panel, runner), Done(""))
     assert panel.study
@@ -173,6 +181,7 @@ def test_a_repeated_search_is_drawn_when_it_has_ended(panel: SearchPanel, runner
     assert [len(c.trials) for c in panel.board.visible_tiles[-1].charts["Comparison"].others] == [0, 2]
 
 
+@pytest.mark.slow
 def test_another_architecture_becomes_a_project(
     panel: SearchPanel, runner: list[FakeRunner], window: Window, tmp_path: Path
 ) -> None:
@@ -207,6 +216,7 @@ def test_without_a_model_there_is_nothing_to_search(window: Window, runner: list
     assert not panel.setup.run_button.isEnabled()
 
 
+@pytest.mark.slow
 def test_the_menu_runs_and_applies(panel: SearchPanel, runner: list[FakeRunner], window: Window) -> None:
     actions = window.actions_table
     assert not actions.actions["search_apply"].isEnabled() and not actions.actions["search_pause"].isEnabled()
@@ -221,6 +231,7 @@ def test_the_menu_runs_and_applies(panel: SearchPanel, runner: list[FakeRunner],
     assert window.session.recipe.steps
 
 
+@pytest.mark.slow
 def test_what_a_search_does_before_its_first_trial_is_told(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     runner[-1].tell(info, Progress(96, 256, "gradients of the outputs"))
@@ -231,6 +242,7 @@ def test_what_a_search_does_before_its_first_trial_is_told(panel: SearchPanel, r
     assert "gradients" not in panel.head.status.toolTip()
 
 
+@pytest.mark.slow
 def test_the_same_search_does_not_run_twice_at_once(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     told: list[object] = []
@@ -250,6 +262,7 @@ def test_the_same_search_does_not_run_twice_at_once(panel: SearchPanel, runner: 
     assert "formats 3" in panel.searches.studies
 
 
+@pytest.mark.slow
 def test_after_pause_the_keyboard_stands_on_continue(
     panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:
@@ -265,6 +278,7 @@ def test_after_pause_the_keyboard_stands_on_continue(
     assert panel.study.ending and panel.head.studies.hasFocus()  # a second Enter must not stop it
 
 
+@pytest.mark.slow
 def test_many_trials_at_once_are_told_in_parts(
     panel: SearchPanel, runner: list[FakeRunner], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +297,7 @@ def test_many_trials_at_once_are_told_in_parts(
     assert len(panel.board.study.trials) == 200 and study.done == 200
 
 
+@pytest.mark.slow
 def test_old_news_of_a_trial_do_not_follow_newer_ones(panel: SearchPanel, runner: list[FakeRunner]) -> None:
     info = begin(panel, runner)
     study = panel.study
@@ -297,6 +312,7 @@ def test_old_news_of_a_trial_do_not_follow_newer_ones(panel: SearchPanel, runner
     assert study.trials[8].state == "failed" and study.trials[8].lost and study.done == 2
 
 
+@pytest.mark.slow
 def test_an_edit_costs_the_form_one_count_and_no_new_cards(
     panel: SearchPanel, runner: list[FakeRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:

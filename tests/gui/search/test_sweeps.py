@@ -113,6 +113,7 @@ def test_an_empty_recipe_gets_an_example(window: Window, runner: list[FakeRunner
     assert not window.session.recipe.steps  # it is an example: the recipe stays
 
 
+@pytest.mark.slow
 def test_values_are_read_as_they_are_typed(panel: SweepsPanel) -> None:
     field = panel.setup.main
     assert field.place == (0, "rules.0.formats.weight.width")
@@ -127,6 +128,7 @@ def test_values_are_read_as_they_are_typed(panel: SweepsPanel) -> None:
     assert not panel.sweeps.runs
 
 
+@pytest.mark.slow
 def test_the_form_offers_lines_and_counts_the_work(panel: SweepsPanel) -> None:
     session = panel._session
     session.set_recipe(session.recipe.append(replace(quantised(6), enabled=False)), "Again")
@@ -160,6 +162,7 @@ def test_work_in_words() -> None:
     assert work_text(1, {"quantize": 1}, 0.0, ("quantize",)) == "1 point"
 
 
+@pytest.mark.slow
 def test_the_curve_grows_point_by_point(panel: SweepsPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     info, found = begin(panel, runner)
     assert panel.run and panel.run.running and not panel._stop.isHidden()
@@ -181,6 +184,7 @@ def test_the_curve_grows_point_by_point(panel: SweepsPanel, runner: list[FakeRun
     assert panel.chart.figure == "size_bytes" and panel.chart.lines[0][2][1].mean == 1002
 
 
+@pytest.mark.slow
 def test_a_point_is_clicked_and_its_recipe_used(panel: SweepsPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     info, found = begin(panel, runner)
     for outcome in found:
@@ -210,6 +214,7 @@ def test_a_point_is_clicked_and_its_recipe_used(panel: SweepsPanel, runner: list
     assert session.recipe == Recipe((quantised(),))
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_keeps_its_points_and_goes_on(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
     info, found = begin(panel, runner)
     for outcome in found[:2]:
@@ -242,6 +247,7 @@ def test_a_dead_worker_and_failed_points_are_told(panel: SweepsPanel, runner: li
     assert panel.points.table.rows.shown[1]["error"] == "Step 1 (quantize): It failed."
 
 
+@pytest.mark.slow
 def test_other_jobs_go_between_two_points(panel: SweepsPanel, runner: list[FakeRunner]) -> None:
     info, found = begin(panel, runner)
     panel._session.evaluate()
@@ -312,6 +318,7 @@ def test_sweeps_are_exported(panel: SweepsPanel, runner: list[FakeRunner], tmp_p
         panel.export(tmp_path / "missing" / "s.csv")
 
 
+@pytest.mark.slow
 def test_themes_recolour_the_curves(panel: SweepsPanel, runner: list[FakeRunner], window: Window) -> None:
     light = panel.chart.colour(0)
     window.appearance.set_mode("dark")

@@ -50,6 +50,7 @@ def kept(window: Window, name: str) -> dict[int, str]:
     return {t.number: t.note for t in load(window.session.document.project.extras[member_of(name)]).trials}
 
 
+@pytest.mark.slow
 def test_a_note_is_shown_kept_and_exported(panel: SearchPanel, window: Window, tmp_path: Path) -> None:
     assert panel.study is not None
     rows = panel.trials.table.rows
@@ -68,6 +69,7 @@ def test_a_note_is_shown_kept_and_exported(panel: SearchPanel, window: Window, t
     assert [r["note"] for r in csv.DictReader(to_csv(list(panel.study.trials.values())).splitlines())] == ["", TEXT]
 
 
+@pytest.mark.slow
 def test_a_note_is_changed_and_removed(panel: SearchPanel, window: Window) -> None:
     assert panel.study is not None
     write(panel, 1, TEXT)
@@ -77,6 +79,7 @@ def test_a_note_is_changed_and_removed(panel: SearchPanel, window: Window) -> No
     assert kept(window, panel.study.name)[1] == ""
 
 
+@pytest.mark.slow
 def test_escape_discards_what_was_typed(panel: SearchPanel) -> None:
     assert panel.study is not None
     panel.trials.choose(panel.study.trials[0])
@@ -87,6 +90,7 @@ def test_escape_discards_what_was_typed(panel: SearchPanel) -> None:
     assert panel.study.trials[0].note == "" and panel.trials.note.text() == ""
 
 
+@pytest.mark.slow
 def test_another_trial_chosen_in_a_chart_keeps_what_was_typed(panel: SearchPanel) -> None:
     assert panel.study is not None
     panel.trials.choose(panel.study.trials[0])
@@ -103,6 +107,7 @@ def test_news_of_a_trial_keep_its_note(panel: SearchPanel, window: Window) -> No
     assert panel.study.trials[1].note == TEXT
 
 
+@pytest.mark.slow
 def test_notes_come_back_with_the_project(panel: SearchPanel, window: Window, runner: list[FakeRunner]) -> None:
     assert panel.study is not None and window.session.document is not None
     write(panel, 0, TEXT)

@@ -49,6 +49,7 @@ def test_a_file_of_vectors_has_marks_and_no_pictures(board: StudyBoard, kind: st
     assert shapes >= 40 and not list(root.iter(f"{SVG}image"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["History", "Parallel coordinates"])
 def test_a_file_is_light_where_the_window_is_dark(
     board: StudyBoard, kind: str, tmp_path: Path, qapp: QApplication

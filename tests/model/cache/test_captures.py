@@ -82,6 +82,7 @@ def same(a: Opened, b: Opened) -> bool:
     return bits and graphs and a.project.source == b.project.source and a.problems == b.problems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["demo:digits-mlp", SMALL, f"{SMALL}&weights=none"])
 def test_what_was_captured_before_is_the_same_bit_for_bit(begin: Open, spec: str) -> None:
     cold, warm = begin(spec), begin(spec)
@@ -90,6 +91,7 @@ def test_what_was_captured_before_is_the_same_bit_for_bit(begin: Open, spec: str
     assert cold.capture and warm.capture and cold.capture.dynamic == warm.capture.dynamic
 
 
+@pytest.mark.slow
 def test_a_folder_is_mapped_where_it_lies(begin: Open, tmp_path: Path) -> None:
     from transformers import BertConfig, BertModel
 
@@ -116,6 +118,7 @@ def test_copied_files_of_equal_content_count_as_the_same(begin: Open, factory: s
     assert from_cache(begin(factory))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["net.py", "parts.py"])
 def test_a_changed_file_is_captured_anew(begin: Open, factory: str, name: str) -> None:
     begin(factory)
@@ -152,6 +155,7 @@ def test_what_asks_more_than_files_is_not_kept(begin: Open, tmp_path: Path, line
         assert not from_cache(begin(f"{tmp_path / 'net.py'}:make"))
 
 
+@pytest.mark.slow
 def test_another_option_or_version_is_captured_anew(begin: Open, plain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(plain)
     assert from_cache(begin(plain))
@@ -180,6 +184,7 @@ def test_what_runs_only_with_its_own_code_is_not_kept(begin: Open, tmp_path: Pat
         assert opened.callables and not from_cache(opened)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".json", ".safetensors"])
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "gone"])
 def test_a_damaged_entry_is_captured_anew(begin: Open, plain: str, cache: Path, ending: str, harm: str) -> None:
@@ -197,6 +202,7 @@ def test_a_damaged_entry_is_captured_anew(begin: Open, plain: str, cache: Path, 
     assert from_cache(begin(plain))
 
 
+@pytest.mark.slow
 def test_what_a_stranger_could_have_written_is_not_read(begin: Open, plain: str, cache: Path) -> None:
     begin(plain)
     assert cache.stat().st_mode & 0o777 == 0o700
@@ -224,6 +230,7 @@ def test_a_full_disk_only_costs_time(begin: Open, plain: str, monkeypatch: pytes
     assert not from_cache(begin(plain))
 
 
+@pytest.mark.slow
 def test_it_is_bounded_by_what_was_used_least_recently(
     begin: Open, plain: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +267,7 @@ def test_what_a_killed_process_left_goes(begin: Open, plain: str, cache: Path) -
     assert not lone.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [("ESPALIER_NO_CACHE", "1"), ("ESPALIER_CACHE_SIZE", "0")])
 def test_it_can_be_switched_off(
     begin: Open, plain: str, cache: Path, monkeypatch: pytest.MonkeyPatch, how: tuple[str, str]
@@ -271,6 +279,7 @@ def test_it_can_be_switched_off(
     assert set(cache.iterdir()) == names
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_read_whole_entries_only(cache: Path) -> None:
     code = (
         "import sys\nfrom espalier.model.cache.captures import captures\n"
@@ -292,6 +301,7 @@ print(json.dumps([code, sorted({"torch", "transformers", "PySide6"} & set(sys.mo
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["trace", "report"])
 def test_the_command_line_needs_no_torch_for_a_model_seen_before(root: Path, command: str) -> None:
     def call(*words: str) -> tuple[dict[str, object], list[object]]:

@@ -57,6 +57,7 @@ BUDGETS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budgets", BUDGETS, ids=" ".join)
 def test_budgets_hold_in_the_true_score(opened: Opened, budgets: tuple[str, ...]) -> None:
     graph, limits = opened.project.graph, [parse_budget(b) for b in budgets]
@@ -251,6 +252,7 @@ def test_a_front_falls_also_as_a_whole(graph: Graph) -> None:
     assert len(kept) > 3 and all(a[0] < b[0] and a[1] > b[1] for a, b in itertools.pairwise(kept))
 
 
+@pytest.mark.slow
 def test_a_budget_takes_what_is_best_as_a_whole(graph: Graph) -> None:
     table = _cancelling(made_table(graph))
     tell = CombinedDivergences(table).of

@@ -110,6 +110,7 @@ def sqnr(x: Tensor, y: Tensor) -> float:
     return 10 * math.log10(float(x.square().sum() / (x - y).square().sum()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [64, 7])
 @pytest.mark.parametrize("text", ["integer(width=6, frac_width=4)", "mxint(width=4, block=8)",
                                   "scaled_integer(width=4, granularity=tensor)"])  # fmt: skip

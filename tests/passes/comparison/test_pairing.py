@@ -46,6 +46,7 @@ def renamed(graph: Graph, seed: int = 0, *, weights: bool = True) -> tuple[Graph
     return replace(graph, nodes=nodes, weights=held), name
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("name", FOREIGN)
 @pytest.mark.parametrize("weights", [True, False], ids=["same weights", "other weights"])
@@ -58,6 +59,7 @@ def test_a_renamed_model_is_paired_node_by_node(name: str, weights: bool) -> Non
     assert len(wrong) <= 0.02 * len(graph), wrong
 
 
+@pytest.mark.slow
 def test_two_depths_share_their_first_layers() -> None:
     shallow, deep = graph_of(BERT.format(2)), graph_of(BERT.format(4))
     found = pair(shallow, deep)
@@ -81,6 +83,7 @@ def test_a_copy_without_a_layer_in_the_middle_is_paired_by_weights() -> None:
     assert activations == {"0_1": "0_1", "1_1": "2_1", "2_1": "3_1", "3_1": "4_1"}
 
 
+@pytest.mark.slow
 def test_a_prefix_of_all_paths_is_left_out() -> None:
     base, headed = graph_of(BERT.format(2)), graph_of(BERT.format(2) + "&task=sequence-classification")
     found = pair(base, headed)
@@ -91,6 +94,7 @@ def test_a_prefix_of_all_paths_is_left_out() -> None:
     assert prefixes({"a.b"}, {"a.b"}) == ("", "")
 
 
+@pytest.mark.slow
 def test_pairs_are_one_to_one_and_of_one_call() -> None:
     first, second = graph_of(FOREIGN["gpt2"]), graph_of(FOREIGN["bert"])
     found = pair(first, second)
@@ -108,6 +112,7 @@ def test_an_edited_node_keeps_its_partner() -> None:
     assert found.pairs == {n: n for n in before.nodes} and found.rules["1"] == "id"
 
 
+@pytest.mark.slow
 def test_images_are_not_paired_with_tokens_nor_stored_tensors_of_other_names() -> None:
     bert, vit = graph_of(FOREIGN["bert"]), graph_of(FOREIGN["vit"])
     for a, b in ((bert, vit), (vit, bert)):
@@ -117,6 +122,7 @@ def test_images_are_not_paired_with_tokens_nor_stored_tensors_of_other_names() -
         assert all(b[y].target.split(".")[-1] == a[x].target.split(".")[-1] for y, x in named.items())
 
 
+@pytest.mark.slow
 def test_inputs_of_other_names_are_paired_in_order() -> None:
     graph = graph_of(FOREIGN["bert"])
     other, true = renamed(graph)

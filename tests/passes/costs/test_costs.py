@@ -43,6 +43,7 @@ def total(of: Cost, graph: Graph) -> float:
     return shares.figure(added, graph)
 
 
+@pytest.mark.slow
 def test_costs_are_the_figures_of_the_score(graph: Graph) -> None:
     after = mixed(graph)
     score = static_score(after)

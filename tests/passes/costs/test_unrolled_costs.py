@@ -49,6 +49,7 @@ def figure(name: str, graph: Graph) -> float:
     return of(graph, static_score(graph))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "sparsity"), [(3, 0.0), (4, 0.6)])
 def test_near_the_design(opened: Opened, width: int, sparsity: float) -> None:
     graph = quantised(opened, width, sparsity)

@@ -108,6 +108,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     _opened.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_network_of_the_user_runs_with_espalier(folders: Path) -> None:
     import torch
     from safetensors.torch import load_file
@@ -176,6 +177,7 @@ def test_the_files_alone_add_up_to_the_parameters(name: str, folders: Path) -> N
     assert compared == len(parts)
 
 
+@pytest.mark.slow
 def test_the_launch_script_starts_the_ranks_from_anywhere(folders: Path, tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("1 2 3 4\n5 6 7 8\n")
     text = _run([str(folders / "columns" / "launch.sh"), "--tokens", str(tmp_path / "ids.txt")], tmp_path)
@@ -252,6 +254,7 @@ def test_what_the_program_cannot_run_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_command_and_the_python_interface_write_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,6 +117,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Path
     _reports.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "name"), [*((2, n) for n in TWO), *((4, n) for n in FOUR)])
 def test_a_sharded_run_equals_one_process(ranks: int, name: str, folders: dict[int, Path]) -> None:
     report = _reports(ranks, folders[ranks])[name]
@@ -176,6 +177,7 @@ def test_a_graph_without_shardings_is_refused() -> None:
     assert "shard" in error.value.hint
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_is_named_and_nothing_is_left() -> None:
     import psutil
 
@@ -201,6 +203,7 @@ def test_a_rank_that_fails_is_named_and_nothing_is_left() -> None:
     _opened.cache_clear()  # the damaged weights
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_named() -> None:
     import psutil
 
@@ -218,6 +221,7 @@ def test_a_killed_rank_is_named() -> None:
         run_sharded(graph, RunOptions(timeout=30), context)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [

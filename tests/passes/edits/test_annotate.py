@@ -234,6 +234,7 @@ def test_options_that_would_change_nothing_are_refused(edit: dict[str, Any], tex
         made().edit_graph([{"replace": edit}])  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", [{"op": "low_rank", "rank": 24}])
 def test_two_modules_take_no_mask_and_no_adapter(op: dict[str, Any]) -> None:
     for spoil in (lambda m: m.prune("mix", sparsity=0.5), lambda m: m.lora("mix", rank=2)):

@@ -219,6 +219,7 @@ WRONG: list[tuple[dict[str, Any], type[EspalierError], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("edit", "kind", "text"), WRONG, ids=lambda v: json.dumps(v) if isinstance(v, dict) else "")
 def test_what_cannot_be_is_refused_and_changes_nothing(edit: dict[str, Any], kind: type[EspalierError], text: str,
                                                        caplog: pytest.LogCaptureFixture) -> None:  # fmt: skip

@@ -62,6 +62,7 @@ def results(opened: Opened, project: Project, values: dict[str, Any]) -> torch.T
         return next(iter(build(project.graph, opened.store, opened.callables)(**values).values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["sequence-classification", "masked-lm"])
 def test_a_checkpoint_opens_in_transformers(tmp_path: Path, task: str) -> None:
     """masked-lm ties the embedding to the output layer, whose formats and masks differ from the embedding's."""
@@ -83,6 +84,7 @@ def test_a_checkpoint_opens_in_transformers(tmp_path: Path, task: str) -> None:
     assert int((dense == 0).sum()) >= dense.numel() // 2
 
 
+@pytest.mark.slow
 def test_a_local_folder_keeps_its_tokenizer(tmp_path: Path) -> None:
     from transformers import BertConfig, BertForSequenceClassification
 

@@ -73,6 +73,7 @@ def kinds(done: Exported) -> list[str]:
 # -- whole models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "image", "tied", "functions"])
 def test_a_quantised_and_pruned_model_is_equal_in_onnxruntime(name: str, tmp_path: Path) -> None:
     held = case(name)
@@ -98,6 +99,7 @@ def test_names_and_free_sizes_are_those_of_the_graph(tmp_path: Path) -> None:
     assert [o.name for o in made.output] == list(held.graph.output_names)
 
 
+@pytest.mark.slow
 def test_weights_take_the_bits_of_their_format(tmp_path: Path) -> None:
     held, types = case("mlp"), onnx.TensorProto
     for text, kind, width in (("", types.FLOAT, 32), ("scaled_integer()", types.INT8, 8),

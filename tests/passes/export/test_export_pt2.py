@@ -48,6 +48,7 @@ FORMATS = (("integer(width=8, frac_width=6)", "integer(width=8, frac_width=4)"),
            ("ternary()", "scaled_integer(granularity=group, group=8)"), ("log()", "block_log()"))  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.34)
 @pytest.mark.parametrize(("weight", "data"), FORMATS)
 @pytest.mark.parametrize("name", ["mlp", "tied", "attention"])

@@ -36,6 +36,7 @@ def together(work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(work, range(WORKERS)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["journal", "db"])
 def test_as_many_begin_as_were_asked_for(ending: str, tmp_path: Path) -> None:
     url = str(tmp_path / f"a.{ending}")
@@ -113,6 +114,7 @@ def test_of_two_that_ask_at_once_the_lower_goes_first(tmp_path: Path) -> None:
     assert study.trials[0].user_attrs[WORKER] and study.trials[0].state == TrialState.RUNNING
 
 
+@pytest.mark.slow
 def test_a_database_that_several_begin_at_once(tmp_path: Path) -> None:
     for turn in range(3):
         url = str(tmp_path / f"{turn}.db")
@@ -121,6 +123,7 @@ def test_a_database_that_several_begin_at_once(tmp_path: Path) -> None:
         assert len(open_storage(url).get_all_studies()) == 1
 
 
+@pytest.mark.slow
 def test_two_never_take_one_waiting_trial_of_a_database(tmp_path: Path) -> None:
     url = str(tmp_path / "a.db")
     study = open_study(open_storage(url), "a", ("maximize",), "x")

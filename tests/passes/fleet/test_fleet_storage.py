@@ -306,6 +306,7 @@ def test_postgresql(postgres: str) -> None:
         open_storage(postgres.rpartition("/")[0] + "/nosuch")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_started_again_was_only_away(tmp_path: Path) -> None:
     found, port = serve(f"journal:{tmp_path}/served.journal", "127.0.0.1", 0)
     study = open_study(open_storage(f"grpc://127.0.0.1:{port}"), "a", ("maximize",), "x")

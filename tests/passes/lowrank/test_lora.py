@@ -239,6 +239,7 @@ def test_a_model_without_weights_can_be_planned() -> None:
 # -- fusing
 
 
+@pytest.mark.slow
 def test_zeros_of_a_mask_stay_zero() -> None:
     held = case("bert")
     pruned, _ = step(held.graph, held, "prune", PruneOptions(0.5))
@@ -451,6 +452,7 @@ def test_a_folder_beside_its_adapters(tmp_path: Path) -> None:
 # -- recipes
 
 
+@pytest.mark.slow
 def test_the_form_of_the_labs() -> None:
     recipe = load_recipe({"insert_lora_adapter_transform_pass": {"rank": 6, "alpha": 1.0, "dropout": 0.5},
                           "fuse_lora_weights_transform_pass": {}})  # fmt: skip

@@ -51,6 +51,7 @@ def ours(recipe: Recipe, found: tuple[Graph, Context]) -> Graph:
     return graph
 
 
+@pytest.mark.slow
 def test_quantising_and_pruning_in_a_pass_is_what_the_recipe_does(reviews: tuple[Graph, Context]) -> None:
     done = run("compress_transform_pass", reviews)
     recipe = load_recipe({"quantize_transform_pass": QUANTISATION, "prune_transform_pass": PRUNING})
@@ -65,11 +66,13 @@ def test_adapters_are_parameters_of_the_model(reviews: tuple[Graph, Context]) ->
     assert found["same"], "who holds mg.model must see what a pass of ours makes of it"
 
 
+@pytest.mark.slow
 def test_fused_adapters_leave_the_weights_that_our_passes_leave(reviews: tuple[Graph, Context]) -> None:
     recipe = load_recipe({"insert_lora_adapter_transform_pass": {"rank": 2}, "fuse_lora_weights_transform_pass": {}})
     assert run("fuse_transform_pass", reviews).graph == ours(recipe, reviews)
 
 
+@pytest.mark.slow
 def test_a_graph_is_drawn_exported_and_taken_back(reviews: tuple[Graph, Context], tmp_path: Path) -> None:
     after = run("keep_transform_pass", reviews, folder=str(tmp_path)).graph
     assert not [n for n in after if n.op == "dropout" or n.precision]
@@ -88,6 +91,7 @@ def test_their_own_checkpoint_is_not_run(reviews: tuple[Graph, Context], tmp_pat
         run("foreign_transform_pass", reviews, folder=str(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_trainer_measures_and_trains_as_our_passes_do(reviews: tuple[Graph, Context], tmp_path: Path) -> None:
     texts = ["a wonderful film", "a dull film", "I loved the story", "I hated the story"]
     for name in ("train", "test"):

@@ -86,6 +86,7 @@ def logits(graph: Graph, context: Context, batch: int = 3, length: int = 11) -> 
         return build(graph, context.store)(**inputs(batch, length))["logits"]
 
 
+@pytest.mark.slow
 def test_an_analysis_leaves_the_graph_itself(graph: Graph, context: Context) -> None:
     done = run("count_dropout_analysis_pass", graph, context)
     assert done.graph is graph

@@ -225,6 +225,7 @@ entries = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(("quantize", "prune", "remove_dropout", "steps")), mase_forms, entries)
 @settings(derandomize=True, max_examples=300)
 def test_any_dict_is_read_or_refused(name: str, mase_form: dict[str, Any], entry: dict[str, Any]) -> None:

@@ -98,6 +98,7 @@ def loss_gradients(rows: slice) -> dict[str, Tensor]:
     return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.slow
 def test_all_kinds_of_layers_are_there() -> None:
     assert set(found("l1")) == {"one.weight", "grouped.weight", "deep.weight", "back.weight", "flat.weight",
                                 "gpt.weight", "twice.weight", "last.weight", "own", "kernel"}  # fmt: skip

@@ -36,6 +36,7 @@ def run(graph: Graph, name: str, **options: Any) -> tuple[Graph, Report]:
     return bias_correction(graph, BiasCorrectionOptions(data=name, **options), demo(name)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["demo:reviews", "demo:digits", "demo:digits-mlp"])
 def test_held_out_results_come_nearer(name: str) -> None:
     opened, context = demo(name)

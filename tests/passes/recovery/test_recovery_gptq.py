@@ -194,6 +194,7 @@ def run(graph: Graph, name: str, **options: Any) -> tuple[Graph, Report]:
     return gptq(graph, GptqOptions(data=name, limit=64, **options), demo(name)[1])
 
 
+@pytest.mark.slow
 def test_the_demo_comes_nearer_to_the_float_model() -> None:
     opened, context = demo("demo:reviews")
     rounded = with_format(opened.project.graph, context, ("linear",), weight=INT3)

@@ -48,6 +48,7 @@ def results(held: Case, graph: Graph) -> torch.Tensor:
     return found.float()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.4)
 @pytest.mark.parametrize(
     "fmt", ["scaled_integer(width=3)", "mxint(width=3, block=4)", "integer(width=4, frac_width=1)"]

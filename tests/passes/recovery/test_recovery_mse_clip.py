@@ -83,6 +83,7 @@ def test_a_fixed_range_is_moved_to_the_best_shift(text: str) -> None:
     assert error_of(found.forward(x), x, energy) == min(errors.values()) < error_of(fmt.forward(x), x, energy)
 
 
+@pytest.mark.slow
 def test_the_demo_comes_nearer_with_fixed_scales() -> None:
     opened, context = demo("demo:reviews")
     before = with_format(opened.project.graph, context, ("linear",), weight=ScaledInteger(4))
@@ -98,6 +99,7 @@ def test_the_demo_comes_nearer_with_fixed_scales() -> None:
     assert again == after and report.summary["layers"] == 0
 
 
+@pytest.mark.slow
 def test_convolutions_masks_and_shared_weights() -> None:
     opened, context = demo("demo:digits")
     pruned, _ = prune(opened.project.graph, PruneOptions(0.4), context)

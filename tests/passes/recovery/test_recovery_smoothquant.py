@@ -40,6 +40,7 @@ def run(graph: Graph, name: str, **options: Any) -> tuple[Graph, Report]:
     return smoothquant(graph, SmoothquantOptions(data=name, limit=64, **options), demo(name)[1])
 
 
+@pytest.mark.slow
 def test_groups_are_those_that_the_graph_proves() -> None:
     made, left = groups("mlp")
     assert [n.id for n in made["first"].consumers] == ["second"]  # through the ReLU and the dropout
@@ -135,6 +136,7 @@ def test_alpha_is_how_far_it_goes() -> None:
         torch.testing.assert_close(got, want.expand_as(got))
 
 
+@pytest.mark.slow
 def test_an_inserted_division_helps_the_demo() -> None:
     opened, context = demo("demo:reviews")
     before = with_format(opened.project.graph, context, ("linear",), data_in=INT4, weight=ScaledInteger(4))

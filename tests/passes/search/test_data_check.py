@@ -60,6 +60,7 @@ def test_images_of_another_size_are_resized(mlp: Opened, images: Path, tmp_path:
     assert {t.state for t in ended} == {"complete"}
 
 
+@pytest.mark.slow
 def test_texts_are_cut_to_the_positions_of_the_model(tmp_path: Path) -> None:
     small = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&vocab_size=4000"
     spec = f"config:bert?{small}&max_position_embeddings=8&task=sequence-classification"
@@ -70,6 +71,7 @@ def test_texts_are_cut_to_the_positions_of_the_model(tmp_path: Path) -> None:
     assert {t.state for t in ended} == {"complete"}
 
 
+@pytest.mark.slow
 def test_models_of_another_configuration_are_not_judged_by_the_source(tmp_path: Path) -> None:
     """Theirs are the positions that the texts need; a split that is not there is told as ever."""
     small = "hidden_size=16&num_attention_heads=2&intermediate_size=16&num_hidden_layers=1&vocab_size=4000"

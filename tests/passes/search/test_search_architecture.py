@@ -111,6 +111,7 @@ def test_impossible_values_are_told_before_anything_is_built(
     assert reason in found and bool(found) is bool(reason)
 
 
+@pytest.mark.slow
 def test_same_values_inherit_everything(source: Opened, architect: Architect) -> None:
     built = architect.build({})
     assert built.share == 1.0
@@ -120,6 +121,7 @@ def test_same_values_inherit_everything(source: Opened, architect: Architect) ->
     assert architect.build({}) is built
 
 
+@pytest.mark.slow
 def test_layers_come_evenly_spaced(source: Opened, architect: Architect) -> None:
     built = architect.build({"num_hidden_layers": 2})
     for new, old in ((0, 0), (1, 2)):
@@ -129,6 +131,7 @@ def test_layers_come_evenly_spaced(source: Opened, architect: Architect) -> None
     assert deeper.graph.weights[QUERY.format(5)].key == source.project.base.weights[QUERY.format(2)].key
 
 
+@pytest.mark.slow
 def test_leading_rows_of_leading_heads(source: Opened, architect: Architect) -> None:
     """32 in 4 heads of 8 → 16 in 2 of 8 takes two heads whole; in 4 of 4 the first half of each."""
     old = values(source, QUERY.format(0))
@@ -138,6 +141,7 @@ def test_leading_rows_of_leading_heads(source: Opened, architect: Architect) -> 
         assert np.array_equal(new, old[np.ix_(rows, np.arange(16))])
 
 
+@pytest.mark.slow
 def test_what_is_new_stays_as_the_seed_made_it(source: Opened, architect: Architect) -> None:
     built = architect.build({"intermediate_size": 64})
     name = "bert.encoder.layer.0.intermediate.dense.weight"
@@ -201,6 +205,7 @@ def space_of(source: Opened, *entries: Vary) -> Prepared:
     return prepared(search, Context(source.store), Memo())
 
 
+@pytest.mark.slow
 def test_deeper_layers_are_chosen_only_where_they_are(source: Opened) -> None:
     layers = Vary("config", key="num_hidden_layers", values="1, 2, 6")
     identities = Vary("identity", select=Select("regex", ("self_query",)))

@@ -67,6 +67,7 @@ def worker(
     return begin(Plan(search, context, f"journal://{path}/s.journal", **more))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 3])
 def test_trials_begin_before_all_gradients_are_there(mlp: Opened, tmp_path: Path, seed: int) -> None:
     """Whatever the seed of the search: the pass goes on with the gradients that the start left."""
@@ -104,6 +105,7 @@ def test_enough_ends_the_gradients_too(mlp: Opened, tmp_path: Path, within: bool
     assert heard.gradients[-1] == last
 
 
+@pytest.mark.slow
 def test_gradients_that_cannot_be_kept_end_no_search(
     mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ def test_gradients_that_cannot_be_kept_end_no_search(
     assert heard.texts.count("no more gradients: The evidence could not be kept.") == 1 and len(saved) == 2
 
 
+@pytest.mark.slow
 def test_other_workers_go_by_the_better_front(mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that has proposed by the rough front before."""
     wish = replace(SPEC, warm=8, trials=10)
@@ -142,6 +145,7 @@ def test_other_workers_go_by_the_better_front(mlp: Opened, tmp_path: Path, monke
     trials.close()
 
 
+@pytest.mark.slow
 def test_along_a_cost_trials_begin_from_all_gradients(mlp: Opened, tmp_path: Path) -> None:
     """All its starts are made at once: none could be from those that are found later."""
     goals = (Goal("accuracy"), Goal("weight_bits"))

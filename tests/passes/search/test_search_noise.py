@@ -17,6 +17,7 @@ from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.search.trial import Trial
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["demo:digits-mlp", "demo:reviews"])
 @pytest.mark.parametrize("rungs", [(), (20,)])
 def test_the_noise_of_a_trial_is_that_of_an_evaluation(name: str, rungs: tuple[int, ...], tmp_path: Path) -> None:

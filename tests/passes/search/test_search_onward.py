@@ -45,6 +45,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
 
 
+@pytest.mark.slow
 def test_later_trials_begin_at_the_best_before_them(digits: Opened, tmp_path: Path) -> None:
     """Each tells whose weights it had; its recipe gives its figures again, those of another trial included."""
     search = Search(SPEC, Recipe(), digits.project.base, digits.project.source)
@@ -132,6 +133,7 @@ def test_a_configuration_is_tried_anew_at_other_weights(tmp_path: Path) -> None:
     assert "every configuration" in why(replace(wish, sampler="grid"), told)
 
 
+@pytest.mark.slow
 def test_rungs_compare_with_the_best_as_it_began(digits: Opened, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     """The best trial's samples are found though the next one begins elsewhere than it did."""
     seen: list[object] = []
@@ -151,6 +153,7 @@ WIDE = "config:bert?num_hidden_layers=2&hidden_size=32&num_attention_heads=2&int
 THIN = WIDE.replace("hidden_size=32", "hidden_size=16")
 
 
+@pytest.mark.slow
 def test_weights_are_taken_where_shapes_allow(tmp_path: Path) -> None:
     wide, thin = open_any(WIDE, tmp_path, origin=Origin.TYPED), open_any(THIN, tmp_path, seed=4, origin=Origin.TYPED)
     after, report = take_weights(thin.project.base, TakeWeightsOptions(WIDE), Context(thin.store))
@@ -162,6 +165,7 @@ def test_weights_are_taken_where_shapes_allow(tmp_path: Path) -> None:
     assert (taken.array == given.array[:, :16]).all() and report.summary["share"] == 1
 
 
+@pytest.mark.slow
 def test_nothing_fits(digits: Opened) -> None:
     with pytest.raises(PassError, match="no weight that fits"):
         take_weights(digits.project.base, TakeWeightsOptions(WIDE), Context(digits.store))

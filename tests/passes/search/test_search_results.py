@@ -58,6 +58,7 @@ def graphs(opened: Opened, count: int, values: str, *more: Vary) -> Any:
         params |= {c.name: chance.choice(c.values) for c in changed}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [8, 64])
 def test_texts_come_to_what_evaluate_tells(reviews: Opened, size: int) -> None:
     score = EvaluateOptions("demo:reviews", "test", limit=96, batch_size=size)
@@ -91,6 +92,7 @@ def logits(opened: Opened, kept: Results, graph: Any) -> Callable[[int], torch.T
     return lambda place: run(place)["logits"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [results.MAX_BYTES, 100_000, 0])
 def test_logits_are_equal_however_much_is_kept(reviews: Opened, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MAX_BYTES", most)

@@ -83,6 +83,7 @@ def trained_run(search: Search, source: Opened) -> Trained:
     return Trained(search.spec, ready.space, search.recipe, search.base, search.info, context)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("train", "count"), [("none", 0), ("before", 1), ("after", 2), ("both", 3)])
 def test_figures_of_three_curves(train: Training, count: int, digits: Opened, trainings: list[int], tmp_path: Path
                                  ) -> None:  # fmt: skip
@@ -99,6 +100,7 @@ def test_figures_of_three_curves(train: Training, count: int, digits: Opened, tr
         assert two.figures["accuracy_compressed"] == two.figures["accuracy"] and not two.steps
 
 
+@pytest.mark.slow
 def test_recipe_of_a_trial_gives_its_result_again(digits: Opened, trainings: list[int], tmp_path: Path) -> None:
     search = search_of(spec_of("both"), digits)
     trial = ran(search, digits, tmp_path)[0]
@@ -152,6 +154,7 @@ def test_scratch_reads_below_and_writes_above(digits: Opened) -> None:
     assert (read(name).array == own.array).all() and (read(key).array == digits.store.get(key).array).all()
 
 
+@pytest.mark.slow
 def test_options_of_a_training_in_the_recipe(digits: Opened, trainings: list[int], tmp_path: Path) -> None:
     """A rate between limits, epochs, and a step that is on or off, some of them conditional."""
     options = FinetuneOptions(data="demo:digits", train_limit=96, validation_limit=30, keep="last")
@@ -170,6 +173,7 @@ def test_options_of_a_training_in_the_recipe(digits: Opened, trainings: list[int
     assert all(t.steps for t in on) and all(t.reused for t in off[1:])
 
 
+@pytest.mark.slow
 def test_ranks_by_layer(digits: Opened, trainings: list[int], tmp_path: Path) -> None:
     from espalier.passes.choices.lora import Rank
     from espalier.passes.select import Select

@@ -78,6 +78,7 @@ def same(first: GradientStatistics, second: GradientStatistics, places: tuple[Fo
     return first.samples == second.samples
 
 
+@pytest.mark.slow
 def test_what_was_stopped_goes_on_and_comes_to_the_same(case: Case, tmp_path: Path) -> None:
     kept = GradientCheckpoint(tmp_path / "e.safetensors")
     assert case.collected(kept, 10)[0] is None
@@ -89,6 +90,7 @@ def test_what_was_stopped_goes_on_and_comes_to_the_same(case: Case, tmp_path: Pa
     assert same(found, whole, case.places)
 
 
+@pytest.mark.slow
 def test_what_was_killed_goes_on_from_the_last_write(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +111,7 @@ def test_what_was_killed_goes_on_from_the_last_write(
     assert told[0] == 6 * SIZE
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_begun_anew(case: Case, tmp_path: Path) -> None:
     kept = GradientCheckpoint(tmp_path / "e.safetensors")
     case.collected(kept, 10)
@@ -116,6 +119,7 @@ def test_a_damaged_file_is_begun_anew(case: Case, tmp_path: Path) -> None:
     assert case.collected(GradientCheckpoint(kept.path), SIZE)[1] == [SIZE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lacking", ["random", "weight0/left", "rows0/peak", "all facts"])
 def test_a_state_of_another_layout_is_begun_anew(case: Case, tmp_path: Path, lacking: str) -> None:
     kept = GradientCheckpoint(tmp_path / "e.safetensors")
@@ -160,6 +164,7 @@ def test_nothing_stays_of_a_write_that_fails(tmp_path: Path, monkeypatch: pytest
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_time_does_not_suffice_for_is_left_to_the_next_run(case: Case) -> None:
     short = replace(case.options, seconds=1e-6, ports=("weight",))
     report = sensitivity(case.base, short, case.context)[1]
@@ -181,6 +186,7 @@ def test_what_time_does_not_suffice_for_is_left_to_the_next_run(case: Case) -> N
     assert load(part).samples == SAMPLES, "who read the part finds the whole"
 
 
+@pytest.mark.slow
 def test_few_candidates_are_measured_where_time_is_short(case: Case) -> None:
     short = replace(case.options, seconds=1e-6, ports=("weight",), measure=4)
     assert "measured" not in sensitivity(case.base, short, case.context)[1].summary
@@ -188,6 +194,7 @@ def test_few_candidates_are_measured_where_time_is_short(case: Case) -> None:
     assert sensitivity(case.base, long, case.context)[1].summary["measured"] == 4
 
 
+@pytest.mark.slow
 def test_all_candidates_are_measured_as_far_as_time_reaches(case: Case) -> None:
     """On the same samples each time, so that one run takes up what the other measured."""
     formats = (parse_format("integer(width=4)"), parse_format("integer(width=8)"))

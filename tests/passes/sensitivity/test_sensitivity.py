@@ -105,6 +105,7 @@ def test_two_classes_need_no_luck(mlp: Case) -> None:
     assert torch.allclose(pulls.abs(), pulls.abs()[:1].expand_as(pulls)) and len(pulls[:, 0].sign().unique()) == 2
 
 
+@pytest.mark.slow
 def test_rows_that_a_mask_hides_do_not_count(tmp_path: Path) -> None:
     opened = open_source("config:gpt2?n_layer=1&n_embd=16&n_head=2&vocab_size=20&task=causal-lm", tmp_path)
     outputs = Outputs(opened.project.base)
@@ -117,6 +118,7 @@ def test_rows_that_a_mask_hides_do_not_count(tmp_path: Path) -> None:
     assert outputs.divergence(before, after, {}) > 0.1
 
 
+@pytest.mark.slow
 def test_a_divergence_of_rows_does_not_hang_on_the_batch(tmp_path: Path) -> None:
     opened = open_source("config:gpt2?n_layer=1&n_embd=16&n_head=2&vocab_size=20&task=causal-lm", tmp_path)
     outputs, draw = Outputs(opened.project.base), torch.Generator().manual_seed(0)
@@ -129,6 +131,7 @@ def test_a_divergence_of_rows_does_not_hang_on_the_batch(tmp_path: Path) -> None
     assert alone == pytest.approx([float(rows[0].mean()), float(rows[1, 0])]), "the mean over a sample's rows"
 
 
+@pytest.mark.slow
 def test_outputs_without_classes_are_values(tmp_path: Path) -> None:
     opened = open_source("config:bert?num_hidden_layers=1&hidden_size=16&num_attention_heads=2&intermediate_size=16"
                          "&vocab_size=20", tmp_path)  # fmt: skip
@@ -141,6 +144,7 @@ def test_outputs_without_classes_are_values(tmp_path: Path) -> None:
 # -- true divergences
 
 
+@pytest.mark.slow
 def test_measured_is_what_a_whole_run_gives(reviews: Case) -> None:
     """Whatever is taken from the baseline's values: formats early, late, in attentions, and pruned weights."""
     graphs = [
@@ -237,6 +241,7 @@ def test_sparsities_are_predicted_as_they_will_be_pruned(mlp: Case) -> None:
     assert found.predict(Candidate(None, 1.0)).noise == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_configurations_count_attentions_that_are_written_out(reviews: Case) -> None:
     rule = Rule(Select("name", ("scaled_dot_product_attention",)), {"data_in": INT4, "weight": INT4})
     graph = quantize(reviews.graph, QuantizeOptions((rule,)), reviews.context)[0]
@@ -360,6 +365,7 @@ def test_it_stops_where_it_is_cancelled(mlp: Case) -> None:
         sensitivity(mlp.graph, SensitivityOptions(data="demo:digits"), replace(mlp.context, progress=stop))
 
 
+@pytest.mark.slow
 def test_it_makes_room_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that ended early for another job, while gradients came, comes to the same."""
     monkeypatch.setenv("ESPALIER_CACHE", str(tmp_path / "cache"))

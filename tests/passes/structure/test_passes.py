@@ -248,6 +248,7 @@ def test_scores_on_data_prune_and_remove(digits: tuple[Graph, Context], score: A
 # -- removal of what lies beside weights
 
 
+@pytest.mark.slow
 def test_formats_scales_and_other_masks_are_cut_with_the_weights() -> None:
     held = case("bert")
     rule = Rule(Select("type", ("linear",)), {"weight": ScaledInteger(8), "data_in": ScaledInteger(8)})
@@ -320,6 +321,7 @@ def test_a_model_without_weights_keeps_its_masks_and_asks_for_weights() -> None:
 # -- layers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "deep-0", "deep-2"])
 def test_masked_layers_are_removed_without_a_change(name: str) -> None:
     held = named(name)
@@ -378,6 +380,7 @@ def test_a_layer_that_does_not_exist_is_named() -> None:
     assert "0, 1" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_layer_that_does_nothing_has_no_influence() -> None:
     """A pre-norm layer whose branches end in zeros hands on what it takes."""
     held = named("deep-1")

@@ -47,6 +47,7 @@ class Ear:
         return False
 
 
+@pytest.mark.slow
 def test_outcomes_come_one_by_one_and_graphs_stay_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_source("demo:digits-mlp", tmp_path)
     project, store = opened.project, opened.store

@@ -287,6 +287,7 @@ def test_what_is_known_is_told_after_enough_too(early: Counting, late: Counting)
     assert [o.place for o in again] == [o.place for o in kept] and not early.runs
 
 
+@pytest.mark.slow
 def test_points_of_data_that_changed_run_again(tmp_path: Path) -> None:
     opened, data = open_source("demo:reviews", tmp_path / "work"), tmp_path / "reviews.csv"
     rows_of = [("wonderful and lovely", 1), ("dreadful and boring", 0)]

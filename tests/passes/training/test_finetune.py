@@ -49,6 +49,7 @@ def accuracy(graph: Graph) -> float:
     return float(run_step(graph, Step("evaluate", options), context()).report.summary["accuracy"])
 
 
+@pytest.mark.slow
 def test_it_learns(base: Graph) -> None:
     worse = shaken(base, 1.0)
     after, report = finetuned(worse, max_steps=0, epochs=3, train_limit=0, validation_limit=0)
@@ -62,6 +63,7 @@ def test_it_learns(base: Graph) -> None:
     assert report.summary["ended"] == "finished" and report.summary["steps"] == steps
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_weights_and_others_do_not(base: Graph) -> None:
     (one, a), (two, b), (other, _) = (finetuned(base, seed=s, keep="last") for s in (3, 3, 4))
     assert one == two and one != other and a.rows == b.rows
@@ -147,6 +149,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.34)
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_every_format_trains_through(base: Graph, name: str) -> None:
@@ -163,6 +166,7 @@ def test_every_format_trains_through(base: Graph, name: str) -> None:
     assert all(np.isfinite(losses))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fmt",
     ["binary", "binary_residual(levels=1)", "ternary", "integer(width=2, frac_width=1)", "scaled_integer(width=2)"],

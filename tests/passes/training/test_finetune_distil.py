@@ -82,6 +82,7 @@ def logits(graph: Graph, x: torch.Tensor) -> torch.Tensor:
     return found if isinstance(found, torch.Tensor) else next(iter(found.values()))
 
 
+@pytest.mark.slow
 def test_one_step_is_the_gradient_by_hand() -> None:
     """Full batch SGD on (1 − d)·CE + d·T²·KL(teacher ‖ pupil) + h·mean of the blocks' squared differences."""
     pupil, teacher = stack(1), stack(2)
@@ -127,6 +128,7 @@ def test_blocks_are_found_and_heard() -> None:
     assert all(".layer." in path for path in block_outputs(bert)) and block_outputs(bert)
 
 
+@pytest.mark.slow
 def test_a_pupil_comes_nearer_to_its_teacher() -> None:
     pupil, teacher = stack(1), stack(2)
     x, _ = data(64)
@@ -135,6 +137,7 @@ def test_a_pupil_comes_nearer_to_its_teacher() -> None:
     assert float((logits(after, x) - logits(teacher, x)).square().mean()) < 0.5 * before
 
 
+@pytest.mark.slow
 def test_each_sample_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[int] = []
     own = Teacher._cache
@@ -152,6 +155,7 @@ def test_each_sample_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sum(runs) == 3 * 64 + 2  # no memory for it: each time
 
 
+@pytest.mark.slow
 def test_the_baseline_of_the_recipe_teaches() -> None:
     """Also after a step that changed the graph; the validation is measured without the teacher."""
     prune = Step("prune", decode_options("prune", {"sparsity": 0.5}))
@@ -164,6 +168,7 @@ def test_the_baseline_of_the_recipe_teaches() -> None:
     assert alone != want and report.rows[0]["validation_loss"] == without.rows[0]["validation_loss"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"distil": 0.6}, {"distil": 0.3, "hidden": 0.5}], ids=str)
 def test_a_broken_off_lesson_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
     class Killed(Exception):
@@ -199,6 +204,7 @@ def test_padding_does_not_count() -> None:
     assert float(found) == 1.0
 
 
+@pytest.mark.slow
 def test_mistakes_are_told() -> None:
     with pytest.raises(PassError, match="no baseline"):
         finetuned(stack(), None, distil=0.5)

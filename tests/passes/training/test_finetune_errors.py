@@ -80,6 +80,7 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Any:
     return at
 
 
+@pytest.mark.slow
 def test_the_best_so_far_is_kept(poison: Any) -> None:
     want, whole = finetuned(max_steps=8, schedule="constant")
     poison(11, "first.weight")
@@ -90,6 +91,7 @@ def test_the_best_so_far_is_kept(poison: Any) -> None:
     assert [r["step"] for r in report.rows] == [0, 4, 8, 10]
 
 
+@pytest.mark.slow
 def test_the_last_checkpoint_is_kept_where_the_last_weights_are_wanted(poison: Any) -> None:
     want, _ = finetuned(max_steps=9, schedule="constant", keep="last")
     poison(11, "head.bias")
@@ -173,6 +175,7 @@ def test_mixed_precision_trains_on_a_gpu(precision: str) -> None:
     assert not torch.equal(values(after)["norm.running_mean"], before["norm.running_mean"])
 
 
+@pytest.mark.slow
 def test_running_statistics_of_frozen_norms_stay() -> None:
     frozen, _ = finetuned(freeze=[{"by": "name", "values": ["norm"]}], keep="last")
     free, _ = finetuned(keep="last")

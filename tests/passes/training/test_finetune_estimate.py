@@ -38,6 +38,7 @@ def run(name: str, graph: Graph, held: Context | None = None, **options: Any) ->
     return run_step(graph, step, held or Context(opened().store)).report
 
 
+@pytest.mark.slow
 def test_it_is_near_what_the_training_takes(base: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     step = torch.optim.AdamW.step
 
@@ -57,6 +58,7 @@ def test_it_is_near_what_the_training_takes(base: Graph, monkeypatch: pytest.Mon
     )
 
 
+@pytest.mark.slow
 def test_steps_of_epochs_and_accumulation(base: Graph) -> None:
     counts = {"max_steps": 0, "epochs": 2.5, "accumulation": 3}
     found = run("finetune_estimate", base, **counts).summary
@@ -64,6 +66,7 @@ def test_steps_of_epochs_and_accumulation(base: Graph) -> None:
     assert run("finetune", base, **counts).summary["steps"] == 10
 
 
+@pytest.mark.slow
 def test_it_tells_what_trains(base: Graph) -> None:
     first = next(n for n in base if n.op == "linear")
     rule = {"select": {"by": "type", "values": ["linear"]}, "formats": {"weight": "integer", "data_in": "integer"}}
@@ -74,6 +77,7 @@ def test_it_tells_what_trains(base: Graph) -> None:
     assert found["trainable_parameters"] == 6570 - sum(base.weights[n].elements for n in first.weights.values())
 
 
+@pytest.mark.slow
 def test_the_weights_stay(base: Graph) -> None:
     before = {n: torch.from_numpy(opened().store.get(w.key).array.copy()) for n, w in base.weights.items() if w.key}
     run("finetune_estimate", base, learning_rate=1.0)
@@ -81,6 +85,7 @@ def test_the_weights_stay(base: Graph) -> None:
         assert torch.equal(value, torch.from_numpy(opened().store.get(base.weights[name].key or "").array)), name
 
 
+@pytest.mark.slow
 def test_it_cancels_between_steps(base: Graph) -> None:
     told: list[int] = []
 

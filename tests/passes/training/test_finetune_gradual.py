@@ -95,6 +95,7 @@ def test_the_share_follows_the_cube(base: Graph) -> None:
     assert made.share(name, 30) == made.share(name, 40) == 0.9
 
 
+@pytest.mark.slow
 def test_the_share_grows_on_the_way_and_the_best_comes_after(base: Graph) -> None:
     heard: list[tuple[int, float]] = []
     told = {"metric": lambda name, step, value: heard.append((step, value)) if name == "sparsity" else None}
@@ -110,6 +111,7 @@ def test_the_share_grows_on_the_way_and_the_best_comes_after(base: Graph) -> Non
 # -- what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["l1", "movement", "snip"])
 @pytest.mark.parametrize("scope", ["local", "global"])
 def test_the_count_is_exact_and_the_zeros_are_zeros(base: Graph, method: str, scope: str) -> None:
@@ -129,6 +131,7 @@ def test_the_count_is_exact_and_the_zeros_are_zeros(base: Graph, method: str, sc
         assert not module.get_submodule(after[node].target).tensor("weight")[~mask(after, node)].any()
 
 
+@pytest.mark.slow
 def test_l1_masks_are_of_the_live_weights(base: Graph) -> None:
     """With the last masks made at the last step, they are those of the trained weights."""
     after, _ = finetuned(base, prune_end=1.0, learning_rate=1e-2)
@@ -138,6 +141,7 @@ def test_l1_masks_are_of_the_live_weights(base: Graph) -> None:
         assert not torch.equal(value(after, node), value(base, node))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["movement", "snip"])
 def test_scores_are_those_of_the_papers(base: Graph, method: str) -> None:
     """Two full-batch steps by hand: −Σ w·g, or a fading Σ |w·g|, with g at the weight as the layer uses it."""
@@ -195,6 +199,7 @@ def test_patterns_stay(base: Graph, pattern: dict[str, Any]) -> None:
             assert (blocks.amax((1, 3)) == blocks.amin((1, 3))).all() and held.zeros > 0.7 * keep.numel()
 
 
+@pytest.mark.slow
 def test_it_works_through_formats_and_only_where_it_is_wanted(base: Graph) -> None:
     rule = {"select": {"by": "type", "values": ["linear"]}, "formats": {"weight": "scaled_integer(width=4)"}}
     graph, _ = run(base, "quantize", {"rules": [rule]})
@@ -208,6 +213,7 @@ def test_it_works_through_formats_and_only_where_it_is_wanted(base: Graph) -> No
     assert report.summary["sparsity"] == pytest.approx(0.8, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_what_was_stopped_early_tells_how_far_it_came(base: Graph) -> None:
     seen: list[int] = []
     hooks = {"metric": lambda name, step, value: seen.append(step), "enough": lambda: bool(seen) and max(seen) >= 5}
@@ -217,6 +223,7 @@ def test_what_was_stopped_early_tells_how_far_it_came(base: Graph) -> None:
     assert 0.1 < held.ratio < 0.75 and held.zeros == pytest.approx(held.ratio * elements(base, linears(base)[0]), abs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["l1", "snip"])
 def test_it_goes_on_after_a_break(base: Graph, method: str) -> None:
     class Killed(Exception):

@@ -49,6 +49,7 @@ def adapted(compress: bool) -> Graph:
     return run(graph, "lora", {"rank": 4, "dropout": 0.1})[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compress", [False, True], ids=["float", "rounded and pruned"])
 def test_only_adapters_train_and_a_break_changes_nothing(compress: bool) -> None:
     graph = adapted(compress)

@@ -46,6 +46,7 @@ def recipe(*more: Step) -> Recipe:
     return Recipe((prune, Step("finetune", decode_options("finetune", SHORT)), *more))
 
 
+@pytest.mark.slow
 def test_edits_after_a_training_do_not_train_again(trainings: list[int], base: Graph) -> None:
     memo = Memo(limit=4)
     for ratio in (0.4, 0.5, 0.6, 0.7, 0.8, 0.5):
@@ -54,6 +55,7 @@ def test_edits_after_a_training_do_not_train_again(trainings: list[int], base: G
     assert len(trainings) == 1 and len(memo.graphs) == 4
 
 
+@pytest.mark.slow
 def test_a_saved_project_holds_what_was_trained(trainings: list[int], base: Graph, tmp_path: Path) -> None:
     whole = recipe(pruned(0.5))
     done = replay(base, whole, context())
@@ -73,11 +75,13 @@ def test_a_saved_project_holds_what_was_trained(trainings: list[int], base: Grap
     assert all(torch.equal(v, values(done.graph)[n]) for n, v in values(other.graph, store).items())
 
 
+@pytest.mark.slow
 def test_the_last_step_needs_no_milestone(trainings: list[int], base: Graph) -> None:
     done = replay(base, recipe(), context())
     assert milestones(recipe(), done.results) == {}
 
 
+@pytest.mark.slow
 def test_in_the_worker_figures_arrive_and_stop_and_keep_works(tmp_path: Path) -> None:
     """A real process: open, train without end, ask it to finish at the third figure; a project holds the result."""
     heard: list[JobEvent] = []

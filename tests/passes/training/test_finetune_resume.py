@@ -117,6 +117,7 @@ CASES: list[tuple[int, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "options"), CASES, ids=str)
 def test_it_goes_on_bit_for_bit(at: int, options: dict[str, Any]) -> None:
     graph, store = drops()
@@ -164,6 +165,7 @@ def test_the_window_clears_what_a_worker_left_that_has_ended(tmp_path: Path, mon
     theirs.close()
 
 
+@pytest.mark.slow
 def test_scales_masks_and_several_deaths() -> None:
     graph, store = drops()
     graph = compressed(graph, store)

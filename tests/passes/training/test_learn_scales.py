@@ -138,6 +138,7 @@ def test_a_calibrated_scale_keeps_its_value() -> None:
     assert parameters_of(build(after, held.store))["step"].requires_grad
 
 
+@pytest.mark.slow
 def test_a_products_operand_without_a_scale_is_passed_over() -> None:
     held = case("bert-eager")
     graph = chosen(held, INT4, "matmul")
@@ -175,6 +176,7 @@ def test_illegal_scales_are_problems() -> None:
         assert [p.node for p in check(bad, graph) if word in p.message] == ["first"]
 
 
+@pytest.mark.slow
 def test_exports_and_findings_see_masks_views_and_given_scales() -> None:
     """What leaves the program, and what is told of its error, is what the built module computes with."""
     held = case("image")

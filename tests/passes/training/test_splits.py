@@ -42,6 +42,7 @@ def keys(split: Any) -> set[bytes]:
     return {row.tobytes() for row in np.hstack([split.inputs["input_ids"], split.labels[:, None]])}
 
 
+@pytest.mark.slow
 def test_a_tenth_of_the_training_validates(opened: Opened, folder: Path) -> None:
     whole, made = found(opened, folder, validate=False), found(opened, folder)
     assert whole.check is None and len(whole.train) == 40 and not whole.warnings
@@ -102,6 +103,7 @@ def test_a_score_takes_what_a_training_held_out(opened: Opened, folder: Path) ->
     assert alone["n"] == 40 and "warning" not in alone
 
 
+@pytest.mark.slow
 def test_a_training_runs_on_it_and_tells(opened: Opened, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESPALIER_STATE", str(folder / "state"))
     project = opened.project
