@@ -272,6 +272,7 @@ class User(MenuHands):
             self.watch.wrong("jobs", f"They do not end: {[(j.title, j.state) for j in self.session.jobs]}")
         self.session.close()  # one may have been opened meanwhile
         self.window.banner.clear()
+        QApplication.clipboard().clear()  # a copied picture of the graph is 29 MiB, until something else is copied
         settle(0.7)
 
     def warm(self, patience: float = 180.0) -> None:
