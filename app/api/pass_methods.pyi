@@ -161,6 +161,12 @@ class PassMethods:
     ) -> Self:
         """Replace weights by W + s·B·A, computed in float32, and remove the adapters; parameters frozen for them train."""
 
+    def generate(
+        self, /, *, prompt: str = ..., new_tokens: int = ..., temperature: float = ..., top_k: int = ..., tokenizer:
+        str = ..., baseline: str = ..., seed: int = ...
+    ) -> Report:
+        """Continuations of a text by the model and by its baseline, with a row per token."""
+
     def gptq(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,34 @@ def open_stream(source: str | Path) -> Callable[[str], tuple[Array, Array]]:
             return ids, np.linspace(0, len(text), len(ids) + 1).astype(np.int64)[1:]
 
     return encode
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A tokenizer for continuing texts. `ends`: the tokens that end a text.
+
+    encode: a text as tokens, with the special tokens before it and none after it. decode: tokens as a text.
+    """
+
+    encode: Callable[[str], list[int]]
+    decode: Callable[[list[int]], str]
+    ends: frozenset[int]
+
+
+def open_codec(source: str | Path) -> Codec:
+    """The tokenizer of a Hugging Face folder or name; raises DataError if there is none."""
+    tokenizer = _load(source)
+    special = [tokenizer.eos_token_id, tokenizer.sep_token_id]
+    ends = frozenset(int(token) for token in special if token is not None)
+
+    def encode(text: str) -> list[int]:
+        with reading(f"The tokenizer {Path(source).name}", DataError, "fails on this text", "Give another tokenizer."):
+            ids = [int(token) for token in tokenizer(text, verbose=False)["input_ids"]]
+        while len(ids) > 1 and ids[-1] in ends:
+            ids.pop()
+        return ids
+
+    return Codec(encode, lambda tokens: str(tokenizer.decode(tokens)), ends)
 
 
 def longest(source: str | Path) -> int | None:

@@ -125,14 +125,14 @@ def measure(
     with in_place(module), torch.no_grad():
         for inputs, labels in length_sorted_batches(split, graph, batch_size):
             result = _run(module, inputs)
-            logits, labels = logits_of(result, graph), labels.reshape(-1)
-            fit(logits, labels)
-            hits = logits.argmax(-1) == labels
+            logits, targets = logits_of(result, graph), labels.reshape(-1)
+            fit(logits, targets)
+            hits = logits.argmax(-1) == targets
             right += int(hits.sum())
             if correct is not None:
                 correct += hits.tolist()
-            loss += float(F.cross_entropy(logits.float(), labels, reduction="sum"))
-            count += len(labels)
+            loss += float(F.cross_entropy(logits.float(), targets, reduction="sum"))
+            count += len(targets)
             if comparison is not None:
                 comparison.add(inputs, result, labels)
             context.progress(count, total, "evaluating")

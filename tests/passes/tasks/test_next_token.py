@@ -14,8 +14,10 @@ import torch.nn.functional as F
 import espalier as es
 from espalier.model.data.base import Split
 from espalier.model.data.tokens import open_stream
+from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError
-from espalier.passes.base import Context
+from espalier.passes.analysis.baseline import ComparedOptions
+from espalier.passes.base import Context, run_step
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.tasks.next_token import figures
@@ -152,6 +154,17 @@ def test_a_search_measures_what_an_evaluation_measures(places: Path, tmp_path: P
     assert evaluator.total == wanted["n"] and evaluator.noise["n"] == wanted["n"]
     assert found["loss"] == pytest.approx(wanted["loss"], abs=1e-6) and found["kl"] > 0
     assert found["accuracy"] == wanted["accuracy"]
+
+
+def test_a_comparison_with_the_baseline_is_paired_by_token(places: Path) -> None:
+    m = es.open(str(places / "llama"))
+    before = m.evaluate(**data(places)).summary
+    m.quantize("linear", weight="integer(width=2)")
+    project = m.project
+    context = Context(m._place.opened.store, reading=project.source.reading, base=project.base)
+    found = run_step(project.graph, Step("evaluate", ComparedOptions(**data(places))), context).report.summary
+    assert found["baseline_accuracy"] == before["accuracy"] and found["change"]["accuracy"]["test"] == "McNemar"
+    assert found["kl"] == pytest.approx(m.run("divergence", **data(places)).summary["kl"], rel=1e-6) and found["kl"] > 0
 
 
 def test_data_of_a_program(places: Path) -> None:

@@ -1,0 +1,161 @@
+"""Continues a text with a language model, token by token, beside its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from espalier.model.errors import DataError, GraphError
+from espalier.model.graph.graph import Graph
+from espalier.passes.base import Context, Report, Row, analysis
+from espalier.passes.figure import OPENED
+from espalier.passes.running.batches import batches, fit_error
+from espalier.passes.tasks.next_token import token_logits, token_scores
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from espalier.model.data.tokens import Codec
+
+LEAST = 1e-3  # temperature below which the most probable token is taken
+MOST = 4096  # new tokens
+Scores = Callable[[list[int]], "Tensor"]  # tokens so far → float64 [vocabulary], of the next one
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateOptions:
+    """The text to continue, and how tokens are drawn. The seed of the step draws."""
+
+    prompt: str = field(default="", metadata={"help": "the text to continue"})
+    new_tokens: int = field(default=32, metadata={"min": 1, "max": MOST, "help": "maximum number of new tokens"})
+    temperature: float = field(
+        default=0.0, metadata={"min": 0.0, "max": 10.0, "help": "0 takes the most probable token; higher draws freely"}
+    )
+    top_k: int = field(default=0, metadata={"min": 0, "help": "draw among so many most probable tokens; 0 = all"})
+    tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
+    baseline: str = field(default=OPENED, metadata={"help": "name of the baseline graph"})
+    AGAINST_BASE: ClassVar[bool] = True
+
+
+@analysis("generate", "Generate text", GenerateOptions)
+def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[Graph, Report]:
+    """Continuations of a text by the model and by its baseline, with a row per token.
+
+    Both draw with the same random numbers. `kl` of a row is the divergence of the model's next-token distribution from
+    the baseline's, in nats, both after the text that the model has written. The whole text is run for each token.
+    """
+    from espalier.model.data.tokens import open_codec
+
+    if not token_logits(graph):
+        raise GraphError("The model gives no scores of tokens, so it continues no text.", "Open a language model.")
+    tokenizer = options.tokenizer or context.reading.tokenizer
+    if not tokenizer:
+        raise DataError("The model has no tokenizer.", "Name one in the options.")
+    codec = open_codec(tokenizer)
+    prompt = codec.encode(options.prompt)
+    if len(prompt) < 2:
+        raise DataError("The prompt has fewer than two tokens.", "Give a longer text.")
+    room = _room(context) - len(prompt)
+    if room < 1:
+        text = f"The prompt has {len(prompt)} tokens; the model takes {_room(context)}."
+        raise DataError(text, "Give a shorter text.")
+    writer = _Writer(options, codec, context, min(options.new_tokens, room))
+    mine, steps = writer.written(_scores(graph, context), prompt)
+    theirs, kl, base = mine, [0.0] * len(steps), context.base
+    if base is not None and base is not graph:
+        scores = _scores(base, context)
+        theirs, _ = writer.written(scores, prompt)
+        kl = writer.divergences(scores, prompt, mine, steps)
+    rows = tuple(writer.rows(mine, theirs, steps, kl))
+    return graph, Report("generate", rows, _summary(codec, options, prompt, mine, theirs, kl))
+
+
+def _summary(
+    codec: Codec, options: GenerateOptions, prompt: list[int], mine: list[int], theirs: list[int], kl: list[float]
+) -> dict[str, Any]:
+    same = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), min(len(mine), len(theirs)))
+    return {"text": codec.decode(mine), "baseline_text": codec.decode(theirs), "baseline": options.baseline,
+            "prompt_tokens": len(prompt), "tokens": len(mine), "same_tokens": same,
+            "kl": sum(kl) / max(len(kl), 1)}  # fmt: skip
+
+
+def _room(context: Context) -> int:
+    """The tokens that the model takes; raises GraphError if it takes one length alone."""
+    limits = context.reading.limits
+    if limits is not None and limits.length is not None:
+        raise GraphError(f"The model was captured with texts of {limits.length} tokens alone.",
+                         "Open it so that the length is dynamic.")  # fmt: skip
+    known = [] if limits is None else [n for n in (limits.tokens, limits.context) if n]
+    return min(known, default=1 << 20)
+
+
+def _scores(graph: Graph, context: Context) -> Scores:
+    """A function from the tokens so far to the scores of the next."""
+    import numpy as np
+    import torch
+
+    from espalier.model.data.base import Split
+    from espalier.model.torch.build import build
+    from espalier.model.torch.in_place import in_place
+
+    module = build(graph, context.store, context.callables, packed=True)
+
+    def scores(tokens: list[int]) -> Tensor:
+        ids = np.array([tokens], np.int64)
+        split = Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, np.zeros_like(ids))
+        inputs, _ = next(batches(split, graph, 1))
+        with fit_error(inputs), in_place(module), torch.no_grad():
+            found = token_scores(module(**inputs))
+        assert found is not None
+        return found[0, -1].double()
+
+    return scores
+
+
+class _Writer:
+    """Draws continuations, always with the same random numbers."""
+
+    def __init__(self, options: GenerateOptions, codec: Codec, context: Context, most: int) -> None:
+        self.options, self.codec, self.context, self.most = options, codec, context, most
+
+    def written(self, scores: Scores, prompt: list[int]) -> tuple[list[int], list[Tensor]]:
+        """(new tokens, log-probabilities of each step before temperature); ends after a token that ends texts."""
+        import torch
+
+        drawn, steps, random = list[int](), list["Tensor"](), torch.Generator().manual_seed(self.context.seed)
+        while len(drawn) < self.most and not (drawn and drawn[-1] in self.codec.ends):
+            steps.append(scores(prompt + drawn).log_softmax(-1))
+            drawn.append(self._next(steps[-1], random))
+            self.context.progress(len(drawn), self.most, "writing")
+        return drawn, steps
+
+    def _next(self, logs: Tensor, random: Any) -> int:
+        import torch
+
+        options = self.options
+        if options.temperature < LEAST:
+            return int(logs.argmax())
+        if options.top_k:
+            least = logs.topk(min(options.top_k, len(logs))).values[-1]
+            logs = logs.masked_fill(logs < least, -torch.inf)
+        sums = (logs / options.temperature).softmax(-1).cumsum(-1)
+        at = torch.rand((), dtype=torch.float64, generator=random) * sums[-1]
+        return min(int(torch.searchsorted(sums, at, right=True)), len(sums) - 1)
+
+    def divergences(self, base: Scores, prompt: list[int], mine: list[int], steps: list[Tensor]) -> list[float]:
+        """KL(baseline ‖ model) of each step in nats, after the same text."""
+        found: list[float] = []
+        for at, own in enumerate(steps):
+            theirs = base(prompt + mine[:at]).log_softmax(-1)
+            found.append(max(float((theirs.exp() * (theirs - own)).sum()), 0.0))
+            self.context.progress(at + 1, len(steps), "comparing")
+        return found
+
+    def rows(self, mine: list[int], theirs: list[int], steps: list[Tensor], kl: list[float]) -> list[Row]:
+        """A row for each token of the model; the baseline's own token of that step beside it."""
+        return [
+            {"step": at + 1, "token": self.codec.decode([token]), "probability": float(steps[at][token].exp()),
+             "baseline": self.codec.decode([theirs[at]]) if at < len(theirs) else "", "kl": kl[at]}
+            for at, token in enumerate(mine)
+        ]  # fmt: skip
