@@ -186,10 +186,12 @@ def cell(value: object) -> str:
 
 
 def shown(key: str, value: object) -> str:
-    """A value of a report's row under its column: shares in per cent, formats by their labels, others like `cell`."""
+    """A value of a report's row under its column, on one line: shares in per cent, formats by their labels, others like
+    `cell`.
+    """
     if key in _SHARES and isinstance(value, float) and value == value:
         return "0" if value == 0 else percent(value, 1 if value >= 0.01 else 3)
-    return _label(value) if key == "format" and isinstance(value, str) else cell(value)
+    return _label(value) if key == "format" and isinstance(value, str) else cell(value).replace("\n", "⏎")
 
 
 def row_value(row: Mapping[str, object], key: str) -> object:

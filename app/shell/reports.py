@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from espalier.app.features.tables.state import document_reports_of
@@ -28,10 +29,10 @@ class Reports:
         return tables_of(self._host)
 
     def run(self, name: str) -> None:
-        """Run a report with its last options; ask first if it reads data and none is chosen."""
+        """Run a report with its last options; ask first for data or another required option that is not set."""
         last = self._state.used.get(name)
         options = default_options(self._session, PASSES.get(name)) if last is None else last
-        if last is None and getattr(options, "data", None) == "":
+        if last is None and _is_incomplete(options):
             self.ask(name)
         else:
             self.run_with(name, options)
@@ -53,3 +54,9 @@ class Reports:
         spec: PassSpec = PASSES.get(name)
         options = self._state.used.get(name) or default_options(self._session, spec)
         self._forms.show(spec, options, lambda o: self.run_with(name, o), "Run")
+
+
+def _is_incomplete(options: Any) -> bool:
+    """Whether the data or a field that is marked as required are not set."""
+    required = [f.name for f in fields(options) if f.name == "data" or f.metadata.get("required")]
+    return any(getattr(options, name) == "" for name in required)

@@ -40,9 +40,8 @@ class Elided(QLabel):
         self._elide()
 
     def _elide(self) -> None:
-        self.setText(
-            self.fontMetrics().elidedText(self._text, Qt.TextElideMode.ElideMiddle, self.contentsRect().width())
-        )
+        line = " ".join(self._text.splitlines())  # line breaks would make it as high as they are many
+        self.setText(self.fontMetrics().elidedText(line, Qt.TextElideMode.ElideMiddle, self.contentsRect().width()))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

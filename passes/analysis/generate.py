@@ -27,7 +27,7 @@ Scores = Callable[[list[int]], "Tensor"]  # tokens so far → float64 [vocabular
 class GenerateOptions:
     """The text to continue, and how tokens are drawn. The seed of the step draws."""
 
-    prompt: str = field(default="", metadata={"help": "the text to continue"})
+    prompt: str = field(default="", metadata={"help": "the text to continue", "required": True})
     new_tokens: int = field(default=32, metadata={"min": 1, "max": MOST, "help": "maximum number of new tokens"})
     temperature: float = field(
         default=0.0, metadata={"min": 0.0, "max": 10.0, "help": "0 takes the most probable token; higher draws freely"}

@@ -76,6 +76,8 @@ def test_a_step_tells_no_empty_list(capsys: Capture, tmp_path: Path) -> None:
     line = next(x for x in capsys.readouterr().out.splitlines() if "hardware_functions" in x)
     assert line.endswith("nodes 0"), "no format was cleared, so that nothing is said of such"
     assert summary_text(Report("hardware_functions", (), {"nodes": 0, "cleared": []})) == "nodes 0"
+    assert summary_text(Report("generate", (), {"text": "a\n\nb", "tokens": 4})) == "text a⏎⏎b · tokens 4"
+    assert len(summary_text(Report("generate", (), {"text": "word " * 100}))) < 100
 
 
 @pytest.mark.rtl

@@ -25,6 +25,9 @@ HIDDEN = ("evaluate", "finetune_estimate", "data_rows", "divergence")
 LOWEST_FIRST = {"quantization": "sqnr_db", "calibrate": "sqnr_db"}  # sorted by this column, worst first
 
 
+LONGEST = 80  # characters of a value in the summary's line
+
+
 def reports() -> list[PassSpec]:
     """The analyses that report a table, sorted by title."""
     specs = [spec for _, spec in PASSES.items() if spec.kind == "analysis" and spec.name not in HIDDEN]
@@ -34,7 +37,12 @@ def reports() -> list[PassSpec]:
 def summary_text(report: Report) -> str:
     """The summary figures of a report in one line."""
     figures = {k: v for k, v in report.summary.items() if v not in (None, [], (), {})}
-    return " · ".join(f"{column_title(k)} {shown(k, v)}" for k, v in figures.items())
+    return " · ".join(f"{column_title(k)} {_brief(shown(k, v))}" for k, v in figures.items())
+
+
+def _brief(text: str) -> str:
+    """The beginning of a long value."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def is_number(value: object) -> bool:
