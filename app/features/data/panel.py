@@ -249,8 +249,7 @@ class DataPanel(QWidget):
         summary, (message, hint) = part
         self._show_misfit(f"{message} {hint}".strip())
         self.facts.setText(_facts(summary))
-        if summary.classes:
-            self.classes.set_summary(summary)
+        self.classes.set_summary(summary)
         self.lengths.set_summary(summary)
         self._show_confusion()
         self._pages.setCurrentIndex(1)
@@ -267,8 +266,8 @@ class DataPanel(QWidget):
 
     def _update_class_chart(self) -> None:
         """Show the class chart next to a confusion matrix only where the panel is wide."""
-        has_classes = self._summary is not None and bool(self._summary.classes)
-        self.classes.setVisible(has_classes and (self.browser.predictions is None or self.width() >= WIDE))
+        shown = self._summary is not None and bool(self._summary.classes)
+        self.classes.setVisible(shown and (self.browser.predictions is None or self.width() >= WIDE))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

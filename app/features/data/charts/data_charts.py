@@ -67,8 +67,8 @@ class ClassChart(DataChart):
 
     @property
     def shown(self) -> list[int]:
-        """Indices of the drawn classes, in order."""
-        if self.summary is None:
+        """Indices of the drawn classes, in order; windows of a text have none."""
+        if self.summary is None or not self.summary.classes:
             return []
         counts = self.summary.counts
         return sorted(sorted(range(len(counts)), key=lambda c: -counts[c])[:MAX_CLASSES])
@@ -77,7 +77,7 @@ class ClassChart(DataChart):
         """A group of bars for each class."""
         self.plot.clear()
         summary, shown = self.summary, self.shown
-        if summary is None or not summary.splits:
+        if summary is None or not summary.splits or not shown:
             return
         width, heading = 0.8 / len(summary.splits), ["<b>Classes</b>"]
         top = 0.0
