@@ -266,13 +266,12 @@ class DataPanel(QWidget):
 
     def _update_class_chart(self) -> None:
         """Show the class chart next to a confusion matrix only where the panel is wide."""
-        shown = self._summary is not None and bool(self._summary.classes)
-        self.classes.setVisible(shown and (self.browser.predictions is None or self.width() >= WIDE))
+        has_room = self.browser.predictions is None or self.width() >= WIDE
+        self.classes.setVisible(bool(self.classes.shown) and has_room)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        if self._summary is not None:
-            self._update_class_chart()
+        self._update_class_chart()
 
     def _show_misfit(self, text: str) -> None:
         self.misfit.setText(text)
