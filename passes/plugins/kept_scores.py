@@ -83,7 +83,8 @@ def _key(graph: Graph, options: EvaluateOptions, context: Context) -> str:
 def _samples(split: Split) -> str:
     """A hash of the arrays."""
     digest = hashlib.blake2b(digest_size=20)
-    for name, array in (*sorted(split.inputs.items()), ("labels", split.labels), ("lengths", split.lengths)):
+    fields = ((name, getattr(split, name)) for name in ("labels", "lengths", "text_bytes"))
+    for name, array in (*sorted(split.inputs.items()), *fields):
         if array is not None:
             digest.update(f"{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
     return digest.hexdigest()
