@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.node import out_port
+from espalier.model.graph.ops import floating
 from espalier.passes.distributed.job import RESULTS_NODE, Settings
 from espalier.passes.distributed.step import difference
-from espalier.passes.running.batches import logits_of
+from espalier.passes.running.batches import scores_of
 from espalier.passes.sharding.apply import Reshard, resharding
 from espalier.passes.sharding.backward import Backward
 from espalier.passes.sharding.mesh import Mesh
@@ -73,19 +74,24 @@ class _Result:
 
     number: int
     rank: int
+    floating: bool
 
     def dim(self) -> int:
         """Its number of dimensions."""
         return self.rank
 
+    def is_floating_point(self) -> bool:
+        """Whether its values are floats."""
+        return self.floating
+
 
 def _scores(graph: Graph) -> tuple[int, ...] | None:
     """The number of the result that the cross-entropy takes; None for all."""
     metas = [graph.nodes[r.node].ports.get(out_port(r.output)) for r in graph.output.inputs]
-    results = tuple(_Result(i, len(meta.shape) if meta else 0) for i, meta in enumerate(metas))
+    results = tuple(_Result(i, len(meta.shape) if meta else 0, floating(meta)) for i, meta in enumerate(metas))
     named = graph.structure == "dict" and len(graph.output_names) == len(results)
     try:
-        chosen: Any = logits_of(dict(zip(graph.output_names, results, strict=True)) if named else results, graph)
+        chosen: Any = scores_of(dict(zip(graph.output_names, results, strict=True)) if named else results, graph)
     except GraphError:
         return None
     return (chosen.number,)

@@ -39,7 +39,8 @@ def loss_of(result: Any, graph: Graph, labels: Tensor | None) -> Tensor | None:
     if labels is not None:
         try:
             scores = logits_of(result, graph)
-            if scores.requires_grad and int(labels.min()) >= 0 and int(labels.max()) < scores.shape[-1]:
+            fits = scores.shape[0] == labels.numel() and int(labels.min()) >= 0 and int(labels.max()) < scores.shape[-1]
+            if scores.requires_grad and fits:
                 return F.cross_entropy(scores.float(), labels.reshape(-1))
         except GraphError:  # no class scores
             pass

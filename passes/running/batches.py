@@ -75,10 +75,15 @@ def match_inputs(names: list[str], split: Split) -> dict[str, str]:
 
 
 def logits_of(result: Any, graph: Graph) -> Tensor:
-    """The logits among a module's results, [rows, classes]: `logits`, the first matrix, or the scores of all tokens."""
+    """The logits among a module's results, [rows, classes]; scores of tokens have a row for each position."""
+    logits = scores_of(result, graph)
+    return logits.flatten(0, 1) if logits.dim() == 3 and token_logits(graph) else logits
+
+
+def scores_of(result: Any, graph: Graph) -> Any:
+    """The result that has the scores: `logits`, the first matrix, or the scores of all tokens of rank 3."""
     if isinstance(result, dict) and "logits" in result:
-        logits = result["logits"]
-        return logits.flatten(0, 1) if logits.dim() == 3 and token_logits(graph) else logits
+        return result["logits"]
     values = (
         list(result.values()) if isinstance(result, dict) else list(result) if isinstance(result, tuple) else [result]
     )
@@ -87,7 +92,7 @@ def logits_of(result: Any, graph: Graph) -> Tensor:
     if logits is None:
         raise GraphError("The model has no scores of classes or tokens, so its accuracy cannot be measured.",
                          "Open it with a classification head (task=sequence-classification).")  # fmt: skip
-    return logits if matrices else logits.flatten(0, 1)
+    return logits
 
 
 def fit(logits: Tensor, labels: Tensor) -> None:

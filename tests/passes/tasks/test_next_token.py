@@ -189,3 +189,25 @@ def test_data_are_described_by_windows(places: Path) -> None:
     assert [row["split"] for row in report.rows] == ["train", "validation", "test"]
     page = m.run("data_rows", **data(places), limit=2)
     assert len(page.rows) == 2 and all(row["text"] for row in page.rows)
+
+
+@pytest.mark.slow
+def test_ranks_compute_what_one_process_computes(places: Path) -> None:
+    m = es.open(str(places / "llama"))
+    found = m.shard_run(mesh="1x2", strategy="megatron", **data(places), limit=4)
+    difference = found.summary["difference"]
+    assert difference["outputs"]["relative"] <= 1e-5 and difference["gradients"]["relative"] <= 1e-5
+    assert difference["gradients"]["tensors"] > 5, "the loss of tokens has gradients"
+
+
+@pytest.mark.slow
+def test_ranks_train_as_one_process(places: Path) -> None:
+    losses = list[float]()
+    for distributed in (False, True):
+        m = es.open(str(places / "llama"))
+        m.shard(mesh="1x2", strategy="megatron")
+        m.finetune(
+            **data(places), max_steps=4, batch_size=4, optimiser="sgd", learning_rate=0.1, distributed=distributed
+        )
+        losses.append(m.evaluate(**data(places)).summary["loss"])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
