@@ -66,8 +66,18 @@ def _texts(data: Data) -> dict[str, tuple[str, ...]]:
         named = cast("Mapping[str, Data]", data)
         parts = {SPLIT_NAMES[k]: _texts(v).get(ALL, ()) for k, v in named.items() if k in SPLIT_NAMES}
         return parts if len(parts) == len(named) and all(parts.values()) else {}
-    listed = list(cast("Sequence[Any]", data)) if isinstance(data, list | tuple) else []
-    return {ALL: tuple(listed)} if listed and all(isinstance(text, str) for text in listed) else {}
+    listed = [_text_of(item) for item in cast("Sequence[Any]", data)] if isinstance(data, list | tuple) else []
+    return {ALL: tuple(map(str, listed))} if listed and None not in listed else {}
+
+
+def _text_of(item: Any) -> str | None:
+    """The text of `text`, `(text, label)` or `{"text": …}`; None for others."""
+    if isinstance(item, Mapping):
+        values = cast("Mapping[str, Any]", item)
+        item = next((values[key] for key in TEXTS if key in values), None)
+    elif isinstance(item, tuple) and item:
+        item = cast("tuple[Any, ...]", item)[0]
+    return item if isinstance(item, str) else None
 
 
 def splits_of(data: Data, graph: Graph, context: Context, limit: int = 0) -> dict[str, Split]:

@@ -87,7 +87,7 @@ class Sensitivities(SensitivityResults):
             return self.options
         kind, measured = PASSES.get(PASS).options, self._session.measured_on
         # Includes the split: searches use gradients of the same samples, cached once.
-        values = {n: getattr(measured, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")
+        values = {n: getattr(measured, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length", "task")
                  if n in hints(kind)}  # fmt: skip
         return kind(**values)
 

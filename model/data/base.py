@@ -195,3 +195,15 @@ def source_of(spec: str) -> tuple[DataSource | None, str]:
     prefix, colon, name = spec.partition(":")
     source = SOURCES.find(prefix) if colon else None
     return source, name if source else spec
+
+
+def sound(prefix: str, data: object) -> TaskData:
+    """What a source returned, which a plug-in may have made wrongly."""
+    if not isinstance(data, TaskData):
+        raise DataError(f"The data source {prefix} returned a {type(data).__name__}.", "Return a TaskData.")
+    for split, held in data.splits.items():
+        for name, array in held.inputs.items():
+            if len(array) != len(held):
+                text = f"The split {split} of {data.name} has {len(array)} samples of {name} and {len(held)} labels."
+                raise DataError(text, "Give each sample one label.")
+    return data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from espalier.model.data.base import NEXT_TOKEN, USUAL_LENGTH, LoadOptions, TaskData, source_of
+from espalier.model.data.base import NEXT_TOKEN, USUAL_LENGTH, LoadOptions, TaskData, sound, source_of
 from espalier.model.errors import DataError
 
 
@@ -40,7 +40,7 @@ def load_with(spec: str, options: LoadOptions) -> TaskData:
 
         return load_windows(spec, options)
     if source is not None:
-        return _sound(spec.partition(":")[0], source.load(name, options))
+        return sound(spec.partition(":")[0], source.load(name, options))
     from espalier.model.data.local import load_local
 
     return load_local(Path(spec).expanduser(), options)
@@ -51,15 +51,3 @@ def _check(options: LoadOptions) -> None:
         raise DataError(f"A length of {options.max_length} tokens holds no text.", "Use at least 2.")
     if options.limit is not None and options.limit < 1:
         raise DataError(f"A limit of {options.limit} leaves no samples.", "Use at least 1, or none.")
-
-
-def _sound(prefix: str, data: object) -> TaskData:
-    """What a source returned, which a plug-in may have made wrongly."""
-    if not isinstance(data, TaskData):
-        raise DataError(f"The data source {prefix} returned a {type(data).__name__}.", "Return a TaskData.")
-    for split, held in data.splits.items():
-        for name, array in held.inputs.items():
-            if len(array) != len(held):
-                text = f"The split {split} of {data.name} has {len(array)} samples of {name} and {len(held)} labels."
-                raise DataError(text, "Give each sample one label.")
-    return data

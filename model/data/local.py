@@ -72,7 +72,7 @@ def find(path: Path) -> Found:
         if prefix := PREFIX.match(str(path)):
             hint = f"If a plug-in reads {prefix[0]} data, load it first (--plugin FILE.py). {hint}"
         raise DataError(f"There are no data at {path}{base}.", hint)
-    found = _find_files(path, SUFFIXES, "table") or _find_files(path, PLAIN, "plain") or _find_classes(path)
+    found = _find_files(path, SUFFIXES, "table") or _find_classes(path) or _find_files(path, PLAIN, "plain")
     if found is None:
         raise DataError(f"The folder {path.name} contains no supported data.", HINT)
     return found
@@ -105,8 +105,7 @@ def _find_files(folder: Path, suffixes: Collection[str], kind: str) -> Found | N
             named[split] = (*named.get(split, ()), (file, ""))
     if named:
         return Found(kind, named)
-    lone = len(files) == 1 and not (kind == "plain" and _find_classes(folder))  # a note beside folders of classes
-    return Found(kind, {LONE: ((files[0], ""),)}) if lone else None
+    return Found(kind, {LONE: ((files[0], ""),)}) if len(files) == 1 else None
 
 
 def _split_name(stem: str) -> str | None:

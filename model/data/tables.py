@@ -80,10 +80,10 @@ def rows_of(table: Table, source: str, options: LoadOptions) -> Rows:
 
 
 def texts_of(table: Table, source: str, options: LoadOptions) -> tuple[str, ...]:
-    """The texts of a table that needs no labels, without empty ones; raises DataError."""
+    """The texts of a table that needs no labels, also empty ones; raises DataError."""
     column = one_of([str(c) for c in table.columns], options.text, TEXT_NAMES, "--text", source)
     values = table[column]
-    return tuple(str(text) for text in values[~values.isna()] if str(text).strip())
+    return tuple(str(text) for text in values[~values.isna()])
 
 
 def _is_number(value: object) -> bool:

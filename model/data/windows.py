@@ -14,13 +14,24 @@ from pathlib import Path
 import numpy as np
 
 from espalier.model.data import cache
-from espalier.model.data.base import ALL, CLASSIFICATION, NEXT_TOKEN, Array, LoadOptions, Split, TaskData, source_of
+from espalier.model.data.base import (
+    ALL,
+    CLASSIFICATION,
+    NEXT_TOKEN,
+    Array,
+    LoadOptions,
+    Split,
+    TaskData,
+    sound,
+    source_of,
+)
 from espalier.model.data.local import documents, find
 from espalier.model.data.rows import SHARES
 from espalier.model.data.tokens import open_stream
 from espalier.model.errors import DataError
 
 JOINT = "\n\n"
+LEAST = 3  # tokens of a text
 FEWEST = 10  # windows of a text that is divided into splits
 Texts = Mapping[str, tuple[str, ...]]
 
@@ -42,7 +53,7 @@ def load_windows(spec: str, options: LoadOptions) -> TaskData:
         return _loaded(spec, "", lambda: texts, options)
     own = spec.startswith("demo:")  # a demo's texts are read with the demo's tokenizer
     plain = replace(options, task=CLASSIFICATION, limit=None, tokenizer=None if own else options.tokenizer)
-    data = source.load(name, plain)
+    data = sound(spec.partition(":")[0], source.load(name, plain))
     return data if data.task == NEXT_TOKEN else _loaded(spec, "", lambda: data.texts, options)
 
 
@@ -55,7 +66,7 @@ def _loaded(name: str, key: str, read: Callable[[], Texts], options: LoadOptions
         )
     whole = cache.read(key, name) if key else None
     if whole is None:
-        texts = {split: JOINT.join(parts) for split, parts in read().items() if any(parts)}
+        texts = {split: JOINT.join(parts) for split, parts in read().items() if any(map(str.strip, parts))}
         if not texts:
             raise DataError(f"{name} holds no texts.", "Give a text file, or a table with a column of texts.")
         whole = _cut(name, texts, options)
@@ -69,12 +80,16 @@ def _cut(name: str, texts: Mapping[str, str], options: LoadOptions) -> TaskData:
     encode = open_stream(options.tokenizer)
     splits: dict[str, Split] = {}
     pieces: dict[str, tuple[str, ...]] = {}
+    short: list[str] = []
     for split, text in texts.items():
         ids, ends = encode(text)
-        if len(ids) < 3:
-            raise DataError(f"The text of {name} has {len(ids)} tokens, too few to predict any.", "Give a longer text.")
+        if len(ids) < LEAST:
+            short.append(f"The text of {split} has {len(ids)} tokens, too few to predict any.")
+            continue
         splits[split], pieces[split] = windows(ids, ends, text, options.max_length)
-    return TaskData(name, "text", (), splits, pieces, task=NEXT_TOKEN)
+    if not splits:
+        raise DataError(short[0], "Give a longer text.")
+    return TaskData(name, "text", (), splits, pieces, notes=tuple(short), task=NEXT_TOKEN)
 
 
 def windows(ids: Array, ends: Array, text: str, width: int) -> tuple[Split, tuple[str, ...]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.data.base import NEXT_TOKEN
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph, Node, Ref, named_weights
+from espalier.model.graph.token_scores import token_scores_width
 from espalier.model.sources.reading import Limits
 from espalier.model.symbols import evaluate
 
@@ -42,21 +43,8 @@ def limits_of(graph: Graph, store: WeightStore) -> Limits:
     tables = _Tables(graph, store, token, length)
     sliced = list(_sliced(graph, length)) if length else []
     positions = [*sliced, *tables.positions(min(sliced, default=None))] if length else []
-    vocabulary = tables.vocabulary()
-    task = NEXT_TOKEN if _scores_tokens(graph, token, vocabulary) else ""
-    return replace(limits, tokens=min(positions, default=None), vocabulary=vocabulary, task=task)
-
-
-def _scores_tokens(graph: Graph, token: Node, vocabulary: int | None) -> bool:
-    """Whether the first result has, at each position of the text, a score of each row of the token embedding.
-
-    An output may have more rows than the embedding: sizes are rounded up for speed.
-    """
-    logits = next((graph.nodes[ref.node].out for ref in graph.output.inputs), None)
-    if logits is None or token.out is None or vocabulary is None or len(logits.shape) != 3:
-        return False
-    width = logits.shape[-1]
-    return tuple(logits.shape[:2]) == tuple(token.out.shape) and isinstance(width, int) and width >= vocabulary
+    task = NEXT_TOKEN if token_scores_width(graph) else ""
+    return replace(limits, tokens=min(positions, default=None), vocabulary=tables.vocabulary(), task=task)
 
 
 def token_input(graph: Graph) -> Node | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.data.base import NEXT_TOKEN
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
+from espalier.model.graph.token_scores import token_scores_width
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.batches import match_inputs
 from espalier.passes.running.splits import EvaluateOptions, data_warning, length_of, load_task
-from espalier.passes.tasks.next_token import token_logits
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split, TaskData
@@ -94,7 +94,7 @@ def _other_task(graph: Graph, splits: dict[str, Split]) -> str:
     of_tokens = {split.labels.ndim == 2 for split in splits.values()}
     if head(graph) is not None and True in of_tokens:
         return "The data are a text without labels, but the model gives scores of classes."
-    if token_logits(graph) and False in of_tokens:
+    if token_scores_width(graph) and False in of_tokens:
         return "The data have one label a sample, but the model gives scores of tokens."
     return ""
 

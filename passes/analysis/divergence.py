@@ -79,7 +79,8 @@ def divergence(graph: Graph, options: DivergenceOptions, context: Context) -> tu
 
 def _figures(measured: Measured) -> Row:
     values: Row = {"kl": measured.kl, "accuracy": measured.accuracy, "agreement": measured.agreement}
-    row = {k: v for k, v in values.items() if v is not None} | {"n": measured.samples}
+    scored = measured.accuracy is not None
+    row = {k: v for k, v in values.items() if v is not None} | {"n": measured.targets if scored else measured.samples}
     if measured.accuracy is None:
         return row
     return row | {"interval": list(wilson(measured.accuracy, measured.targets))}

@@ -22,6 +22,7 @@ from espalier.passes.running.splits import (
     measured_split,
     only_trains,
 )
+from espalier.passes.running.task_check import check_task
 from espalier.passes.score import static_score
 from espalier.passes.tasks.base import TASKS
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from espalier.model.data.base import Split, TaskData
     from espalier.passes.analysis.baseline import BaselineComparison
-    from espalier.passes.tasks.base import Task
 
 
 MAX_HITS = 1 << 18  # samples or tokens up to which a score stores which were right, for paired tests
@@ -46,7 +46,7 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
     if len(split) and int(split.labels.min()) < 0:
         raise DataError(f"{data.name} has hidden labels (−1).", "Choose a split or data with labels.")
     module, task = build(graph, context.store, context.callables, packed=True), TASKS.get(data.task)
-    check_task(task, module, graph, split)
+    check_task(graph, split, context)
     comparison, correct = _comparison(options, context), list[bool]()
     accuracy, loss = measure(module, graph, split, options.batch_size, context, comparison, correct)
     score = static_score(graph).measured(accuracy, loss)
@@ -80,14 +80,6 @@ def noise_of(accuracy: float, correct: Sequence[bool], split: Split, graph: Grap
     guessing = float(np.bincount(labels).max() / n) if len(labels) else None
     return {"n": n, "interval": list(wilson(accuracy, n)), "guessing": guessing,
             "hits": hits_of(rows.reshape(-1).tolist()) if n <= MAX_HITS else ""}  # fmt: skip
-
-
-def check_task(task: Task, module: nn.Module, graph: Graph, split: Split) -> None:
-    """Raise DataError if the module's scores mean nothing for the task."""
-    from espalier.passes.running.batches import batches
-
-    for inputs, _ in batches(split.take(1), graph, 1):
-        task.check(inputs, lambda given: _run(module, given))
 
 
 def _comparison(options: EvaluateOptions, context: Context) -> BaselineComparison | None:

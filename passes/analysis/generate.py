@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from espalier.model.errors import DataError, GraphError
 from espalier.model.graph.graph import Graph
+from espalier.model.graph.token_scores import token_scores_width
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.figure import OPENED
 from espalier.passes.running.batches import batches, fit_error
-from espalier.passes.tasks.next_token import token_logits, token_scores
+from espalier.passes.running.task_check import check_task
+from espalier.passes.tasks.next_token import token_scores
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from espalier.model.data.base import Split
     from espalier.model.data.tokens import Codec
 
 LEAST = 1e-3  # temperature below which the most probable token is taken
@@ -47,7 +50,7 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     """
     from espalier.model.data.tokens import open_codec
 
-    if not token_logits(graph):
+    if not token_scores_width(graph):
         raise GraphError("The model gives no scores of tokens, so it continues no text.", "Open a language model.")
     tokenizer = options.tokenizer or context.reading.tokenizer
     if not tokenizer:
@@ -60,22 +63,23 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     if room < 1:
         text = f"The prompt has {len(prompt)} tokens; the model takes {_room(context)}."
         raise DataError(text, "Give a shorter text.")
+    check_task(graph, _window(prompt), context)
     writer = _Writer(options, codec, context, min(options.new_tokens, room))
-    mine, steps = writer.written(_scores(graph, context), prompt)
-    theirs, kl, base = mine, [0.0] * len(steps), context.base
-    if base is not None and base is not graph:
-        scores = _scores(base, context)
-        theirs, _ = writer.written(scores, prompt)
-        kl = writer.divergences(scores, prompt, mine, steps)
-    rows = tuple(writer.rows(mine, theirs, steps, kl))
-    return graph, Report("generate", rows, _summary(codec, options, prompt, mine, theirs, kl))
+    base = None if context.base is None or context.base is graph else _scores(context.base, context)
+    mine, steps = writer.written(_scores(graph, context), prompt, base)
+    theirs = mine if base is None else writer.written(base, prompt)[0]
+    return graph, Report("generate", tuple(writer.rows(mine, theirs, steps)),
+                         _summary(codec, options, prompt, mine, theirs, [kl for _, kl in steps]))  # fmt: skip
 
 
 def _summary(
     codec: Codec, options: GenerateOptions, prompt: list[int], mine: list[int], theirs: list[int], kl: list[float]
 ) -> dict[str, Any]:
     same = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), min(len(mine), len(theirs)))
-    return {"text": codec.decode(mine), "baseline_text": codec.decode(theirs), "baseline": options.baseline,
+    # Decoded with the prompt: a token may begin with a space that is left out at the start of a text.
+    start = len(codec.decode(prompt))
+    text, other = (codec.decode([*prompt, *tokens])[start:] for tokens in (mine, theirs))
+    return {"text": text, "baseline_text": other, "baseline": options.baseline,
             "prompt_tokens": len(prompt), "tokens": len(mine), "same_tokens": same,
             "kl": sum(kl) / max(len(kl), 1)}  # fmt: skip
 
@@ -90,21 +94,26 @@ def _room(context: Context) -> int:
     return min(known, default=1 << 20)
 
 
-def _scores(graph: Graph, context: Context) -> Scores:
-    """A function from the tokens so far to the scores of the next."""
+def _window(tokens: list[int]) -> Split:
     import numpy as np
-    import torch
 
     from espalier.model.data.base import Split
+
+    ids = np.array([tokens], np.int64)
+    return Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, np.zeros_like(ids))
+
+
+def _scores(graph: Graph, context: Context) -> Scores:
+    """A function from the tokens so far to the scores of the next."""
+    import torch
+
     from espalier.model.torch.build import build
     from espalier.model.torch.in_place import in_place
 
     module = build(graph, context.store, context.callables, packed=True)
 
     def scores(tokens: list[int]) -> Tensor:
-        ids = np.array([tokens], np.int64)
-        split = Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, np.zeros_like(ids))
-        inputs, _ = next(batches(split, graph, 1))
+        inputs, _ = next(batches(_window(tokens), graph, 1))
         with fit_error(inputs), in_place(module), torch.no_grad():
             found = token_scores(module(**inputs))
         assert found is not None
@@ -119,14 +128,26 @@ class _Writer:
     def __init__(self, options: GenerateOptions, codec: Codec, context: Context, most: int) -> None:
         self.options, self.codec, self.context, self.most = options, codec, context, most
 
-    def written(self, scores: Scores, prompt: list[int]) -> tuple[list[int], list[Tensor]]:
-        """(new tokens, log-probabilities of each step before temperature); ends after a token that ends texts."""
+    def written(
+        self, scores: Scores, prompt: list[int], base: Scores | None = None
+    ) -> tuple[list[int], list[tuple[float, float]]]:
+        """(new tokens, probability and divergence from `base` of each); ends after a token that ends texts.
+
+        The divergence is KL(base ‖ model) in nats after the same text, 0 without `base`; both before temperature.
+        """
         import torch
 
-        drawn, steps, random = list[int](), list["Tensor"](), torch.Generator().manual_seed(self.context.seed)
+        drawn, steps, random = (
+            list[int](),
+            list[tuple[float, float]](),
+            torch.Generator().manual_seed(self.context.seed),
+        )
         while len(drawn) < self.most and not (drawn and drawn[-1] in self.codec.ends):
-            steps.append(scores(prompt + drawn).log_softmax(-1))
-            drawn.append(self._next(steps[-1], random))
+            logs = scores(prompt + drawn).log_softmax(-1)
+            other = logs if base is None else base(prompt + drawn).log_softmax(-1)
+            drawn.append(self._next(logs, random))
+            kl = max(float((other.exp() * (other - logs)).sum()), 0.0)
+            steps.append((float(logs[drawn[-1]].exp()), kl))
             self.context.progress(len(drawn), self.most, "writing")
         return drawn, steps
 
@@ -143,19 +164,10 @@ class _Writer:
         at = torch.rand((), dtype=torch.float64, generator=random) * sums[-1]
         return min(int(torch.searchsorted(sums, at, right=True)), len(sums) - 1)
 
-    def divergences(self, base: Scores, prompt: list[int], mine: list[int], steps: list[Tensor]) -> list[float]:
-        """KL(baseline ‖ model) of each step in nats, after the same text."""
-        found: list[float] = []
-        for at, own in enumerate(steps):
-            theirs = base(prompt + mine[:at]).log_softmax(-1)
-            found.append(max(float((theirs.exp() * (theirs - own)).sum()), 0.0))
-            self.context.progress(at + 1, len(steps), "comparing")
-        return found
-
-    def rows(self, mine: list[int], theirs: list[int], steps: list[Tensor], kl: list[float]) -> list[Row]:
+    def rows(self, mine: list[int], theirs: list[int], steps: list[tuple[float, float]]) -> list[Row]:
         """A row for each token of the model; the baseline's own token of that step beside it."""
         return [
-            {"step": at + 1, "token": self.codec.decode([token]), "probability": float(steps[at][token].exp()),
-             "baseline": self.codec.decode([theirs[at]]) if at < len(theirs) else "", "kl": kl[at]}
+            {"step": at + 1, "token": self.codec.decode([token]), "probability": steps[at][0],
+             "baseline": self.codec.decode([theirs[at]]) if at < len(theirs) else "", "kl": steps[at][1]}
             for at, token in enumerate(mine)
         ]  # fmt: skip

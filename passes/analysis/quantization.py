@@ -82,10 +82,10 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
     changed, base = _changed(graph, context.base), context.base
     if changed and base is not None:
         summary |= {"weights_changed_by_steps": changed}
-        first, count = tally(base, split, options.batch_size, context), max(len(split), 1)
+        first = tally(base, split, options.batch_size, context)
         if first.has_classes:
             summary |= {"baseline": OPENED, "accuracy_of_samples_baseline": first.accuracy.value,
-                        "loss_of_samples_baseline": first.loss / count,
+                        "loss_of_samples_baseline": first.mean_loss,
                         **_change("baseline", outcome.after.accuracy, first.accuracy, OPENED)}  # fmt: skip
     return [*activations, *outputs, logits], summary
 
@@ -114,18 +114,18 @@ def _scores(outcome: Outcome, samples: int) -> dict[str, Any]:
     """Accuracies before (same weights in float) and after quantisation with 95 % Wilson intervals, their difference,
     and the share of equal predictions.
 
-    The keys say "of samples", as the score's figures are of the whole split. A language model has only logit figures.
+    The keys say "of samples", as the score's figures are of the whole split. Shares and losses of a language model are
+    of tokens.
     """
-    count = max(samples, 1)
     if not outcome.after.has_classes:
         return {"samples": samples}
     before, after = outcome.before.accuracy, outcome.after.accuracy
-    return {"samples": samples, "before": EXPANSION, "agreement": outcome.same / count,
+    return {"samples": samples, "before": EXPANSION, "agreement": outcome.same / max(len(outcome.after.right), 1),
             "accuracy_of_samples_before": before.value, "accuracy_of_samples": after.value,
             "interval_of_samples_before": list(before.interval), "interval_of_samples": list(after.interval),
             **_change("before", after, before, EXPANSION),
-            "loss_of_samples_before": outcome.before.loss / count,
-            "loss_of_samples": outcome.after.loss / count}  # fmt: skip
+            "loss_of_samples_before": outcome.before.mean_loss,
+            "loss_of_samples": outcome.after.mean_loss}  # fmt: skip
 
 
 def _change(name: str, after: Figure, before: Figure, baseline: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from espalier.model.registry import PASSES
 from espalier.passes.choices.edits import bare
 from espalier.passes.running.splits import EvaluateOptions
 
-SAME = ("data", "split", "text", "label", "tokenizer", "max_length")  # taken over from the options at hand
+SAME = ("data", "split", "text", "label", "tokenizer", "max_length", "task")  # taken over from the options at hand
 
 
 def finding(name: str, data: EvaluateOptions, formats: Sequence[Format]) -> Step:

@@ -77,7 +77,7 @@ class Channel:
     def progress(self, done: int, total: int, text: str) -> None:
         """Send progress, at most 20 events per second. Waits while paused; raises Cancelled if cancelled.
 
-        A job that looks at `paused` sees a pause there first, even one that arrives between the two calls.
+        A job that looks at `paused` before each progress sees a pause there first, even one that arrives in between.
         """
         knew = self._paused or not self._asks
         self._receive_commands()

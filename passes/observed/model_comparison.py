@@ -35,7 +35,7 @@ MAX_BYTES = 1 << 28
 
 @dataclass(slots=True)
 class Tally:
-    """Correct predictions by sample, and the sum of cross-entropies; `has_classes`: false for language models."""
+    """Correct predictions by sample or token, and the sum of cross-entropies; `has_classes`: whether it has scores."""
 
     right: list[bool] = field(default_factory=list[bool])
     loss: float = 0.0
@@ -46,9 +46,14 @@ class Tally:
         """Accuracy with its number of samples."""
         return Figure(sum(self.right) / max(len(self.right), 1), len(self.right), hits_of(self.right))
 
+    @property
+    def mean_loss(self) -> float:
+        """Mean cross-entropy of a sample or token in nats."""
+        return self.loss / max(len(self.right), 1)
+
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """Add a batch."""
-        if logits.dim() != 2:
+        if logits.dim() != 2 or len(logits) != labels.numel():
             self.has_classes = False
             return
         labels = labels.reshape(-1)

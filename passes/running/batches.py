@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.errors import DataError, GraphError, first_line
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import floating
-from espalier.passes.tasks.next_token import token_logits, token_scores
+from espalier.model.graph.token_scores import token_scores_width
+from espalier.passes.tasks.next_token import token_scores
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from espalier.model.data.base import Split
+
+
+MAX_SCORES = 512 << 20  # bytes of the scores of tokens of a batch
 
 
 @contextlib.contextmanager
@@ -40,10 +44,17 @@ def batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, T
     names = [n.target for n in graph.placeholders]
     extra = "labels" in names
     given = match_inputs(names, split)
+    size = fitting_windows(split, graph, size)
     for inputs, labels in split.batches(size):
         tensors = cast_inputs({given[k]: torch.from_numpy(v) for k, v in inputs.items() if k in given}, graph)
         target = torch.from_numpy(labels).long()
         yield tensors | ({"labels": target} if extra else {}), target
+
+
+def fitting_windows(split: Split, graph: Graph, size: int) -> int:
+    """At most `size` windows, so that the scores of all their tokens take MAX_SCORES bytes at most."""
+    width = token_scores_width(graph) if split.labels.ndim == 2 else None
+    return size if width is None else max(1, min(size, MAX_SCORES // (4 * width * max(split.labels.shape[1], 1))))
 
 
 def cast_inputs(tensors: dict[str, Tensor], graph: Graph) -> dict[str, Tensor]:
@@ -77,7 +88,7 @@ def match_inputs(names: list[str], split: Split) -> dict[str, str]:
 def logits_of(result: Any, graph: Graph) -> Tensor:
     """The logits among a module's results, [rows, classes]; scores of tokens have a row for each position."""
     logits = scores_of(result, graph)
-    return logits.flatten(0, 1) if logits.dim() == 3 and token_logits(graph) else logits
+    return logits.flatten(0, 1) if logits.dim() == 3 and token_scores_width(graph) else logits
 
 
 def scores_of(result: Any, graph: Graph) -> Any:
@@ -88,7 +99,7 @@ def scores_of(result: Any, graph: Graph) -> Any:
         list(result.values()) if isinstance(result, dict) else list(result) if isinstance(result, tuple) else [result]
     )
     matrices = [v for v in values if getattr(v, "dim", lambda: 0)() == 2]
-    logits = matrices[0] if matrices else token_scores(result) if token_logits(graph) else None
+    logits = matrices[0] if matrices else token_scores(result) if token_scores_width(graph) else None
     if logits is None:
         raise GraphError("The model has no scores of classes or tokens, so its accuracy cannot be measured.",
                          "Open it with a classification head (task=sequence-classification).")  # fmt: skip

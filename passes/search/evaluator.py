@@ -23,6 +23,7 @@ from espalier.passes.base import Context
 from espalier.passes.running.batches import fit, fit_error, logits_of
 from espalier.passes.running.length_batches import length_sorted_batches
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
+from espalier.passes.running.task_check import check_task
 from espalier.passes.search.results import Results
 from espalier.passes.search.trial_run import PartialResult
 
@@ -38,9 +39,10 @@ class Evaluator:
         self.base, self.options, self.context = base, options, context
         data = load_task(options, context.reading, whole=options.split in ("", "all"))
         split = measured_split(data, options.split, options.limit)
+        check_task(base, split, context)
         self.batches = list(length_sorted_batches(split, base, options.batch_size))
         self.results = Results([inputs for inputs, _ in self.batches])
-        self.total = split.targets
+        self.total = len(split)
         self.order = [int(i) for i in np.random.default_rng(0).permutation(len(self.batches))]
         self.rungs = rungs
         # (losses, correct) by the fingerprint of a graph, for rungs.
@@ -56,19 +58,20 @@ class Evaluator:
         """accuracy (0 to 1), loss (nats) and, if `kl`, kl (nats a sample); `show` takes the result at each rung and may
         raise.
         """
-        sums = _Accumulator(len(self.batches))
+        sums, seen = _Accumulator(len(self.batches)), 0
         rungs = [r for r in self.rungs if r < self.total]
         with torch.no_grad():
             run = self.results.runner(graph, self.context.store, self.context.callables or {})
             for number in self.order if rungs else range(len(self.batches)):
                 inputs, labels = self.batches[number]
                 with fit_error(inputs):
-                    logits, labels = logits_of(run(number), graph), labels.reshape(-1)
-                fit(logits, labels)
-                sums.add(number, logits, labels, self.reference[number] if kl else None)
-                self.context.progress(sums.count, self.total, "evaluating")
-                if rungs and sums.count >= rungs[0]:
-                    rungs = [r for r in rungs if r > sums.count]
+                    logits, targets = logits_of(run(number), graph), labels.reshape(-1)
+                fit(logits, targets)
+                sums.add(number, logits, targets, self.reference[number] if kl else None)
+                seen += len(labels)
+                self.context.progress(seen, self.total, "evaluating")
+                if rungs and seen >= rungs[0]:
+                    rungs = [r for r in rungs if r > seen]
                     show(sums.partial_result())
         self.margins, self.noise = sums.margins(), self._noise(sums)
         if self.rungs:
@@ -78,7 +81,7 @@ class Evaluator:
     def _noise(self, sums: _Accumulator) -> dict[str, Any]:
         """The interval data of `evaluate`; above MAX_HITS samples without the list of hits."""
         noise = noise_of(sums.figures()["accuracy"], sums.hits(), self._split, self.base)
-        return {k: noise[k] for k in ("n", "guessing", *(("hits",) if self.total <= MAX_HITS else ()))}
+        return {k: noise[k] for k in ("n", "guessing", *(("hits",) if self._split.targets <= MAX_HITS else ()))}
 
     def _store_samples(self, name: str, sums: _Accumulator) -> None:
         self.samples[name] = sums.losses(), sums.correct()
@@ -94,7 +97,7 @@ class Evaluator:
             with torch.no_grad():
                 for inputs, _ in self.batches:
                     found.append(F.log_softmax(logits_of(module(**inputs), self.base).float(), -1))
-                    self._check_size(4 * self.total * found[0].shape[-1])
+                    self._check_size(4 * self._split.targets * found[0].shape[-1])
             self._reference = found
         return self._reference
 
@@ -116,7 +119,7 @@ class _Accumulator:
         self._correct: list[Any] = []
         self._margins: list[Any] = [None] * count
         self._hits: list[list[bool]] = [[] for _ in range(count)]
-        self.count = 0  # samples
+        self.count = 0  # samples, or tokens of windows
 
     def add(self, number: int, logits: Tensor, labels: Tensor, reference: Tensor | None) -> None:
         """Add a batch: logits (rows, classes), labels (rows,), log-probabilities of the reference."""

@@ -185,7 +185,7 @@ def _divergences(predictor: _Predictor, space: Space) -> list[list[float]]:
 def _step(space: Space, seconds: float) -> Step:
     """The sensitivity pass on some of the space's formats, at its ports; the same for every seed of the search."""
     score = space.score
-    data = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length")}
+    data = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length", "task")}
     chosen = [c for c in space.choices if c.kind == "format"]
     texts = dict.fromkeys(str(v) for c in chosen for v in c.values if v != FLOAT)
     formats = tuple(f for t in [*texts][:: max(1, len(texts) // 6)] if (f := format_of(t)) is not None)

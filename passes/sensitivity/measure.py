@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from espalier.model.errors import PassError
+from espalier.model.errors import DataError, PassError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.torch.build import build
 from espalier.passes.base import Context
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from espalier.model.data.base import Split
 
 CACHE_BYTES = 1 << 28  # of a baseline's cached values
+MAX_OUTPUTS = 4 << 30  # bytes of a baseline's outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Baseline:
                     wanted = {RESULT, *self._stops(inputs, keep * len(labels) // max(len(split), 1))}
                 values = self._run.values(inputs, {}, wanted)
             after = self.outputs.of(values.pop(RESULT))
+            _check_size(after.nbytes * len(split) // max(len(labels), 1))
             self._batches.append(_Batch(inputs, labels, after, values))
             context.progress(self.samples, len(split), "the baseline's outputs")
         self.outputs.learn(b.outputs for b in self._batches)
@@ -154,6 +156,12 @@ class Baseline:
         count = min(len(good), keep // max(least[len(least) // 10], 1))
         chosen = [good[(i + 1) * len(good) // (count + 1)] for i in range(count)]
         return {v for _, values in chosen for v in values}
+
+
+def _check_size(size: int) -> None:
+    """Raise DataError if the baseline's outputs would take more than MAX_OUTPUTS bytes."""
+    if size > MAX_OUTPUTS:
+        raise DataError(f"The baseline's outputs take {size / 2**30:.1f} GiB.", "Lower the limit of samples.")
 
 
 def _correct(scores: Tensor, labels: Tensor) -> int:

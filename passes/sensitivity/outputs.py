@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import floating
-from espalier.passes.tasks.next_token import token_logits
+from espalier.model.graph.token_scores import token_scores_width
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ class Outputs:
         meta = _meta(graph, self.index)
         logits = (
             self.name == "logits"
-            or token_logits(graph)
+            or token_scores_width(graph)
             or (graph.structure != "dict" and meta is not None and len(meta.shape) == 2)
         )
         rank = len(meta.shape) if meta else 2

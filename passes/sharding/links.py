@@ -41,6 +41,9 @@ class Timing:
         return found.messages, found.sent()
 
 
+LATEST = 1 << 34  # seconds since 1970, in the year 2514: `time` takes no more everywhere
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
     """`latency`: seconds per message, `rate`: bytes per second. By which factor timings differ from that: of the mean
@@ -169,6 +172,7 @@ def _links(entry: Any) -> Links:
     """Links from what a file says; raises OptionsError."""
     found: Links = decode(Links, entry)
     figures = (found.latency, found.rate, found.factor, found.worst, found.time)
-    if not all(map(math.isfinite, figures)) or min(figures) < 0 or not found.rate:
+    counts = (found.ranks >= 2, found.threads >= 1, found.cores >= 1, found.time <= LATEST)
+    if not all(map(math.isfinite, figures)) or min(figures) < 0 or not found.rate or not all(counts):
         raise OptionsError("A figure of the links is out of range.", AGAIN)
     return found

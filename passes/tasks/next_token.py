@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from espalier.model.data.base import Split
-    from espalier.model.graph.graph import Graph, Node
 
 SMALL = 1e-4  # relative change of scores that rounding may cause
-HOPS = 6  # operations between an input and its embedding
-INTEGERS = ("int64", "int32")
 LARGEST = 700.0  # nats, above which a perplexity is no float
 
 
@@ -31,31 +28,6 @@ def figures(loss: float, split: Split) -> dict[str, Any]:
     bits = {"bits_per_byte": loss * split.targets / math.log(2) / size} if size else {}
     windows = {"windows": len(split), "window": split.labels.shape[-1]} if len(split) else {}
     return {"perplexity": math.exp(min(loss, LARGEST)), **bits, **windows}
-
-
-def token_logits(graph: Graph) -> bool:
-    """Whether the first result of a graph has a score of each row of an embedding of the input at each position.
-
-    It may have more rows than the embedding: sizes are rounded up for speed.
-    """
-    outputs = [graph.nodes[ref.node].out for ref in graph.output.inputs]
-    logits = next((o for o in outputs if o is not None and len(o.shape) == 3), None)
-    width = logits.shape[-1] if logits is not None else None
-    tables = [n for n in graph if n.op == "embedding" and "weight" in n.ports] if isinstance(width, int) else []
-    sizes = [n.ports["weight"].shape[0] for n in tables if _reads_tokens(n, graph)]
-    return any(isinstance(rows, int) and rows <= width for rows in sizes)  # type: ignore[operator]
-
-
-def _reads_tokens(node: Node, graph: Graph) -> bool:
-    """Whether the index of an embedding is an input of the graph, perhaps in another shape."""
-    for _ in range(HOPS):
-        indices = [n for r in node.inputs if (n := graph.nodes[r.node]).out is not None and n.out.dtype in INTEGERS]  # type: ignore[union-attr]
-        if len(indices) != 1:
-            return False
-        node = indices[0]
-        if node.call == "placeholder":
-            return "mask" not in str(node.target)
-    return False
 
 
 def token_scores(result: Any) -> Tensor | None:

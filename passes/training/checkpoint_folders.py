@@ -52,7 +52,7 @@ def home() -> Path:
 def folder_of(graph: Graph, options: FinetuneOptions, seed: int, base: Graph | None = None) -> Path:
     """Checkpoint folder of a training; `base` matters if it distils from the baseline, shardings do not."""
     encoded: dict[str, Any] = encode(options)
-    facts = {k: v for k, v in encoded.items() if k not in INDIFFERENT}
+    facts = {k: v for k, v in encoded.items() if k not in INDIFFERENT and (k != "task" or v)}
     teacher = fingerprint(base) if base is not None and options.teaches else ""
     text = json.dumps([VERSION, fingerprint(_whole(graph)), facts, seed, teacher], sort_keys=True)
     return home() / xxhash.xxh3_128_hexdigest(text.encode())

@@ -17,6 +17,7 @@ from espalier.model.torch.build import build, parameters_of
 from espalier.passes.base import Context
 from espalier.passes.choices.freeze import trained_by
 from espalier.passes.running.objective import Objective
+from espalier.passes.running.task_check import check_task
 from espalier.passes.select import Select, chosen
 from espalier.passes.training.blocks import tapped
 from espalier.passes.training.gradual import GradualPruning, with_full_masks
@@ -66,6 +67,7 @@ class Prepared:
 def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepared:
     """Load the data, build the graph, freeze parameters; raises DataError, GraphError and PassError."""
     data = splits(options, context)
+    check_task(graph, data.train, context)
     if options.precision == "float16" and not torch.cuda.is_available():
         raise PassError("float16 training needs a GPU, and torch finds none.", "Choose bfloat16 or float32.")
     masked, kinds = with_full_masks(graph, options, context.store) if options.prune_to else (graph, {})

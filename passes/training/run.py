@@ -67,7 +67,7 @@ def watch_of(
     """The callback that follows a training."""
     every = (options.evaluate_every or epoch_steps(len(train_on), options)) if check_on else 0
     watch = Watch(tensors, context, every, options.keep, options.patience)
-    watch.checked = len(check_on) if check_on else 0
+    watch.checked = check_on.tensors["labels"].numel() if check_on else 0
     return watch
 
 
@@ -114,7 +114,7 @@ def trainer_of(
 ) -> FineTuner:  # fmt: skip
     """transformers' Trainer of the objective and its data."""
     trainer = (kind or FineTuner)(
-        objective, _arguments(options, seed, folder), data_collator=identity, train_dataset=train_on,
+        objective, _arguments(options, seed, folder, check_on), data_collator=identity, train_dataset=train_on,
         eval_dataset=check_on, compute_metrics=_accuracy, callbacks=list(callbacks),
         preprocess_logits_for_metrics=_predicted,
     )  # fmt: skip
@@ -175,12 +175,14 @@ class FineTuner(Trainer):
             set_random_state(self._resumed["chance"])
 
 
-def _arguments(options: FinetuneOptions, seed: int, folder: str) -> TrainingArguments:
+def _arguments(options: FinetuneOptions, seed: int, folder: str, check_on: Samples | None) -> TrainingArguments:
     cuda = torch.cuda.is_available()
+    windows = check_on is not None and check_on.tensors["labels"].dim() == 2  # whose scores take much memory
+    validated = options.batch_size if windows else max(64, options.batch_size)
     return TrainingArguments(
         folder,
         num_train_epochs=options.epochs, max_steps=options.max_steps or -1,
-        per_device_train_batch_size=options.batch_size, per_device_eval_batch_size=max(64, options.batch_size),
+        per_device_train_batch_size=options.batch_size, per_device_eval_batch_size=validated,
         gradient_accumulation_steps=options.accumulation,
         learning_rate=options.learning_rate, lr_scheduler_type=SCHEDULES[options.schedule],
         warmup_steps=options.warm_up,  # below 1: a share of all steps

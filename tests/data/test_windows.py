@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from espalier.model.data.base import NEXT_TOKEN, LoadOptions, join
+from espalier.model.data import windows as windows_module
+from espalier.model.data.base import NEXT_TOKEN, DataSource, LoadOptions, join
 from espalier.model.data.loading import load_data, load_with
+from espalier.model.data.local import find
 from espalier.model.data.summary import summarise
 from espalier.model.data.tokens import open_stream
-from espalier.model.data.windows import windows
+from espalier.model.data.windows import load_windows, windows
 from espalier.model.errors import DataError
 from tests.language_models import text_of, write_tokenizer
 
@@ -107,3 +109,24 @@ def test_the_summary_counts_windows_and_tokens(tokenizer: Path, tmp_path: Path) 
         split = data.splits[summary.name]
         assert (summary.samples, summary.tokens) == (len(split), split.labels.size)
         assert summary.majority == np.unique(split.labels, return_counts=True)[1].max() / split.labels.size
+
+
+def test_lists_beside_folders_of_classes_are_no_text(tmp_path: Path) -> None:
+    for name in ("neg", "pos"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.txt").write_text("a film")
+    (tmp_path / "train.txt").write_text("neg/1.txt\npos/1.txt\n")
+    assert find(tmp_path).kind == "text"
+
+
+def test_a_split_that_is_too_short_is_left_out(tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text(text_of(200))
+    (tmp_path / "test.txt").write_text("a")
+    data = load_with(str(tmp_path), options(tokenizer))
+    assert list(data.splits) == ["train"] and "test has 1 tokens" in data.notes[0]
+
+
+def test_a_source_that_returns_something_else(tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows_module, "source_of", lambda spec: (DataSource(lambda name, options: {}), "x"))  # type: ignore[arg-type,return-value]
+    with pytest.raises(DataError, match="returned a dict"):
+        load_windows("mine:x", options(tokenizer))

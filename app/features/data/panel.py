@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PAUSE = 500  # milliseconds after the last key before other data are loaded
 WIDE = 1300
-SOURCE, COLUMNS = ("data",), ("text", "label", "tokenizer", "max_length")
+SOURCE, COLUMNS = ("data",), ("text", "label", "tokenizer", "max_length", "task")
 EMPTY = "No data yet. Name a demo, a data set of the hub, a file or a folder above."
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from espalier.model.graph.graph import Graph
 
 
-READ_OPTIONS = ("text", "label", "tokenizer", "max_length", "batch_size")  # how data are read
+READ_OPTIONS = ("text", "label", "tokenizer", "max_length", "task", "batch_size")  # how data are read
 FRAME = 48  # height of the window's frame and title
 
 

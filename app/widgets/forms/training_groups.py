@@ -7,7 +7,7 @@ from espalier.app.widgets.forms.grouped_form import Group
 GROUPS = (
     Group("Data", ("data",), folded=False),
     Group("Main", ("epochs", "max_steps", "learning_rate", "batch_size", "keep"), folded=False),
-    Group("Columns and splits", ("train_split", "validation_split", "text", "label", "tokenizer", "max_length",
+    Group("Columns and splits", ("train_split", "validation_split", "text", "label", "tokenizer", "max_length", "task",
                                  "train_limit", "validation_limit")),
     Group("Schedule and optimiser", ("schedule", "warm_up", "optimiser", "momentum", "weight_decay", "clip",
                                      "accumulation")),

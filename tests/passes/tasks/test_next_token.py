@@ -18,10 +18,11 @@ from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError
 from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.base import Context, run_step
+from espalier.passes.running import batches
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.tasks.next_token import figures
-from tests.language_models import text_of, write_model
+from tests.language_models import VOCABULARY, text_of, write_model
 
 WIDTH = 32
 OWN = """
@@ -83,7 +84,9 @@ def by_hand(places: Path, kind: str) -> tuple[float, float, float, float]:
 def test_a_score_is_that_of_transformers(places: Path, kind: str) -> None:
     found = es.open(str(places / kind)).evaluate(**data(places)).summary
     accuracy, loss, perplexity, bits = by_hand(places, kind)
-    assert found["accuracy"] == pytest.approx(accuracy, abs=2e-3) and found["loss"] == pytest.approx(loss, abs=1e-5)
+    right = round(found["accuracy"] * found["n"]), round(accuracy * found["n"])
+    assert abs(right[0] - right[1]) <= 1 and right[1] > 0, "one token at a border of rounding"
+    assert found["loss"] == pytest.approx(loss, abs=1e-5)
     assert found["perplexity"] == pytest.approx(perplexity, rel=1e-5)
     assert found["bits_per_byte"] == pytest.approx(bits, rel=1e-5)
     assert found["unit"] == "tokens" and found["n"] == found["windows"] * WIDTH and found["window"] == WIDTH
@@ -107,7 +110,7 @@ def test_a_network_that_returns_a_tensor(places: Path, tmp_path: Path) -> None:
     after = m.evaluate(**options).summary
     assert before["unit"] == "tokens" and after["loss"] != before["loss"]
     found = m.run("divergence", **options).summary
-    assert 0 < found["kl"] < 1 and found["n"] == before["windows"]
+    assert 0 < found["kl"] < 1 and found["n"] == before["n"] and found["accuracy"] == after["accuracy"]
 
 
 def test_a_model_that_sees_later_tokens_is_refused(places: Path) -> None:
@@ -124,6 +127,58 @@ def test_data_of_another_task(places: Path, tmp_path: Path) -> None:
         es.open("demo:reviews").evaluate(**data(places, task="next-token"))
     with pytest.raises(DataError, match="no classes"):
         es.open(str(places / "llama")).run("predictions", **data(places))
+
+
+@pytest.mark.parametrize("act", ["train", "search", "generate"])
+def test_a_model_that_sees_later_tokens_is_refused_everywhere(places: Path, act: str) -> None:
+    m = es.open(str(places / "bert"))
+    project = m.project
+    with pytest.raises(DataError, match="depend on later tokens"):
+        if act == "train":
+            m.finetune(**data(places), max_steps=1)
+        elif act == "generate":
+            m.run("generate", prompt=text_of(5))
+        else:
+            context = Context(m._place.opened.store, reading=project.source.reading)
+            Evaluator(project.base, EvaluateOptions(**data(places)), context, ())
+
+
+@pytest.mark.parametrize("form", ["binary(stochastic=true)", "block_fp(width=4, block=16, rows=16)"])
+def test_formats_that_draw_or_share_scales_make_no_model_look_ahead(places: Path, form: str) -> None:
+    m = es.open(str(places / "llama"))
+    m.quantize("linear", data_in=form)
+    assert m.evaluate(**data(places), limit=4).summary["windows"] == 4
+
+
+def test_quantization_counts_tokens(places: Path) -> None:
+    m = es.open(str(places / "gpt2"))
+    m.quantize("linear", weight="integer(width=3)")
+    found, score = m.run("quantization", **data(places)).summary, m.evaluate(**data(places)).summary
+    assert 0 < found["agreement"] < 1
+    assert found["loss_of_samples"] == pytest.approx(score["loss"], abs=1e-5)
+    assert found["accuracy_of_samples"] == score["accuracy"]
+
+
+def test_batches_are_cut_to_the_scores_that_fit(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    m = es.open(str(places / "llama"))
+    wanted = m.evaluate(**data(places)).summary["loss"]
+    monkeypatch.setattr(batches, "MAX_SCORES", 3 * 4 * WIDTH * (VOCABULARY + 5))
+    sizes = list[int]()
+    real = batches.cast_inputs
+    monkeypatch.setattr(batches, "cast_inputs", lambda t, g: sizes.append(len(next(iter(t.values())))) or real(t, g))
+    assert m.evaluate(**data(places)).summary["loss"] == pytest.approx(wanted, abs=1e-6)
+    assert max(sizes) == 3
+
+
+def test_hidden_states_are_no_scores_of_tokens(tmp_path: Path) -> None:
+    """A headless encoder may be wider than a small vocabulary."""
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\n\ndef make():\n"
+        "    net = nn.Sequential(nn.Embedding(30, 64), nn.Linear(64, 64), nn.LayerNorm(64))\n"
+        "    return net, torch.zeros(2, 8, dtype=torch.long)\n"
+    )
+    m = es.open(f"{tmp_path / 'net.py'}:make")
+    assert m.project.source.limits is not None and m.project.source.limits.task == ""
 
 
 def test_a_training_lowers_the_loss(places: Path) -> None:
@@ -151,7 +206,7 @@ def test_a_search_measures_what_an_evaluation_measures(places: Path, tmp_path: P
     context = Context(m._place.opened.store, reading=project.source.reading)
     evaluator = Evaluator(project.base, EvaluateOptions(**data(places)), context, ())
     found = evaluator.measure(m.graph, kl=True)
-    assert evaluator.total == wanted["n"] and evaluator.noise["n"] == wanted["n"]
+    assert evaluator.total == wanted["windows"] and evaluator.noise["n"] == wanted["n"]
     assert found["loss"] == pytest.approx(wanted["loss"], abs=1e-6) and found["kl"] > 0
     assert found["accuracy"] == wanted["accuracy"]
 
@@ -177,6 +232,9 @@ def test_data_of_a_program(places: Path) -> None:
     x, y = ids[: count * WIDTH].reshape(count, WIDTH), ids[1 : count * WIDTH + 1].reshape(count, WIDTH)
     found = m.evaluate((x, y)).summary
     assert found["loss"] == pytest.approx(wanted) and "bits_per_byte" not in found
+    labelled = [(text, 1)], [{"text": text, "label": 0}]  # labels are of no use to a language model
+    for given in labelled:
+        assert m.evaluate(given, max_length=WIDTH).summary["loss"] == pytest.approx(wanted)
     halves = {"train": [text[:3000]], "validation": [text[3000:6000]]}
     trained = m.finetune(data=halves, max_length=WIDTH, max_steps=2, batch_size=2)
     assert trained.evaluate([text], max_length=WIDTH).summary["loss"] != wanted
@@ -197,7 +255,7 @@ def test_ranks_compute_what_one_process_computes(places: Path) -> None:
     found = m.shard_run(mesh="1x2", strategy="megatron", **data(places), limit=4)
     difference = found.summary["difference"]
     assert difference["outputs"]["relative"] <= 1e-5 and difference["gradients"]["relative"] <= 1e-5
-    assert difference["gradients"]["tensors"] > 5, "the loss of tokens has gradients"
+    assert difference["gradients"]["worst"], "the loss of tokens has gradients"
 
 
 @pytest.mark.slow
