@@ -182,9 +182,8 @@ class ShardedModel(fx.Interpreter):
             return target(*args, **kwargs)
         if why := _whole_reason(target, node):
             return self._whole(lambda: whole_call(target, args, kwargs), why)
-        if not kwargs and takes_all(
-            target, args
-        ):  # DTensor's gradient of it would gather what is split along this dimension
+        # DTensor's gradient of it would gather what is split along this dimension.
+        if not kwargs and takes_all(target, args):
             return args[0]
         if target in SCALING + OTHERS and args and isinstance(args[0], DTensor):
             return dropout(target, args, kwargs)

@@ -116,7 +116,8 @@ def measure_device(mesh: Mesh, memory: float | None = None, size: int = 768, sec
     if links is not None:
         found = replace(found, latency=(links.latency,) * axes, rate=(links.rate,) * axes)
     timed = f"measured here: product of {size}×{size} matrices, copy of {x.nbytes >> 20} MiB"
-    source = f"{timed}; {links.about if links else 'links assumed as of cpu'}"
+    each = "each device is one such machine, or one such GPU"
+    source = f"{timed}; {each}; {links.about if links else 'links assumed as of cpu'}"
     return replace(found, name=MEASURED, flops=flops, bandwidth=bandwidth, source=source, warning=ignored)
 
 
