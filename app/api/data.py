@@ -304,6 +304,7 @@ def _class(name: str, classes: Sequence[str]) -> int:
 def _task(name: str, splits: Mapping[str, Split], names: Sequence[str]) -> TaskData:
     """A data set of splits; labels other than class numbers are replaced with −1, with a note."""
     if splits and all(_are_windows(split) for split in splits.values()):
+        _check_next(splits)
         windows = {key: replace(s, inputs={MASK: np.ones_like(s.labels), **s.inputs}) for key, s in splits.items()}
         return TaskData(f"{name} in Python", "text", (), windows, {}, task=NEXT_TOKEN)
     by_split: dict[str, Split] = {}
@@ -327,7 +328,20 @@ def _are_windows(split: Split) -> bool:
     """Whether each position of an integer input has a label: the next token."""
     labels = split.labels
     same = any(a.shape == labels.shape and a.dtype.kind == "i" for a in split.inputs.values())
-    return labels.ndim == 2 and labels.dtype.kind == "i" and same and bool((labels >= 0).all())
+    return labels.ndim == 2 and labels.dtype.kind == "i" and same
+
+
+def _check_next(splits: Mapping[str, Split]) -> None:
+    """Raise DataError for labels of windows that cannot be the next tokens."""
+    for split in splits.values():
+        if bool((split.labels < 0).any()):
+            text = "Some positions have no label (−1 or −100), but each position of a window needs its next token."
+            raise DataError(text, "Give windows without padding, or the texts.")
+        if any(np.array_equal(values, split.labels) for values in split.inputs.values()):
+            text = (
+                "The labels are the tokens themselves, which transformers' models shift; here they are the next tokens."
+            )
+            raise DataError(text, "Give (ids[:, :-1], ids[:, 1:]), or the texts.")
 
 
 def check_labels(data: Given) -> None:

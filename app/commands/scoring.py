@@ -120,4 +120,7 @@ def figures(score_: dict[str, Any]) -> dict[str, str]:
 def of_tokens(score_: dict[str, Any]) -> dict[str, str]:
     """Name → formatted metric of a language model; empty for others."""
     names = {"perplexity": "perplexity", "bits_per_byte": "bits per byte"}
-    return {name: f"{score_[key]:.4g}" for key, name in names.items() if score_.get(key) is not None}
+    windows = (
+        {"windows": f"{count(score_['windows'])} of {count(score_['window'])} tokens"} if "windows" in score_ else {}
+    )
+    return {name: f"{score_[key]:.4g}" for key, name in names.items() if score_.get(key) is not None} | windows

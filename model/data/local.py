@@ -13,7 +13,15 @@ from espalier.model.data.base import ALL, LoadOptions, TaskData
 from espalier.model.data.images import IMAGE_SUFFIXES, image_data
 from espalier.model.data.prepare import text_data
 from espalier.model.data.rows import SPLIT_NAMES, Rows
-from espalier.model.data.tables import SUFFIXES, NoRowsError, read_rows, read_table, refuse_utf16, texts_of
+from espalier.model.data.tables import (
+    SUFFIXES,
+    NoRowsError,
+    read_rows,
+    read_table,
+    refuse_utf16,
+    texts_of,
+    unreadable,
+)
 from espalier.model.errors import DataError
 
 LONE = ""  # split name of files outside any split
@@ -89,6 +97,8 @@ def documents(found: Found, options: LoadOptions) -> dict[str, tuple[str, ...]]:
 
 
 def _texts_of(path: Path, kind: str, options: LoadOptions) -> tuple[str, ...]:
+    if kind == "plain":
+        return (_read_text(path, whole=True),)
     if kind != "table":
         return (_read_text(path),)
     table = read_table(path, options)
@@ -155,10 +165,16 @@ def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) 
     return Rows(tuple(s for p in parts for s in p.samples), tuple(s for p in parts for s in p.labels))
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, whole: bool = False) -> str:
+    """A text in UTF-8; `whole`: with its line ends as they are."""
     refuse_utf16(path)
     with reading(path, DataError, "cannot be read", "Texts are UTF-8 files."):
-        text = path.read_text(encoding="utf-8-sig")
+        data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise unreadable(path, error) from error
+    text = text if whole else text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         raise DataError(f"{path.parent.name}/{path.name} is empty.", "Remove it or write a text into it.")
     return text

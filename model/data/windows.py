@@ -26,6 +26,7 @@ from espalier.model.data.base import (
     source_of,
 )
 from espalier.model.data.local import documents, find
+from espalier.model.data.memory import PREFIX
 from espalier.model.data.rows import SHARES
 from espalier.model.data.tokens import open_stream
 from espalier.model.errors import DataError
@@ -54,7 +55,8 @@ def load_windows(spec: str, options: LoadOptions) -> TaskData:
     own = spec.startswith("demo:")  # a demo's texts are read with the demo's tokenizer
     plain = replace(options, task=CLASSIFICATION, limit=None, tokenizer=None if own else options.tokenizer)
     data = sound(spec.partition(":")[0], source.load(name, plain))
-    return data if data.task == NEXT_TOKEN else _loaded(spec, "", lambda: data.texts, options)
+    arrays = spec.startswith(PREFIX) and not data.texts  # tokens of a program, which may have no labels
+    return data if data.task == NEXT_TOKEN or arrays else _loaded(spec, "", lambda: data.texts, options)
 
 
 def _loaded(name: str, key: str, read: Callable[[], Texts], options: LoadOptions) -> TaskData:
@@ -84,7 +86,7 @@ def _cut(name: str, texts: Mapping[str, str], options: LoadOptions) -> TaskData:
     for split, text in texts.items():
         ids, ends = encode(text)
         if len(ids) < LEAST:
-            short.append(f"The text of {split} has {len(ids)} tokens, too few to predict any.")
+            short.append(f"The text of {split} has fewer than {LEAST} tokens, too few to predict any.")
             continue
         splits[split], pieces[split] = windows(ids, ends, text, options.max_length)
     if not splits:

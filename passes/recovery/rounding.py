@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from espalier.model.errors import PassError
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
@@ -95,6 +96,13 @@ class Rounding:
         options = self.options
         solution = compensated(before, hessian, columns, mask, options.damping, options.act_order)
         if is_new and scale is not None and columns.scale is not None:
+            if columns.scale.numel() != scale.numel():
+                raise PassError(
+                    f"{layer.nodes[0].id} stores its weight by inputs, and its format has a scale for each of them; "
+                    "GPTQ needs a scale for each output.",
+                    "Choose a format with blocks, such as mxint4, or one scale for the tensor.",
+                    layer.nodes[0].id,
+                )
             scale.data.copy_(columns.scale)
         # Pruned weights keep their values, so that a lower sparsity restores them.
         matrix = solution if mask is None else torch.where(mask, solution, matrix_of(layer, stored))

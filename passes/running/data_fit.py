@@ -56,6 +56,8 @@ def _tokens(limit: TextLimit) -> int:
 
 def text_facts(split: Split, limit: TextLimit) -> dict[str, Any]:
     """Text statistics of a score: token limit, its source, longest text, share of truncated texts and lost tokens."""
+    if split.labels.ndim == 2:
+        return {"max_length": limit.tokens, "length_from": limit.source}
     if split.lengths is None or not len(split):
         return {}
     cut, total = split.lengths > limit.tokens, int(split.lengths.sum())
@@ -69,6 +71,8 @@ def truncation_note(facts: Mapping[str, Any]) -> str:
     if "max_length" not in facts:
         return ""
     head = f"up to {facts['max_length']:,} tokens ({facts['length_from']})"
+    if "texts_cut" not in facts:
+        return f"windows of {head.removeprefix('up to ')}"
     if not facts["texts_cut"]:
         return f"{head}: none is truncated, the longest has {facts['longest']:,}"
     return f"{head}: {facts['texts_cut']:.1%} are truncated, {facts['tokens_lost']:.1%} of all tokens lost"

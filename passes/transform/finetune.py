@@ -51,10 +51,21 @@ def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
     row = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
     figures = {k: row[k] for k in ("validation_accuracy", "validation_loss") if row.get(k) is not None}
     figures |= {"validation_samples": watch.checked} if figures else {}
-    idle = UNHELPED.format(steps=watch.steps) if watch.steps and not watch.kept_step else ""
+    idle = _unhelped(watch) if watch.steps and not watch.kept_step else ""
     warning = " ".join(w for w in (watch.warning, idle, *ready.warnings) if w)
     classes = {"classes": list(ready.classes)} if named(ready.classes) else {}
     notes = {k: v for k, v in (("warning", warning), ("resumed_from", watch.resumed_from)) if v}
     return {"ended": watch.ended, **notes, **watch.more, "steps": watch.steps, "kept_step": watch.kept_step, **figures,
             "samples": len(ready.train_on), **ready.texts, **classes, **ready.counts(),
             "seconds": round(seconds, 3)}  # fmt: skip
+
+
+def _unhelped(watch: Watch) -> str:
+    """That the initial weights are kept, and whether the loss alone would have chosen others."""
+    text = UNHELPED.format(steps=watch.steps)
+    rows = [row for row in watch.rows if row.get("validation_loss") is not None]
+    best = min(rows, key=lambda row: row["validation_loss"], default=None)
+    if best is None or not best["step"] or watch.best != "accuracy":
+        return text
+    change = f"from {rows[0]['validation_loss']:.4g} to {best['validation_loss']:.4g} at step {best['step']}"
+    return f"{text} Its validation loss fell {change}: set keep to loss to keep such weights."

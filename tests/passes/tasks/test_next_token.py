@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from espalier.passes.running import batches
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.tasks.next_token import figures
+from espalier.passes.transform.finetune import _unhelped
 from tests.language_models import VOCABULARY, text_of, write_model
 
 WIDTH = 32
@@ -269,3 +271,28 @@ def test_ranks_train_as_one_process(places: Path) -> None:
         )
         losses.append(m.evaluate(**data(places)).summary["loss"])
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+
+
+def test_labels_of_a_program_that_are_no_next_tokens(places: Path) -> None:
+    m = es.open(str(places / "llama"))
+    x = np.arange(64).reshape(2, 32)
+    with pytest.raises(DataError, match="tokens themselves"):
+        m.evaluate((x, x))
+    with pytest.raises(DataError, match="have no label"):
+        m.evaluate((x, np.where(x % 5 == 0, -100, x)))
+
+
+def test_tokens_without_labels_calibrate(places: Path) -> None:
+    m = es.open(str(places / "llama"))
+    x = np.arange(384).reshape(12, 32) % 256
+    m.quantize("linear", weight="int4", data_in="int8").calibrate(data={"input_ids": x, "attention_mask": x * 0 + 1})
+    with pytest.raises(DataError, match="no labels"):
+        m.evaluate({"input_ids": x, "attention_mask": x * 0 + 1})
+
+
+def test_an_unhelpful_training_names_the_loss() -> None:
+    rows = [{"step": 0, "validation_loss": 6.4}, {"step": 5, "validation_loss": 6.19}]
+    watch: Any = SimpleNamespace(steps=5, rows=rows, best="accuracy")
+    assert "fell from 6.4 to 6.19 at step 5" in _unhelped(watch)
+    rows[1]["validation_loss"] = 7.0
+    assert "fell" not in _unhelped(watch)
