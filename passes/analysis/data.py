@@ -91,7 +91,7 @@ def misfit(graph: Graph, classes: tuple[str, ...], splits: dict[str, Split]) -> 
 
 def _other_task(graph: Graph, splits: dict[str, Split]) -> str:
     """Why data of one task do not fit a graph whose outputs are of another; empty if they do or if that is unknown."""
-    of_tokens = {split.labels.ndim == 2 for split in splits.values()}
+    of_tokens = {split.labels.ndim == 2 for split in splits.values() if (split.labels >= 0).any()}
     if head(graph) is not None and True in of_tokens:
         return "The data are a text without labels, but the model gives scores of classes."
     if token_scores_width(graph) and False in of_tokens:
