@@ -67,7 +67,7 @@ def test_what_a_pass_does_stands_before_how_data_is_read(opened: Window) -> None
     assert isinstance(form, GroupedForm)
     (first, own), (rest, reading) = form.names
     assert not first.folded and {"data", "select", "ports", "method"} <= set(own)
-    assert rest.folded and set(reading) == {"text", "label", "tokenizer", "max_length", "batch_size"}
+    assert rest.folded and set(reading) == {"text", "label", "tokenizer", "max_length", "task", "batch_size"}
     words = [label.text() for label in form.forms[""].findChildren(QLabel)]
     assert any(w.startswith("minmax: cover all values") for w in words), "what options mean is told"
     form.folds[rest.title].unfold()
