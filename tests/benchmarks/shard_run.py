@@ -1,7 +1,7 @@
 """Sharded runs on 1, 2 and 4 processes of this machine: predicted against measured time, differences, bytes.
 
-The device of the prediction is this machine with the threads of a rank: its arithmetic and copies are measured, its
-links are the assumption of the preset `cpu`. With fewer cores than ranks the ranks wait for one another's cores.
+The device of the prediction is this machine with the threads of a rank: its arithmetic and copies are measured, and so
+are its links after `espalier shard --measure`; else they are the assumption of the preset `cpu`. With fewer cores than ranks the ranks wait for one another's cores.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def main() -> None:
         context = Context(opened.store)
         graph = opened.project.graph
         rows = [measured(graph, context, mesh, strategy) for mesh, strategy in CASES]
-    report("shard_run", {"model": SOURCE, "batch": BATCH, "rows": rows})
+    report(
+        "shard_run", {"model": SOURCE, "batch": BATCH, "device": device("this", parse_mesh("2")).source, "rows": rows}
+    )
 
 
 if __name__ == "__main__":
