@@ -1,7 +1,7 @@
 """Sharded runs on 1, 2 and 4 processes of this machine: predicted against measured time, differences, bytes.
 
 The device of the prediction is this machine with the threads of a rank: its arithmetic and copies are measured, and so
-are its links after `espalier shard --measure`; else they are the assumption of the preset `cpu`. With fewer cores than ranks the ranks wait for one another's cores.
+are its links after `espalier shard --measure`; else they are assumed. Ranks beyond the cores wait for one another.
 """
 
 from __future__ import annotations
