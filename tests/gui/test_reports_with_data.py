@@ -55,6 +55,22 @@ def test_known_data_are_used_at_once(window: Window, runner: list[FakeRunner]) -
     assert isinstance(info.job, AnalyseJob) and info.job.step.options.data == "demo:digits"
 
 
+def test_generate_asks_for_the_text_and_shows_it_on_one_line(opened: Window, runner: list[FakeRunner]) -> None:
+    opened.actions_table.run("report_generate")
+    (form,) = forms(opened)
+    assert not runner[-1].waiting
+    form._form.editors["prompt"].put("A pear tree")
+    form.apply()
+    info = runner[-1].waiting[0]
+    assert isinstance(info.job, AnalyseJob) and info.job.step.options.prompt == "A pear tree"
+    height = opened.height()
+    rows = ({"step": 1, "token": "\n", "probability": 0.5, "kl": 0.0},)
+    runner[-1].finish(Report("generate", rows, {"text": "\n" * 60, "tokens": 60}))
+    assert opened.docks.tables._summary.sizeHint().height() < 40 and opened.height() == height
+    model = opened.docks.tables.table.rows
+    assert model.data(model.index(0, 1)) == "⏎"
+
+
 def test_reports_without_data_ask_nothing(opened: Window, runner: list[FakeRunner]) -> None:
     opened.actions_table.run("report_parameters")
     assert not forms(opened) and len(runner[-1].waiting) == 1
