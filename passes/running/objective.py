@@ -37,8 +37,8 @@ class Objective(nn.Module):
         self.inner, self.graph = inner, graph
         labels = [n for n in graph.placeholders if n.target == "labels"]
         if labels and len(labels[0].ports["data_out"].shape) != 1:
-            raise GraphError("The model's labels are not one class a sample, and only classifiers can be trained.",
-                             "Open it with a classification head (task=sequence-classification).")  # fmt: skip
+            raise GraphError("The model computes its own loss, of labels that are not one class a sample.",
+                             "Open it without the input labels, or with a classification head.")  # fmt: skip
         self.takes_labels = bool(labels)
         self.names = {n.target for n in graph.placeholders}
         self.still = tuple(m for m in inner.modules() if isinstance(m, NORMS) and _frozen(m))

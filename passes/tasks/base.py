@@ -23,13 +23,11 @@ def _nothing(loss: float, split: Split) -> dict[str, Any]:
 class Task:
     """A kind of prediction. Scores of all tasks have an accuracy and a loss, the mean cross-entropy in nats.
 
-    title: in forms. unit, units: what an accuracy is a share of. figures: (loss, data) → further figures of a score.
+    units: what an accuracy is a share of. figures: (loss, data) → further figures of a score.
     check: (inputs of a batch, function that runs the model) raises DataError if a score would mean nothing.
     """
 
     name: str
-    title: str
-    unit: str
     units: str
     figures: Callable[[float, Split], dict[str, Any]] = _nothing
     check: Callable[[dict[str, Any], Run], None] | None = None

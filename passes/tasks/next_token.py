@@ -63,4 +63,4 @@ def check(inputs: dict[str, Any], run: Run) -> None:
         )
 
 
-TASKS.add(NEXT_TOKEN, Task(NEXT_TOKEN, "The next token of a text", "token", "tokens", figures, check))
+TASKS.add(NEXT_TOKEN, Task(NEXT_TOKEN, "tokens", figures, check))
