@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph, Node
@@ -69,6 +70,10 @@ class PruneOptions:
     max_length: int = field(
         default=0,
         metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer", **DATA},
+    )
+    task: Literal["", "classification", "next-token"] = field(
+        default="",
+        metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model", **DATA},
     )
 
     def __post_init__(self) -> None:

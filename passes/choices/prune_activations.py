@@ -47,6 +47,9 @@ class PruneActivationsOptions:
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
+    task: Literal["", "classification", "next-token"] = field(
+        default="", metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model"}
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.sparsity <= 1:

@@ -43,6 +43,9 @@ class PruneStructuredOptions:
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
+    task: Literal["", "classification", "next-token"] = field(
+        default="", metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model"}
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.ratio <= 1 or self.count < 0 or self.multiple < 1:
