@@ -147,8 +147,13 @@ def test_a_pick_is_marked_in_all_charts_and_told(board: StudyBoard, qtbot: QtBot
     history = board.tiles[0].chart
     heard: list[Trial | None] = []
     board.hovered.connect(heard.append)
-    QTest.mouseMove(target(history), spot(history, 7))
-    assert heard[-1] is board.study.trials[7]
+
+    def hovered() -> bool:  # the chart may not be laid out yet
+        for number in (0, 7):
+            QTest.mouseMove(target(history), spot(history, number))
+        return bool(heard) and heard[-1] is board.study.trials[7]
+
+    qtbot.waitUntil(hovered)
     with qtbot.waitSignal(board.picked) as told:
         QTest.mouseClick(target(history), LEFT, NONE, spot(history, 7))
     assert told.args[0].number == 7
