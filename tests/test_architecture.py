@@ -196,6 +196,7 @@ def test_window_imports_nothing_heavy() -> None:
     assert HEAVY.isdisjoint(done.stdout.rpartition("LOADED")[2].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIGHT)
 def test_light_modules_import_nothing_heavy(name: str) -> None:
     """What the window needs before its first paint names no heavy package at module level."""
@@ -267,6 +268,7 @@ def test_files_stay_small() -> None:
     assert statistics.median(sizes.values()) <= FILE_MEDIAN
 
 
+@pytest.mark.slow
 def test_functions_stay_small() -> None:
     """Median and maximum of the lines of a function's body."""
     sizes = {str(d): body_lines(d.node) for d in functions() if isinstance(d.node, Function)}
@@ -274,6 +276,7 @@ def test_functions_stay_small() -> None:
     assert statistics.median(sizes.values()) <= FUNCTION_MEDIAN
 
 
+@pytest.mark.slow
 def test_classes_stay_small() -> None:
     """Maximum of the lines of a class."""
     classes = [d for d in definitions() if isinstance(d.node, ast.ClassDef)]
@@ -303,6 +306,7 @@ def is_override(d: Definition) -> bool:
     return isinstance(d.inside, ast.ClassDef) and (decorated or not d.node.name.islower())
 
 
+@pytest.mark.slow
 def test_public_names_are_documented() -> None:
     """Public classes, functions and methods have a docstring; overrides inherit theirs."""
     none(d for d in definitions() if d.public and not is_override(d) and not ast.get_docstring(d.node))

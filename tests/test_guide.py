@@ -249,6 +249,7 @@ def test_the_data_source_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "numpy.savez" in json.loads(capsys.readouterr().out)["error"]["hint"]
 
 
+@pytest.mark.slow
 def test_the_hardware_operation_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its model and the recipe of the page of hardware; tests/verilog simulates it."""
     file = put(tmp_path, "hardware-operation", "my_leaky.py")

@@ -138,6 +138,7 @@ def test_run_scores_before_and_after(capsys: Capture, bert: Path, recipe: Path, 
     assert len(again["rows"]) == 8
 
 
+@pytest.mark.slow
 def test_run_names_a_weight_that_is_not_finite(capsys: Capture, recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(
         "import torch\n\n\ndef make():\n    model = torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
@@ -168,6 +169,7 @@ def test_equal_seeds_give_equal_results(capsys: Capture, digits: Path, tmp_path:
     assert runs[0] == runs[1] != runs[2]
 
 
+@pytest.mark.slow
 def test_a_second_recipe_comes_after_the_first(capsys: Capture, bert: Path, recipe: Path, tmp_path: Path) -> None:
     first, second, steps = tmp_path / "1.espalier", tmp_path / "2.espalier", tmp_path / "steps.json"
     steps.write_text('{"remove_dropout": {}}')

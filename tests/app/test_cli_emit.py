@@ -80,6 +80,7 @@ def test_a_step_tells_no_empty_list(capsys: Capture, tmp_path: Path) -> None:
     assert len(summary_text(Report("generate", (), {"text": "word " * 100}))) < 100
 
 
+@pytest.mark.slow
 @pytest.mark.rtl
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
 def test_simulates_without_a_mismatch(capsys: Capture, project: Path, tmp_path: Path) -> None:
@@ -151,6 +152,7 @@ def test_without_yosys_the_rest_goes_on(
     assert "not synthesised: There is no Yosys here." in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.rtl
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
 def test_waves_come_with_who_waits(capsys: Capture, project: Path, tmp_path: Path) -> None:

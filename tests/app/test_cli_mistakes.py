@@ -121,6 +121,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "part"), CALLS, ids=[c for c, _ in CALLS])
 def test_two_lines_and_exit_2(
     call: str, part: str, files: dict[str, str], tmp_path: Path,

@@ -48,6 +48,7 @@ def _grown(path: Path, name: str, megabytes: int) -> None:
             held.write(ZEROS)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("name", ["graph.json", "reports.json", "studies/a.journal", "sweeps/a.jsonl", "kernels.json"])
 def test_a_member_that_unpacks_to_gigabytes_is_refused(name: str, project: Path) -> None:
@@ -58,6 +59,7 @@ def test_a_member_that_unpacks_to_gigabytes_is_refused(name: str, project: Path)
     assert time.process_time() - begin < budget(1) and caught.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "text"), [(200_000_000, ""), (2_000_000, "x" * 1_000_000)])
 def test_a_small_table_of_many_rows_takes_no_memory(rows: int, text: str, tmp_path: Path) -> None:
     """Of equal values, and of a text that is held once."""
@@ -113,6 +115,7 @@ def test_three_gigabytes_of_zeros_take_no_memory(project: Path) -> None:
     assert kind == "ProjectError" and int(grown) < 100 << 10  # kilobytes
 
 
+@pytest.mark.slow
 def test_what_is_unknown_is_copied_packed(project: Path) -> None:
     _grown(project, "later/zeros", 600)
     tracemalloc.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -60,6 +61,7 @@ def edit(drawn: random.Random, nodes: list[Any]) -> dict[str, Any]:
     return {tag: table}
 
 
+@pytest.mark.slow
 def test_random_edits_are_refused_clearly_or_run() -> None:
     """Another seed tries others; 10 000 found two faults, in classes and in arguments."""
     model, drawn = es.trace(Net().eval(), torch.randn(2, 3, 9, 9)), random.Random(5)

@@ -51,6 +51,7 @@ def test_weights_that_are_a_pickle_of_more_do_not_load(folder: Path, marker: Pat
     assert not marker.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_code_beside_a_configuration_does_not_run(known: bool, folder: Path, marker: Path, tmp_path: Path) -> None:
     code = f"open({str(marker)!r}, 'w').close()\nfrom transformers import BertConfig as C\n"

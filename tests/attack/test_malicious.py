@@ -314,6 +314,7 @@ def test_there_are_fifty_of_many_kinds() -> None:
     assert len(ALL) >= 50 and len(MODELS) >= 30 and len(OTHERS) >= 20
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_nothing(home: Path, pytestconfig: pytest.Config) -> None:
     counts = by_command(drawn(pytestconfig, "command", FEW), home)
     assert counts.clean, counts.told

@@ -152,6 +152,7 @@ def test_nan_leaves_its_neighbours_alone(fmt: BlockFormat) -> None:
     assert not fmt.inside(torch.from_numpy(torn)).numpy()[holes].any()
 
 
+@pytest.mark.slow
 @each
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_infinity_counts_as_the_largest_of_its_dtype(fmt: BlockFormat, dtype: torch.dtype) -> None:

@@ -47,6 +47,7 @@ REPEATING = [f for f in FORMS if f.name != "nvfp4"]  # whose second scale is tak
 # -- the definition
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", [f for f in ELEMENTWISE if f.bits <= 8], ids=str)
 def test_it_takes_the_nearest_code(fmt: Format) -> None:
     x = probes(fmt, 50_000)
@@ -95,6 +96,7 @@ def test_order_is_kept(fmt: Format) -> None:
 MIRRORING = [f for f in FORMS if not floors(f) and getattr(f, "signed", True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", MIRRORING, ids=str)
 def test_signed_formats_mirror(fmt: Format) -> None:
     """q(−x) = −q(x) wherever both stay in range (two's complement has one more code below zero)."""
@@ -209,6 +211,7 @@ def test_dtype_shape_and_strides_do_not_matter(fmt: Format, dtype: torch.dtype) 
     assert torch.equal(straight_through(fmt, x[0, 0]), straight_through(fmt, x[:1, :1])[0, 0])
 
 
+@pytest.mark.slow
 @each
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
 def test_other_dtypes_give_the_float32_value(fmt: Format, dtype: torch.dtype) -> None:
@@ -251,6 +254,7 @@ def test_gradient_is_one_inside_and_zero_outside(fmt: Format) -> None:
     assert (gradient(fmt, outer) == 0).all()
 
 
+@pytest.mark.slow
 @each
 def test_gradient_agrees_with_inside_and_needs_no_history(fmt: Format) -> None:
     x = probes(fmt, 200)

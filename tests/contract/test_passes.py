@@ -192,6 +192,7 @@ NEED_FORMATS = ("hardware", "parallelize", "balance_parallelism", "balance_front
                 "hardware_functions")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_it_can_work_on_something(name: str) -> None:
     if name in NEED_DATA + NEED_PROCESSES + NEED_FORMATS + OF_MACHINE:

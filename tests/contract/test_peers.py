@@ -61,6 +61,7 @@ def test_all_codes_have_the_same_value(text: str, peer: Any, element: str) -> No
     np.testing.assert_array_equal(fmt.encode(ours[finite]).codes, codes[finite])  # −0 too
 
 
+@pytest.mark.slow
 @each
 def test_all_bfloat16_numbers_round_alike(text: str, peer: Any, element: str, bfloats: Array) -> None:
     fmt = form(text)

@@ -100,6 +100,7 @@ def test_any_shape(fmt: Format, shape: tuple[int, ...]) -> None:
     assert torch.equal(straight_through(fmt, turned), straight_through(fmt, turned.contiguous()))
 
 
+@pytest.mark.slow
 @each
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_other_dtypes(fmt: Format, dtype: torch.dtype) -> None:

@@ -75,6 +75,7 @@ def test_a_folder_of_splits_and_a_table_without_labels(tokenizer: Path, tmp_path
     assert np.array_equal(found.labels.ravel(), ids[1 : found.targets + 1])
 
 
+@pytest.mark.slow
 def test_texts_of_a_demo_need_no_labels(tokenizer: Path) -> None:
     data = load_with("demo:reviews", options(tokenizer, limit=5))
     assert data.task == NEXT_TOKEN and {len(s) for s in data.splits.values()} == {5}

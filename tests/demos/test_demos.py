@@ -49,6 +49,7 @@ def test_the_transformer_is_good_but_below_the_ceiling() -> None:
     assert _card("digits")["accuracy"]["test"] > 0.97 and _card("digits-mlp")["accuracy"]["test"] > 0.95
 
 
+@pytest.mark.slow
 def test_counting_words_does_clearly_worse() -> None:
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression

@@ -271,6 +271,7 @@ def test_a_late_panel_shows_the_same(name: str, both: tuple[dict[str, list[str]]
     assert late == early
 
 
+@pytest.mark.slow
 def test_the_story_is_told(both: tuple[dict[str, list[str]], dict[str, list[str]]]) -> None:
     """What the panels compare is there at all."""
     late = {name: "\n".join(texts) for name, texts in both[1].items()}

@@ -12,6 +12,7 @@ from tests.patience import PatientBot
 pytestmark = pytest.mark.gui
 
 
+@pytest.mark.slow
 def test_a_queued_opening_names_the_job_before_it(window: Window, runner: list[FakeRunner], qtbot: PatientBot) -> None:
     window.begin_opening("demo:small")
     (opening,) = runner[-1].waiting

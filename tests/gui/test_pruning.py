@@ -90,6 +90,7 @@ def test_blocks_have_a_size(panel: InspectorPanel, session: Session, runner: lis
     assert pruning.pattern.shape == ("block", (4, 4)) and "4×4 blocks" in panel.sparsity_map.view.description.text()
 
 
+@pytest.mark.slow
 def test_methods_that_look_at_data_need_some(
     panel: InspectorPanel, session: Session, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:

@@ -101,6 +101,7 @@ def click(panel: SensitivityPanel, node: str, title: str) -> None:
     QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=table.visualRect(index).center())
 
 
+@pytest.mark.slow
 def test_without_data_the_words_ask_for_some(panel: SensitivityPanel, window: Window) -> None:
     assert not panel.start.isVisible() and panel.ask.isVisible() and "needs data" in panel._empty.text()
     with pytest.raises(OptionsError, match="data"):

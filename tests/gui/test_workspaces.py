@@ -183,6 +183,7 @@ def test_a_floating_panel_stays_while_workspaces_change(opened: Window) -> None:
     assert opened.pages.workbench.current == "data", "it is in front already"
 
 
+@pytest.mark.slow
 def test_icons_follow_the_theme(opened: Window) -> None:
     button = opened.pages.workbench.bar.buttons["compress"]
 

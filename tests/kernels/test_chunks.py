@@ -58,6 +58,7 @@ def test_no_python_in_the_threads(text: str, spreads: list[int]) -> None:
     assert torch.equal(bits(fmt.forward(x)), bits(fmt.define(x))) and openmp_parallel() and not spreads
 
 
+@pytest.mark.slow
 @each_way
 @pytest.mark.parametrize("text", ["log", "mxint", "block_fp"])
 def test_a_loop_that_stops_in_one_chunk(text: str, way: str) -> None:
@@ -73,6 +74,7 @@ def test_a_loop_that_stops_in_one_chunk(text: str, way: str) -> None:
     assert torch.equal(bits(fmt.forward(x)), bits(fmt.define(x)))
 
 
+@pytest.mark.slow
 @each_way
 def test_each_row_has_its_own_given_scale_whichever_chunk_it_is_in(way: str) -> None:
     x = tame(torch.bfloat16, SHAPE)

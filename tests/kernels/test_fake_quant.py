@@ -154,6 +154,7 @@ def test_blocks_taken_side_by_side(text: str, dtype: torch.dtype) -> None:
     agrees(fmt, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", DEFAULTS, ids=str)
 @float32_and_some
 def test_ordinary_tensors_never_need_the_definition(
@@ -186,6 +187,7 @@ def test_scales_of_whole_tensors_are_found_by_all_threads(fmt: ScaledFormat) -> 
     assert torch.equal(bits(fmt.forward(x) + 0.0), bits(fmt.define(x) + 0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", SCALED, ids=str)
 @float32_and_one
 def test_given_scales(fmt: ScaledFormat, dtype: torch.dtype) -> None:
@@ -201,6 +203,7 @@ def test_given_scales(fmt: ScaledFormat, dtype: torch.dtype) -> None:
                     assert torch.equal(bits(got + 0.0 if free else got), bits(want + 0.0 if free else want))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", DEFAULTS, ids=str)
 @float32_and_some
 def test_gradients_are_those_of_the_definition(fmt: Format, dtype: torch.dtype) -> None:
@@ -262,6 +265,7 @@ def test_everything_works_without_numba() -> None:
     assert run("import sys; import espalier.passes; sys.modules['numba'] = None;" + use).split() == ["True", "True"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["integer(width=32, frac_width=0)", "minifloat_ieee", "log", "binary", "mxint"])
 def test_bits_of_every_float16(text: str) -> None:
     """What lies above the largest number, infinity included, is clipped by its pattern; NaN stays."""

@@ -103,6 +103,7 @@ def test_goes_on_by_the_definition_where_a_loop_stops(text: str) -> None:
         assert over(parse_format(text), torch.cat([x, x, x]))
 
 
+@pytest.mark.slow
 def test_under_a_given_scale() -> None:
     x = tame(torch.float32)
     for granularity in ("tensor", "channel", "group"):

@@ -171,6 +171,7 @@ def tap(graph: Graph, *args: Any) -> Graph:
     return replace(graph.replace(replace(graph.output, args=args)), output_names=names, structure="tuple")
 
 
+@pytest.mark.slow
 def test_both_operands_of_a_matmul() -> None:
     held = case("bert-eager")
     scores = next(n for n in held.graph if n.op == "matmul")
@@ -211,6 +212,7 @@ def test_attention_whose_weights_are_read_by_functions() -> None:
     assert not torch.allclose(got, held.expected({"x": x})[0], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_gpt2s_conv1d() -> None:
     held = case("gpt2")
     node = next(n for n in held.graph if n.target.endswith("h.0.attn.c_attn"))

@@ -195,6 +195,7 @@ nodes = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(nodes)
 @settings(derandomize=True, max_examples=100)
 def test_any_node_round_trips(node: Node) -> None:

@@ -107,6 +107,7 @@ def test_factories_with_examples(name: str, inputs: tuple[str, ...], factories: 
     traced_like_original(spec, tmp_path)
 
 
+@pytest.mark.slow
 def test_factories_of_transformers_models_need_no_example(factories: Path, tmp_path: Path) -> None:
     assert list(load_source(f"{factories}:with_config", origin=Origin.TYPED).example) == ["input_ids", "attention_mask"]
     traced_like_original(f"{factories}:with_config", tmp_path)

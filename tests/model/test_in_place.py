@@ -127,6 +127,7 @@ def test_writes_over_what_nothing_else_reads(tmp_path: Path) -> None:
     assert plain(written) == own - {"turned"}  # its rows lie apart
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", KINDS)
 def test_results_inputs_and_constants_are_as_without(text: str, tmp_path: Path) -> None:
     module, _ = chain(parse_format(text), tmp_path, "data_in", "weight", "data_out")
@@ -149,6 +150,7 @@ def test_only_while_it_lasts(tmp_path: Path) -> None:
     assert not any(m.exclusive.input for m in module.modules() if isinstance(m, Effective))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", KINDS)
 def test_gradients_are_as_without(text: str, tmp_path: Path) -> None:
     """Values and gradients are written over where they are a format's own, some of them stopped; whoever adds up

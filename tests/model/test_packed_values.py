@@ -118,6 +118,7 @@ def test_half_precision_comes_back(fmt: Format, dtype: str) -> None:
         check(fmt, values((6, 35), dtype, seed), masked((6, 35), ratio, seed), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("scale_dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -145,6 +146,7 @@ def test_ends_midway_between_two_codes_are_found() -> None:
     assert same_values(part, found.source, None, None, found.effective)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", [f for f in CASES if isinstance(f, ScaledFormat)], ids=str)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_given_scales_come_back(fmt: ScaledFormat, sign: int) -> None:
@@ -159,6 +161,7 @@ def test_given_scales_come_back(fmt: ScaledFormat, sign: int) -> None:
     assert part_of(fmt, x, None, None, scale).shared == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("scale_dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -232,6 +232,7 @@ def test_a_changed_source_is_told(change: str, source: Path, tmp_path: Path) -> 
         load(path)
 
 
+@pytest.mark.slow
 def test_a_copied_source_of_the_same_content_is_fine(source: Path, tmp_path: Path) -> None:
     path = project_beside(source, tmp_path)
     os.utime(source / "model.safetensors", (1, 1))

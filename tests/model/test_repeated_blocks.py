@@ -182,6 +182,7 @@ ALIKE = (Tower, FromTheFirst, Asking)
 NOT_ALIKE = (Collecting, Alternating, Peculiar, Numbered, Averaging, Skipping, Backwards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [*ALIKE, *NOT_ALIKE])
 def test_chains_of_any_kind(cls: type[Tower], monkeypatch: pytest.MonkeyPatch) -> None:
     model, example = on_meta(cls()), {"x": torch.zeros(3, 4, device="meta")}

@@ -117,6 +117,7 @@ def folder(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "tiny-bert"))
 
 
+@pytest.mark.slow
 def test_folders_give_their_own_class_and_weights(folder: Path, tmp_path: Path) -> None:
     loaded = load_source(str(folder), origin=Origin.TYPED)
     assert type(loaded.model).__name__ == "BertForSequenceClassification" and not loaded.model.training
@@ -204,6 +205,7 @@ def test_wrong_exported_programs(tmp_path: Path) -> None:
         assert "bad.pt2 is not a readable torch.export file" in error.message and "torch.export.save" in error.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(DEMOS))
 def test_demos_open(name: str, tmp_path: Path) -> None:
     opened = open_any(f"demo:{name}", tmp_path)
@@ -242,6 +244,7 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     assert "notes.txt is not a model" in refused(str(path)).message
 
 
+@pytest.mark.slow
 def test_a_demo_takes_its_labels_by_name(tmp_path: Path) -> None:
     """The labs' task: with labels the loss stands in the graph, and it is torch's own; without, all is as before."""
     opened = open_source("demo:reviews", tmp_path, ("input_ids", "attention_mask", "labels"))

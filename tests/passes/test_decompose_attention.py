@@ -34,6 +34,7 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, **self.options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["attention", "bert", "gpt2", "llama", "t5", "swin"])
 def test_models_compute_the_same(name: str) -> None:
     held = case(name)

@@ -50,6 +50,7 @@ def test_a_vocabulary_that_is_left_in_float_is_named(bert: tuple[Graph, Context]
     assert words.startswith(f"embedding weights hold {math.floor(100 * found.share + 0.5)} % of the stored bits")
 
 
+@pytest.mark.slow
 def test_nothing_is_named_where_nothing_stands_out(bert: tuple[Graph, Context]) -> None:
     assert dominant(bert[0]) is None, "all is float"
     assert dominant(formatted(bert, 8, "linear", "embedding")) is None, "all is narrow: the norms are few"

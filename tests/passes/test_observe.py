@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -57,6 +58,7 @@ def seen(spec: str, formats: bool, work: Path) -> tuple[Told, Told]:
     return told, hooked
 
 
+@pytest.mark.slow
 def test_tells_what_flows_through_float_ports(tmp_path: Path) -> None:
     told, hooked = seen("demo:reviews", formats=False, work=tmp_path)
     assert told.keys() == hooked.keys() and len(told) > 10

@@ -57,6 +57,7 @@ def test_activations_in_blocks_convolve_exactly(net: str, weight: str, engine: s
     torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.parametrize("net", NETS)

@@ -65,6 +65,7 @@ def x_width(made: BlockExponent) -> int:
     return made.inputs[0].fixed.width
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=6)

@@ -84,6 +84,7 @@ def pipelined(rows: int) -> Design:
     return with_forks(made)
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.parametrize("rows", [2, 3, 6])

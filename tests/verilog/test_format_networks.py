@@ -100,6 +100,7 @@ def quantised(opened: Opened, name: str) -> Graph:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_integers_are_near_the_fake_quantised_model(opened: Opened, emitted: Emitted, name: str) -> None:
     graph, design = emitted(name)

@@ -106,6 +106,7 @@ def test_layers_that_the_host_computes_are_told_first(tmp_path: Path, capsys: Ca
     assert first == "The design is not the whole model: the host computes lstm (lstm), 1 of 2 layers with weights."
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.5)
 @needs_icarus
 @pytest.mark.rtl
@@ -117,6 +118,7 @@ def test_a_constant_mask_is_no_port_of_the_host(tmp_path: Path, capsys: Capture,
     assert found["scored_model"]["max_abs_diff"] < 0.05, "the mask is the right way round"
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 def test_a_linear_layer_along_tokens_takes_its_rows_in_another_order(tmp_path: Path, capsys: Capture) -> None:

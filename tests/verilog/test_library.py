@@ -154,6 +154,7 @@ def tensors(value: object) -> tuple[torch.Tensor, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (torch.as_tensor(value),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_exact_mode_is_the_model(name: str) -> None:
     found, graph = opened(name, more=6)

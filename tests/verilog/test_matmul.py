@@ -43,6 +43,7 @@ def matmuls(draw: st.DrawFn) -> tuple[MatMul, np.random.Generator]:
     return made, np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=6)

@@ -91,6 +91,7 @@ def test_a_residual_block_with_batch_norms(folds: bool) -> None:
     assert all(np.isfinite(v).all() for v in design.run(*codes).values())
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=5)
@@ -113,6 +114,7 @@ def test_divide(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -
     on_time(made, codes, cache)
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=6)

@@ -106,6 +106,7 @@ def test_the_module_equals_its_integer_model(plugin: Path, tmp_path: Path) -> No
         on_time(made, codes, tmp_path)
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 def test_the_check_of_the_guide_finds_wrong_cycles(plugin: Path, tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def test_exact_mode_is_the_model(tmp_path: Path, source: str) -> None:
         assert {"mul_18", "mul_21"} <= modules(design)
 
 
+@pytest.mark.slow
 def test_the_design_tells_what_the_host_does(tmp_path: Path) -> None:
     found = open_any(BERT, tmp_path, origin=Origin.TYPED)
     design = unbuffered(quantised(found, more=0), found.store, SIZES)[0]
@@ -114,6 +115,7 @@ def test_the_design_tells_what_the_host_does(tmp_path: Path) -> None:
     assert [h.node for h in able] == ["bert_embeddings_LayerNorm"] and "quantise it" in able[0].reason
 
 
+@pytest.mark.slow
 def test_what_is_added_to_scores_and_is_no_mask_is_told(tmp_path: Path) -> None:
     found = open_any(BERT + EAGER, tmp_path, origin=Origin.TYPED)
     graph = quantised(found, more=0)

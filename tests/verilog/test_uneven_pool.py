@@ -38,6 +38,7 @@ NETS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.parametrize(("module", "shape"), NETS)

@@ -96,6 +96,7 @@ def repeated(weight: list[int], frac: int) -> tuple[Unrolled, np.random.Generato
     return made, np.random.default_rng(0)
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=6)
@@ -138,6 +139,7 @@ def walks(draw: st.DrawFn) -> Lines:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @settings(max_examples=6)
@@ -194,6 +196,7 @@ NETS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 @pytest.mark.parametrize(("module", "body", "shape", "ops"), NETS)

@@ -270,6 +270,7 @@ def test_layout_can_be_cancelled() -> None:
         layout(tree, open_all(tree), cancelled=lambda: True)
 
 
+@pytest.mark.slow
 def test_flat_graph_without_modules() -> None:
     """A large graph in one namespace is laid out too, in reasonable time."""
     m = Maker()

@@ -277,6 +277,7 @@ def test_the_next_job_runs_whatever_went_wrong_in_the_window(
         made.close()
 
 
+@pytest.mark.slow
 def test_cancelling_amid_an_import_leaves_no_half_module(runner: ToyRunner, listener: Listener, tmp_path: Path) -> None:
     """Python forgets a module whose import is broken off, but not its parts: no later job could import it."""
     (tmp_path / "slowly").mkdir()

@@ -78,6 +78,7 @@ def test_one_lane_is_left_for_short_jobs(runner: JobRunner, listener: Listener) 
     assert listener.end(second) == Done("kept")
 
 
+@pytest.mark.slow
 def test_what_measures_times_runs_alone(runner: JobRunner, listener: Listener) -> None:
     training = run(runner, "train", 0.5)
     listener.begun(training)
@@ -171,6 +172,7 @@ def test_an_idle_further_worker_ends_and_the_first_stays(
     assert listener.end(run(runner, "pid")) == Done(first)
 
 
+@pytest.mark.slow
 def test_a_worker_is_started_ahead_for_what_comes_beside_a_long_job(
     runner: JobRunner, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def cancelling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_allocate, "made_table", made)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("agreeing")
 def test_the_panel_and_the_score_say_the_same(panel: AllocatePanel, runner: list[FakeRunner], window: Window) -> None:
     find(window, runner, ("weight",))

@@ -310,6 +310,7 @@ def test_another_model_is_m_and_the_last_one_says_that_it_is_closed(
     assert ran("m").endswith("5")
 
 
+@pytest.mark.slow
 def test_undo_in_an_empty_entry_is_the_windows(window: Window, panel: ConsolePanel, ran: Callable[[str], str]) -> None:
     ran("m.quantize('linear', weight='int8')")
     panel.entry.setFocus()

@@ -78,6 +78,7 @@ def test_a_double_click_on_an_edge_inserts_there(blocks: Window, qtbot: QtBot) -
     assert (edit.node, edit.user, edit.op) == ("0_up", "0_act", offer.edit.op)
 
 
+@pytest.mark.slow
 def test_shift_a_takes_the_edge_under_the_pointer(
     blocks: Window, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

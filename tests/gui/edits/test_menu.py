@@ -74,6 +74,7 @@ def row(menu: QMenu, title: str) -> object:
     return None
 
 
+@pytest.mark.slow
 def test_the_scope_holds_twins(blocks: Window) -> None:
     menu = menu_of(blocks, "1_act")
     assert [menu.scope.itemText(i) for i in range(menu.scope.count())] == [

@@ -159,6 +159,7 @@ def test_a_right_click_on_an_edge_opens_its_menu(blocks: Window, qtbot: QtBot) -
     assert menu.actions()[0].text().startswith("0_norm → 0_up")
 
 
+@pytest.mark.slow
 def test_f2_gives_a_title_at_once(blocks: Window, qtbot: QtBot) -> None:
     handle(blocks, "0_act")
     blocks.canvas.select(("0_act",))
@@ -183,6 +184,7 @@ def test_f2_gives_a_title_at_once(blocks: Window, qtbot: QtBot) -> None:
     assert not blocks.session.open_document.graph["0_act"].annotation.title
 
 
+@pytest.mark.slow
 def test_texts_in_a_row_are_one_step(blocks: Window) -> None:
     menu = menu_of(blocks, "0_act")
     menu.scope.setCurrentIndex(1)
@@ -203,6 +205,7 @@ def test_texts_in_a_row_are_one_step(blocks: Window) -> None:
     assert [graph[f"{i}_act"].annotation.colour for i in range(3)] == ["blue", "red", "red"]
 
 
+@pytest.mark.slow
 def test_m_mutes_and_brings_back(blocks: Window, qtbot: QtBot, runner: list[FakeRunner]) -> None:
     from espalier.passes.base import Context
     from espalier.passes.jobs.kinds import ReplayJob, ReplayResult

@@ -154,6 +154,7 @@ def test_no_choice_of_the_form_is_blank(panel: HardwarePanel) -> None:
         assert all(editor.itemText(k).strip() for k in range(editor.count())) and editor.get() == ""
 
 
+@pytest.mark.slow
 def test_handshakes_are_drawn_and_lead_to_nodes(
     panel: HardwarePanel, runner: list[FakeRunner], window: Window, tmp_path: Path, qtbot: QtBot
 ) -> None:
@@ -223,6 +224,7 @@ def test_area_against_interval_is_computed_and_a_design_taken(
     assert front.chart.table()[1][0][:2] == [2, 64]
 
 
+@pytest.mark.slow
 def test_the_chart_of_areas_is_drawn_when_it_is_seen(panel: HardwarePanel, runner: list[FakeRunner]) -> None:
     chart = panel.views.front.chart
     panel.find_front()
@@ -275,6 +277,7 @@ def test_handshakes_that_went_meanwhile_are_told(
     assert panel.hardware.result and panel.hardware.result.verb == "simulate"
 
 
+@pytest.mark.slow
 def test_a_failure_of_another_document_is_not_told(
     panel: HardwarePanel, runner: list[FakeRunner], window: Window
 ) -> None:
@@ -285,6 +288,7 @@ def test_a_failure_of_another_document_is_not_told(
     assert panel.hardware.error is None and window.banner.isHidden()
 
 
+@pytest.mark.slow
 def test_handshakes_move_with_the_project(
     panel: HardwarePanel, runner: list[FakeRunner], window: Window, tmp_path: Path
 ) -> None:

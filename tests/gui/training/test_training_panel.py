@@ -172,12 +172,14 @@ def test_it_is_estimated_when_the_worker_is_idle(panel: TrainingPanel, runner: l
     assert "4 min 10 s" not in plain(panel.words.text())
 
 
+@pytest.mark.slow
 def test_an_estimate_gives_way_to_other_jobs(panel: TrainingPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: any(map(_is_estimate, runner[-1].waiting)), timeout=6000)
     panel._session.evaluate()
     qtbot.waitUntil(lambda: not any(_is_estimate(j) for j in runner[-1].waiting), timeout=2000)
 
 
+@pytest.mark.slow
 def test_an_estimate_that_fails_is_told_in_the_panel(
     panel: TrainingPanel, window: Window, runner: list[FakeRunner], qtbot: QtBot
 ) -> None:

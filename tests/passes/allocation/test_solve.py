@@ -80,6 +80,7 @@ def test_budgets_hold_in_the_true_score(opened: Opened, budgets: tuple[str, ...]
     assert load_recipe(recipe_to_dict(recipe)) == recipe
 
 
+@pytest.mark.slow
 def test_fitted_parameters_and_sparsities_arrive(opened: Opened) -> None:
     graph = opened.project.graph
     table = made_table(graph, sparsities=(0.25, 0.5))

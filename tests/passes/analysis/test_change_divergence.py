@@ -150,6 +150,7 @@ def test_an_operation_is_taken_over_where_it_fits(net: Net, data: Data) -> None:
     assert row["kl"] == pytest.approx(float((p.exp() * (p - q)).sum(-1).mean()), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_adapters_scales_and_swapped_sides(net: Net, named: str) -> None:
     """What A has and B lacks is taken away; tensors of B get a name of their own."""
     a = traced(net).quantize("linear", weight="scaled_integer(width=4, granularity=tensor)").calibrate(ports=["weight"])

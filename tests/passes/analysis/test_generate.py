@@ -24,6 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_most_probable_tokens_are_those_of_transformers(folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -36,6 +37,7 @@ def test_the_most_probable_tokens_are_those_of_transformers(folder: Path) -> Non
     assert found.summary["baseline_text"] == found.summary["text"] and found.summary["kl"] == 0
 
 
+@pytest.mark.slow
 def test_the_divergence_is_of_the_same_text(folder: Path) -> None:
     m = es.open(str(folder))
     base = m.to_torch().eval()
@@ -62,6 +64,7 @@ def test_the_divergence_is_of_the_same_text(folder: Path) -> None:
     assert found.summary["kl"] == pytest.approx(sum(total) / len(total)) and max(total) > 0
 
 
+@pytest.mark.slow
 def test_drawn_tokens_follow_the_seed_and_the_distribution(folder: Path) -> None:
     m = es.open(str(folder))
     options: dict[str, Any] = {"prompt": PROMPT, "new_tokens": 8, "temperature": 1.5}
@@ -71,6 +74,7 @@ def test_drawn_tokens_follow_the_seed_and_the_distribution(folder: Path) -> None
         "generate", prompt=PROMPT, new_tokens=8).summary["text"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_cannot_be_continued(folder: Path) -> None:
     m = es.open(str(folder))
     with pytest.raises(DataError, match="fewer than two"):
@@ -83,6 +87,7 @@ def test_what_cannot_be_continued(folder: Path) -> None:
         es.open("demo:reviews").run("generate", prompt=PROMPT)
 
 
+@pytest.mark.slow
 def test_the_command_shows_both_texts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     m = es.open(str(folder))
     m.quantize("linear", weight="integer(width=2)")

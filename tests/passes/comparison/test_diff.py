@@ -36,6 +36,7 @@ def told(diff: GraphDiff) -> dict[tuple[str, str], tuple[object, object]]:
     return {(c.node, c.what): (c.a, c.b) for c in diff.changes}
 
 
+@pytest.mark.slow
 def test_equal_models_do_not_differ(bert: es.Model) -> None:
     found = diff_of(bert, bert.copy())
     assert not found and found.changes == () and found.renamed == 0 and not found.rewired
@@ -169,6 +170,7 @@ def test_ranges() -> None:
     assert ranges([0, 2, 4, 6, 8]) == "*" and ranges([7]) == "7"
 
 
+@pytest.mark.slow
 def test_resized_layers_tell_shapes_not_their_repetition_in_attributes(bert: es.Model) -> None:
     narrow = es.open(SOURCE.replace("intermediate_size=96", "intermediate_size=80"))
     rows = told(diff_of(bert, narrow))

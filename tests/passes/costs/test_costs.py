@@ -54,6 +54,7 @@ def test_costs_are_the_figures_of_the_score(graph: Graph) -> None:
     assert "latency" not in found, "it has to be measured"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["weight_bits", "activation_bits", "bitops", "memory_density", "sparsity"])
 def test_shares_add_up(graph: Graph, name: str) -> None:
     for state in (graph, mixed(graph)):

@@ -74,6 +74,7 @@ def _counted(name: str, mesh: str, strategy: str, ranks: Any, *steps: tuple[str,
     return planned, counted, gaps(graph, planned, report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["1x2", "2x2"])
 @pytest.mark.parametrize("strategy", ["data", "fsdp", "megatron"])
 @pytest.mark.parametrize("name", ["writer", "digits", "gpt2", "llama"])

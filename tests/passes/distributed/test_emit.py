@@ -124,6 +124,7 @@ def test_a_network_of_the_user_runs_with_espalier(folders: Path) -> None:
     assert "imports Espalier" in (folders / "own" / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_logits_equal_those_of_one_process(name: str, folders: Path) -> None:
     import torch

@@ -127,11 +127,13 @@ def test_a_sharded_run_equals_one_process(ranks: int, name: str, folders: dict[i
     assert [m["rank"] for m in report["memory"]] == list(range(ranks))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["samples", "stored", "images"])
 def test_outputs_are_equal_bit_for_bit_where_only_samples_are_split(name: str, folders: dict[int, Path]) -> None:
     assert _reports(2, folders[2])[name]["difference"]["outputs"]["equal"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "name"), [(2, "columns"), (2, "llama"), (4, "both")])
 def test_the_bytes_of_a_forward_run_are_those_that_follow_from_the_placements(
     ranks: int, name: str, folders: dict[int, Path]

@@ -154,6 +154,7 @@ def test_convolutions_with_a_stride_change_all_that_follows() -> None:
     assert model.project.graph["2"].ports["data_out"].shape[2:] == (5, 5)
 
 
+@pytest.mark.slow
 def test_activations_of_a_transformer_as_transformers_makes_them() -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(hidden_size=36, num_attention_heads=3, intermediate_size=50, num_hidden_layers=3,

@@ -235,6 +235,7 @@ def test_the_loaders_script_runs_anywhere(tmp_path: Path) -> None:
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 2 and "Export it again" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_model_without_weights_has_none_to_export(tmp_path: Path) -> None:
     opened = open_any(BERT.format(task="") + "&weights=none", tmp_path / "work", origin=Origin.TYPED)
     with pytest.raises(ExportError, match="without weights"):

@@ -90,6 +90,7 @@ def test_a_quantised_and_pruned_model_is_equal_in_onnxruntime(name: str, tmp_pat
         np.testing.assert_allclose(g, w.numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_names_and_free_sizes_are_those_of_the_graph(tmp_path: Path) -> None:
     held = case("tied")
     made = onnx.load(written(held.graph, held.store, tmp_path).files[0]).graph
@@ -170,6 +171,7 @@ def test_errors_without_words_are_called_by_their_type(tmp_path: Path, monkeypat
     assert unopened is not None and "(MemoryError)" in unopened.notes[0]
 
 
+@pytest.mark.slow
 def test_activations_round_through_whole_numbers(tmp_path: Path) -> None:
     """Given scales too; 6 bits through 8, with a clip."""
     held = case("mlp")
@@ -392,6 +394,7 @@ def spoiled(monkeypatch: pytest.MonkeyPatch, helps: str) -> None:
     monkeypatch.setattr(compare, "_session", half)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key, _ in compare.SETTINGS])
 def test_the_setting_that_was_seen_to_help_is_told(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spoiled(monkeypatch, key)
@@ -401,6 +404,7 @@ def test_the_setting_that_was_seen_to_help_is_told(key: str, tmp_path: Path, mon
     assert len(done.notes) == 1 and f'add_session_config_entry("{key}", "1")' in done.notes[0]
 
 
+@pytest.mark.slow
 def test_where_no_setting_helps_only_differences_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spoiled(monkeypatch, "none")
     held = case("mlp")

@@ -111,6 +111,7 @@ def test_every_format_gives_the_size_of_the_file(fmt: Format, tmp_path: Path) ->
             assert done.bytes == start + sum(p.size for p in plan(graph)) + blobs == static_score(graph).size_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", MIXED, ids=str)
 def test_a_parameter_that_is_a_number_comes_back(fmt: Format, tmp_path: Path) -> None:
     held = case("odd")

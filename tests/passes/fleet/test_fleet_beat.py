@@ -209,6 +209,7 @@ def test_who_leaves_while_the_storage_is_away_does_not_wait_for_it(
 # -- over gRPC
 
 
+@pytest.mark.slow
 def test_each_waiting_trial_is_claimed_once(server: str) -> None:
     study = open_study(open_storage(server), "a", ("maximize",), "x")
     for _ in range(30):
@@ -300,6 +301,7 @@ def test_a_container_has_less_than_its_machine(tmp_path: Path) -> None:
     assert free(tmp_path) > 900_000
 
 
+@pytest.mark.slow
 def test_workers_that_lay_a_grid_try_each_configuration_and_few_twice(study: optuna.Study) -> None:
     def tried() -> set[tuple[int, ...]]:
         return {tuple(t.params.values()) for t in study.get_trials(states=(TrialState.COMPLETE,))}

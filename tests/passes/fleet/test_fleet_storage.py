@@ -194,6 +194,7 @@ def test_another_distribution_under_one_name_is_refused(tmp_path: Path) -> None:
         study.ask().suggest_int("bert.layer.0.weight", 0, 3)
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_locked_is_free_again(tmp_path: Path) -> None:
     path = tmp_path / "a.journal"
     filled(path)
@@ -210,6 +211,7 @@ def test_what_a_killed_process_locked_is_free_again(tmp_path: Path) -> None:
     assert load_study(Journal(path), "a").user_attrs["a"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [True, False])
 def test_ctrl_c_within_a_lock_is_no_error(first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before or after the lock is removed; it is free again."""
@@ -287,6 +289,7 @@ def test_a_storage_over_grpc(server: str) -> None:
         open_study(open_storage(server), "over", ("maximize",), "y")
 
 
+@pytest.mark.slow
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("espalier.passes.search.storage.TIMEOUT", 1)
     with pytest.raises(StorageError, match="no answer"):

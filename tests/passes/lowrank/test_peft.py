@@ -123,6 +123,7 @@ def test_ranks_and_scalings_of_each_layer_reach_peft(tmp_path: Path) -> None:
     assert near(results(again, held), results(graph, held))
 
 
+@pytest.mark.slow
 def test_an_adapter_fused_here_is_what_peft_merges(tmp_path: Path) -> None:
     held = case("gpt2")
     graph = trained(step(held.graph, held, "lora", LoraOptions(3, select=Select("regex", ("c_",))))[0], held)

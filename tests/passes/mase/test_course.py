@@ -60,6 +60,7 @@ def test_quantising_and_pruning_in_a_pass_is_what_the_recipe_does(reviews: tuple
     assert done.report.summary["pruned"] == sum(bool(n.sparsity) for n in expected) > 0
 
 
+@pytest.mark.slow
 def test_adapters_are_parameters_of_the_model(reviews: tuple[Graph, Context]) -> None:
     found = run("adapt_transform_pass", reviews).report.summary
     assert found["counted"] == found["reported"] > 0

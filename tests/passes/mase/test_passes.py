@@ -94,6 +94,7 @@ def test_an_analysis_leaves_the_graph_itself(graph: Graph, context: Context) -> 
     assert PASSES.get("count_dropout_analysis_pass").kind == "analysis"
 
 
+@pytest.mark.slow
 def test_removing_agrees_with_our_own_pass(graph: Graph, context: Context) -> None:
     after = run("remove_dropout_transform_pass", graph, context).graph
     ours = run_step(graph, Step("remove_dropout", PASSES.get("remove_dropout").options()), context).graph

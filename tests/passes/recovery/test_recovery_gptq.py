@@ -65,6 +65,7 @@ def value(fmt: Format, weight: Tensor, scale: Tensor | None) -> Tensor:
         else fmt.forward(weight)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_activity", [False, True])
 @pytest.mark.parametrize("text", FORMATS)
 def test_every_format_has_less_output_error_and_holds_the_result_exactly(text: str, by_activity: bool) -> None:

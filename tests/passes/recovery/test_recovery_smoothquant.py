@@ -58,6 +58,7 @@ def test_groups_are_those_that_the_graph_proves() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("insert", [False, True])
 @pytest.mark.parametrize("name", ["mlp", "llama", "gpt2", "bert", "attention"])
 def test_the_function_stays_the_same(name: str, insert: bool) -> None:

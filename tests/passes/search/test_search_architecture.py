@@ -169,6 +169,7 @@ def test_grouped_heads_and_fused_projections_inherit(tmp_path: Path) -> None:
         assert found.taken == sum(w.elements for w in old.project.base.weights.values() if w.role == "parameter")
 
 
+@pytest.mark.slow
 def test_gpt2_takes_queries_keys_and_values_apart(tmp_path: Path) -> None:
     old = open_source("config:gpt2?n_head=2&n_embd=16&n_layer=1&vocab_size=40", tmp_path)
     new = open_source("config:gpt2?n_head=1&n_embd=8&n_layer=1&vocab_size=40", tmp_path)
@@ -179,6 +180,7 @@ def test_gpt2_takes_queries_keys_and_values_apart(tmp_path: Path) -> None:
     assert np.array_equal(taken, values(old, name)[np.ix_(np.arange(8), columns)])
 
 
+@pytest.mark.slow
 def test_impossible_architecture_is_an_error_in_words(architect: Architect) -> None:
     with pytest.raises(Impossible, match="not a multiple of the number of attention heads"):
         architect.build({"num_attention_heads": 3})

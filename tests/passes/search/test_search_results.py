@@ -108,6 +108,7 @@ def test_logits_are_equal_however_much_is_kept(reviews: Opened, most: int, monke
     assert bool(kept.values) == (most > 0)
 
 
+@pytest.mark.slow
 def test_what_is_the_same_is_not_computed_again(reviews: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
     value = Results.value_of

@@ -113,6 +113,7 @@ def test_recipe_of_a_trial_gives_its_result_again(digits: Opened, trainings: lis
     assert (again["accuracy"], again["loss"]) == (trial.figures["accuracy"], trial.figures["loss"])
 
 
+@pytest.mark.slow
 def test_weak_trial_ends_in_its_training(digits: Opened, trainings: list[int], tmp_path: Path) -> None:
     search = search_of(spec_of("after", finetune={**TRAIN, "evaluate_every": 2, "checkpoint_every": 1}), digits)
     trials = trained_run(search, digits)

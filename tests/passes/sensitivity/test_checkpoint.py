@@ -207,6 +207,7 @@ def test_all_candidates_are_measured_as_far_as_time_reaches(case: Case) -> None:
     assert all(r["measured"] is not None for r in report.rows) and report.summary["measured_before"] == 3
 
 
+@pytest.mark.slow
 def test_the_benchmark_measures_anew_where_formats_change(tmp_path: Path, case: Case) -> None:
     (tmp_path / "integer.py").write_text("BITS = 8")
     before = measured_key(case.run, case.split, tmp_path)

@@ -176,6 +176,7 @@ def _whole(graph: Graph, case: Case) -> tuple[float, float]:
     return lost / len(case.split), summary["accuracy"]
 
 
+@pytest.mark.slow
 def test_kept_values_stay_within_their_budget(reviews: Case) -> None:
     baseline = Baseline(reviews.run, reviews.split, 32, reviews.context, keep=1 << 24)
     held = sum(v.nbytes for b in baseline._batches for v in b.values.values() if isinstance(v, torch.Tensor))

@@ -158,6 +158,7 @@ def test_a_recorded_program(tmp_path: Path) -> None:
     judge(report, rows)
 
 
+@pytest.mark.slow
 def test_a_single_output_is_a_value(tmp_path: Path) -> None:
     """A regression, or one score: there is no accuracy, and the divergence is that of normal distributions."""
     held = opened(tmp_path, labels=1)
@@ -172,6 +173,7 @@ def test_a_single_output_is_a_value(tmp_path: Path) -> None:
     assert np.median(off) < 2, "a pass of one sample has no spread of its own"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     """What was measured before is not measured again, whoever begins the run anew."""
     held, told = opened(tmp_path), list[str]()
@@ -189,6 +191,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert found(held, ports=("weight",))[0].rows == report.rows
 
 
+@pytest.mark.slow
 def test_without_weights_it_says_so(tmp_path: Path) -> None:
     made = open_source("config:bert?num_hidden_layers=1&hidden_size=16&num_attention_heads=2&weights=none", tmp_path)
     with pytest.raises(PassError, match="without weights"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from espalier.model.document.recipe import Step
 from espalier.model.graph.meta import TensorMeta
 from espalier.model.graph.node import Node, Ref
@@ -13,6 +15,7 @@ from espalier.passes.recipes.config import decode_options
 from espalier.passes.sharding.apply import _rules, _Shapes, resharding
 
 
+@pytest.mark.slow
 def test_the_size_of_a_split_tensor_moves_nothing(tmp_path: Path) -> None:
     opened = open_source("demo:reviews", tmp_path)
     step = Step("shard", decode_options("shard", {"mesh": "2", "strategy": "data"}))

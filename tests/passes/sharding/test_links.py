@@ -132,6 +132,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(folder: Path) -> None:
             act()
 
 
+@pytest.mark.slow
 def test_this_machine_has_the_measured_links() -> None:
     mesh = Mesh((2, 2))
     assumed = measure_device(mesh, size=64, seconds=0.01)

@@ -91,6 +91,7 @@ def test_heads_that_no_configuration_can_say_leave_with_our_graph(spec: str, tmp
     assert torch.equal(mine, other)
 
 
+@pytest.mark.slow
 def test_a_smaller_model_is_packed_and_opens_again(tmp_path: Path) -> None:
     opened, project, _ = exported(BERT, (*HEADS[:1], *NEURONS), tmp_path)
     export(project, opened.store, "packed", tmp_path / "m.packed.safetensors")

@@ -339,6 +339,7 @@ def test_a_post_norm_layer_is_no_mask() -> None:
     assert "Remove layers" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_layers_are_passed_by() -> None:
     """As the model runs whose own list of layers is shorter."""
     held = named("deep-0")

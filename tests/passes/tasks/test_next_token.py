@@ -82,6 +82,7 @@ def by_hand(places: Path, kind: str) -> tuple[float, float, float, float]:
     return right / n, lost / n, math.exp(lost / n), lost / math.log(2) / size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_a_score_is_that_of_transformers(places: Path, kind: str) -> None:
     found = es.open(str(places / kind)).evaluate(**data(places)).summary
@@ -115,11 +116,13 @@ def test_a_network_that_returns_a_tensor(places: Path, tmp_path: Path) -> None:
     assert 0 < found["kl"] < 1 and found["n"] == before["n"] and found["accuracy"] == after["accuracy"]
 
 
+@pytest.mark.slow
 def test_a_model_that_sees_later_tokens_is_refused(places: Path) -> None:
     with pytest.raises(DataError, match="depend on later tokens"):
         es.open(str(places / "bert")).evaluate(**data(places))
 
 
+@pytest.mark.slow
 def test_data_of_another_task(places: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("text,label\n" + "\n".join(f"{text_of(9, at)},{at % 2}" for at in range(30)))
@@ -131,6 +134,7 @@ def test_data_of_another_task(places: Path, tmp_path: Path) -> None:
         es.open(str(places / "llama")).run("predictions", **data(places))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["train", "search", "generate"])
 def test_a_model_that_sees_later_tokens_is_refused_everywhere(places: Path, act: str) -> None:
     m = es.open(str(places / "bert"))
@@ -145,6 +149,7 @@ def test_a_model_that_sees_later_tokens_is_refused_everywhere(places: Path, act:
             Evaluator(project.base, EvaluateOptions(**data(places)), context, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["binary(stochastic=true)", "block_fp(width=4, block=16, rows=16)"])
 def test_formats_that_draw_or_share_scales_make_no_model_look_ahead(places: Path, form: str) -> None:
     m = es.open(str(places / "llama"))
@@ -152,6 +157,7 @@ def test_formats_that_draw_or_share_scales_make_no_model_look_ahead(places: Path
     assert m.evaluate(**data(places), limit=4).summary["windows"] == 4
 
 
+@pytest.mark.slow
 def test_quantization_counts_tokens(places: Path) -> None:
     m = es.open(str(places / "gpt2"))
     m.quantize("linear", weight="integer(width=3)")
@@ -161,6 +167,7 @@ def test_quantization_counts_tokens(places: Path) -> None:
     assert found["accuracy_of_samples"] == score["accuracy"]
 
 
+@pytest.mark.slow
 def test_batches_are_cut_to_the_scores_that_fit(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     m = es.open(str(places / "llama"))
     wanted = m.evaluate(**data(places)).summary["loss"]
@@ -183,6 +190,7 @@ def test_hidden_states_are_no_scores_of_tokens(tmp_path: Path) -> None:
     assert m.project.source.limits is not None and m.project.source.limits.task == ""
 
 
+@pytest.mark.slow
 def test_a_training_lowers_the_loss(places: Path) -> None:
     m = es.open(str(places / "llama"))
     m.quantize("linear", weight="mxint8")
@@ -192,6 +200,7 @@ def test_a_training_lowers_the_loss(places: Path) -> None:
     assert after["loss"] < before["loss"] - 0.5 and after["accuracy"] > before["accuracy"]
 
 
+@pytest.mark.slow
 def test_distillation_takes_scores_of_tokens(places: Path) -> None:
     m = es.open(str(places / "llama"))
     m.quantize("linear", weight="integer(width=2)")
@@ -200,6 +209,7 @@ def test_distillation_takes_scores_of_tokens(places: Path) -> None:
     assert m.run("divergence", **data(places)).summary["kl"] < before
 
 
+@pytest.mark.slow
 def test_a_search_measures_what_an_evaluation_measures(places: Path, tmp_path: Path) -> None:
     m = es.open(str(places / "gpt2"))
     m.quantize("linear", weight="mxint4")
@@ -213,6 +223,7 @@ def test_a_search_measures_what_an_evaluation_measures(places: Path, tmp_path: P
     assert found["accuracy"] == wanted["accuracy"]
 
 
+@pytest.mark.slow
 def test_a_comparison_with_the_baseline_is_paired_by_token(places: Path) -> None:
     m = es.open(str(places / "llama"))
     before = m.evaluate(**data(places)).summary
@@ -224,6 +235,7 @@ def test_a_comparison_with_the_baseline_is_paired_by_token(places: Path) -> None
     assert found["kl"] == pytest.approx(m.run("divergence", **data(places)).summary["kl"], rel=1e-6) and found["kl"] > 0
 
 
+@pytest.mark.slow
 def test_data_of_a_program(places: Path) -> None:
     m = es.open(str(places / "llama"))
     text = (places / "book.txt").read_text()
@@ -242,6 +254,7 @@ def test_data_of_a_program(places: Path) -> None:
     assert trained.evaluate([text], max_length=WIDTH).summary["loss"] != wanted
 
 
+@pytest.mark.slow
 def test_data_are_described_by_windows(places: Path) -> None:
     m = es.open(str(places / "llama"))
     report = m.run("data", **data(places))
@@ -273,6 +286,7 @@ def test_ranks_train_as_one_process(places: Path) -> None:
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_labels_of_a_program_that_are_no_next_tokens(places: Path) -> None:
     m = es.open(str(places / "llama"))
     x = np.arange(64).reshape(2, 32)
@@ -282,6 +296,7 @@ def test_labels_of_a_program_that_are_no_next_tokens(places: Path) -> None:
         m.evaluate((x, np.where(x % 5 == 0, -100, x)))
 
 
+@pytest.mark.slow
 def test_tokens_without_labels_calibrate(places: Path) -> None:
     m = es.open(str(places / "llama"))
     x = np.arange(384).reshape(12, 32) % 256

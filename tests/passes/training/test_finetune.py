@@ -177,6 +177,7 @@ def test_training_repairs_what_a_coarse_format_broke(base: Graph, fmt: str) -> N
     assert accuracy(after) > accuracy(broken) + 0.03
 
 
+@pytest.mark.slow
 def test_learned_scales_move_and_do_not_decay(base: Graph) -> None:
     graph = with_pass(quantised(base, "scaled_integer(width=4)", "weight"), "learn_scales")
     scales = {n for n in graph.weights if n not in base.weights}

@@ -138,6 +138,7 @@ def test_it_goes_on_bit_for_bit(at: int, options: dict[str, Any]) -> None:
     assert interrupted_run(graph, whole, 1) is None and not list(home().glob("*"))
 
 
+@pytest.mark.slow
 def test_checkpoints_stay_until_the_result_is_saved() -> None:
     """A death between the end of a training and the save of its result costs the steps since the last of them."""
     graph, store = drops()
@@ -179,6 +180,7 @@ def test_scales_masks_and_several_deaths() -> None:
     assert moved and all(got.weights[n] != graph.weights[n] for n in moved)
 
 
+@pytest.mark.slow
 def test_another_training_does_not_go_on_from_it() -> None:
     graph, store = drops()
     killed(graph, store, made(), 8)
@@ -190,6 +192,7 @@ def test_another_training_does_not_go_on_from_it() -> None:
     assert interrupted_run(graph, made(checkpoint_every=5, resume=False), 1) is not None  # the same in all that counts
 
 
+@pytest.mark.slow
 def test_the_beginning_can_be_asked_for() -> None:
     graph, store = drops()
     killed(graph, store, made(), 8)
@@ -201,6 +204,7 @@ def test_the_beginning_can_be_asked_for() -> None:
     assert "resumed_from" not in finetuned(graph, store, made())[1].summary
 
 
+@pytest.mark.slow
 def test_other_samples_are_another_training(tmp_path: Path) -> None:
     """The file has changed since: the checkpoint is of no use."""
     graph, store = drops()
@@ -213,6 +217,7 @@ def test_other_samples_are_another_training(tmp_path: Path) -> None:
     assert "resumed_from" not in finetuned(graph, store, options)[1].summary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["cut", "no json", "gone", "other keys"])
 def test_a_damaged_checkpoint_is_a_new_beginning(harm: str) -> None:
     graph, store = drops()
@@ -276,6 +281,7 @@ def test_nothing_on_disk_could_run_code() -> None:
     assert {p.name for p in files} == {"lock", "state.json", "tensors.safetensors", "trainer_state.json"}
 
 
+@pytest.mark.slow
 def test_a_full_disk_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, store = drops()
     want, _ = finetuned(graph, store, made())
@@ -301,6 +307,7 @@ def test_one_training_a_folder(state: Path) -> None:
     assert not folder.is_dir()
 
 
+@pytest.mark.slow
 def test_what_is_left_for_long_is_deleted(state: Path) -> None:
     graph, store = drops()
     killed(graph, store, made(), 8)
@@ -312,6 +319,7 @@ def test_what_is_left_for_long_is_deleted(state: Path) -> None:
     assert not old.exists()
 
 
+@pytest.mark.slow
 def test_a_pause_writes_a_checkpoint_and_waits() -> None:
     graph, store = drops()
     want, _ = finetuned(graph, store, made(checkpoint_every=1000))
@@ -330,6 +338,7 @@ def test_a_pause_writes_a_checkpoint_and_waits() -> None:
     assert [f.step for f in found] == [8] and got == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [4, 8])
 def test_a_pause_within_an_evaluation_begins_after_it(at: int) -> None:
     """Whoever dies while it waits loses nothing, the evaluation's figures included."""

@@ -54,6 +54,7 @@ def test_a_tenth_of_the_training_validates(opened: Opened, folder: Path) -> None
     assert (len(limited.train), len(limited.check)) == (7, 3)
 
 
+@pytest.mark.slow
 def test_equal_samples_are_on_one_side(opened: Opened, folder: Path) -> None:
     """Whatever their order, and however long the longest text beside them is."""
     rows = [f"{WORDS[i % 4]} {'very ' * (i % 20 // 4)},{i % 2}" for i in range(100)]
