@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtGui import QImage
+from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtGui import QImage, QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -149,8 +150,13 @@ def test_a_pick_is_marked_in_all_charts_and_told(board: StudyBoard, qtbot: QtBot
     board.hovered.connect(heard.append)
 
     def hovered() -> bool:  # the chart may not be laid out yet
-        for number in (0, 7):
-            QTest.mouseMove(target(history), spot(history, number))
+        on, no = target(history), Qt.MouseButton.NoButton
+        for number in (0, 7):  # sent to the chart itself: the pointer may rest there from a test before
+            at = QPointF(spot(history, number))
+            event = QMouseEvent(
+                QEvent.Type.MouseMove, at, on.mapToGlobal(at), Qt.MouseButton.NoButton, Qt.MouseButton.NoButton, NONE
+            )
+            QApplication.sendEvent(on, event)
         return bool(heard) and heard[-1] is board.study.trials[7]
 
     qtbot.waitUntil(hovered)
