@@ -153,9 +153,7 @@ def test_a_pick_is_marked_in_all_charts_and_told(board: StudyBoard, qtbot: QtBot
         on, no = target(history), Qt.MouseButton.NoButton
         for number in (0, 7):  # sent to the chart itself: the pointer may rest there from a test before
             at = QPointF(spot(history, number))
-            event = QMouseEvent(
-                QEvent.Type.MouseMove, at, on.mapToGlobal(at), Qt.MouseButton.NoButton, Qt.MouseButton.NoButton, NONE
-            )
+            event = QMouseEvent(QEvent.Type.MouseMove, at, on.mapToGlobal(at), no, no, NONE)
             QApplication.sendEvent(on, event)
         return bool(heard) and heard[-1] is board.study.trials[7]
 
