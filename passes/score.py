@@ -31,6 +31,11 @@ FLOAT_BITS = 32.0
 LARGEST = 700.0  # nats, above which a perplexity is no float
 
 
+def perplexity(loss: float) -> float:
+    """e^loss of a mean cross-entropy in nats; of a loss above LARGEST that of LARGEST."""
+    return math.exp(min(loss, LARGEST))
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """accuracy: fraction correct; loss: mean cross-entropy; both None until measured.
@@ -56,7 +61,7 @@ class Score:
     @property
     def perplexity(self) -> float | None:
         """e^loss, the perplexity if the loss is of next tokens."""
-        return None if self.loss is None else math.exp(min(self.loss, LARGEST))
+        return None if self.loss is None else perplexity(self.loss)
 
     def measured(self, accuracy: float, loss: float) -> Score:
         """The score with measured accuracy and loss."""

@@ -21,7 +21,7 @@ from espalier.passes.analysis.divergence import Cell, DivergenceOptions, Truth
 from espalier.passes.analysis.sensitivity import UNFINISHED
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import TERMINAL, Event, JobEvent, JobInfo, PartialResult
-from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.running.splits import WHICH, EvaluateOptions
 from espalier.passes.sensitivity.table import Candidate, Predictions, Sensitivity
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Sensitivities(SensitivityResults):
             return self.options
         kind, measured = PASSES.get(PASS).options, self._session.measured_on
         # Includes the split: searches use gradients of the same samples, cached once.
-        values = {n: getattr(measured, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length", "task")
+        values = {n: getattr(measured, n) for n in ("split", *WHICH)
                  if n in hints(kind)}  # fmt: skip
         return kind(**values)
 

@@ -10,9 +10,9 @@ from espalier.model.document.recipe import Step
 from espalier.model.formats.base import Format
 from espalier.model.registry import PASSES
 from espalier.passes.choices.edits import bare
-from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.running.splits import WHICH, EvaluateOptions
 
-SAME = ("data", "split", "text", "label", "tokenizer", "max_length", "task")  # taken over from the options at hand
+SAME = ("split", *WHICH)  # taken over from the options at hand
 
 
 def finding(name: str, data: EvaluateOptions, formats: Sequence[Format]) -> Step:

@@ -20,7 +20,7 @@ SPLITS = "test, train, validation or all; default: all rows of a lone file, else
 TRAIN = "train"
 
 
-_WHICH = ("data", "text", "label", "tokenizer", "max_length", "task")
+WHICH = ("data", "text", "label", "tokenizer", "max_length", "task")  # which data, and how they are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class EvaluateOptions:
     @property
     def which(self) -> dict[str, Any]:
         """The options that identify the data and how they are read."""
-        return {name: getattr(self, name) for name in _WHICH}
+        return {name: getattr(self, name) for name in WHICH}
 
 
 def data_warning(data: TaskData, context: Context, split: str = "") -> dict[str, str]:

@@ -20,6 +20,7 @@ from espalier.passes.analysis.sensitivity import SensitivityOptions
 from espalier.passes.base import Cancelled, Context, run_step
 from espalier.passes.costs.base import COSTS, Cost, Floats, figures
 from espalier.passes.costs.limits import Limit
+from espalier.passes.running.splits import WHICH
 from espalier.passes.score import Scorer
 from espalier.passes.search.format_lists import FLOAT, format_of
 from espalier.passes.search.goals import Wanted
@@ -185,7 +186,7 @@ def _divergences(predictor: _Predictor, space: Space) -> list[list[float]]:
 def _step(space: Space, seconds: float) -> Step:
     """The sensitivity pass on some of the space's formats, at its ports; the same for every seed of the search."""
     score = space.score
-    data = {n: getattr(score, n) for n in ("data", "split", "text", "label", "tokenizer", "max_length", "task")}
+    data = {n: getattr(score, n) for n in ("split", *WHICH)}
     chosen = [c for c in space.choices if c.kind == "format"]
     texts = dict.fromkeys(str(v) for c in chosen for v in c.values if v != FLOAT)
     formats = tuple(f for t in [*texts][:: max(1, len(texts) // 6)] if (f := format_of(t)) is not None)

@@ -12,12 +12,12 @@ from typing import Any
 from espalier.model.document.codec import decode
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
-from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.running.splits import WHICH, EvaluateOptions
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.training.options import FinetuneOptions
 
 FINETUNE, IDENTITIES = "finetune", "replace_linear"
-SHARED = ("data", "text", "label", "tokenizer", "max_length", "task")  # defaults of training that come from the score
+SHARED = WHICH  # defaults of training that come from the score
 
 
 def finetuning(spec: SearchSpec) -> FinetuneOptions:

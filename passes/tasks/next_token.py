@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.data.base import NEXT_TOKEN
 from espalier.model.errors import DataError
+from espalier.passes.score import perplexity
 from espalier.passes.tasks.base import TASKS, Run, Task
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from espalier.model.data.base import Split
 
 SMALL = 1e-4  # relative change of scores that rounding may cause
-LARGEST = 700.0  # nats, above which a perplexity is no float
 
 
 def figures(loss: float, split: Split) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def figures(loss: float, split: Split) -> dict[str, Any]:
     size = 0 if split.text_bytes is None else int(split.text_bytes.sum())
     bits = {"bits_per_byte": loss * split.targets / math.log(2) / size} if size else {}
     windows = {"windows": len(split), "window": split.labels.shape[-1]} if len(split) else {}
-    return {"perplexity": math.exp(min(loss, LARGEST)), **bits, **windows}
+    return {"perplexity": perplexity(loss), **bits, **windows}
 
 
 def token_scores(result: Any) -> Tensor | None:
