@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,14 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data folder {folder.name!r} beside the repository (ESPALIER_SHARED names one)")
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_plugins() -> Iterator[None]:
+    """What a module's tests loaded as plug-ins is not seen by those of others."""
+    yield
+    if (plugins := sys.modules.get("espalier.passes.plugins.plugins")) is not None:
+        plugins.unload_plugins()
 
 
 @pytest.fixture
