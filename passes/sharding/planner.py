@@ -227,7 +227,8 @@ class Planner:
     def _too_large(self) -> OptionsError:
         sizing, need = self.sizing, self._least()
         mesh = sizing.mesh.shape
-        text = (f"The model needs at least {amount(need)} of each of {math.prod(mesh)} devices; "
+        each = f"each of {math.prod(mesh)} devices" if math.prod(mesh) > 1 else "the device"
+        text = (f"The model needs at least {amount(need)} of {each}; "
                 f"a device has {amount(sizing.device.memory)}.")  # fmt: skip
         while math.prod(mesh) < MOST_DEVICES:
             mesh = (*mesh[:-1], mesh[-1] * 2)

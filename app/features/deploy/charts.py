@@ -100,6 +100,7 @@ class ScalingChart(Chart):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self.rows: tuple[Row, ...] = ()
+        self._mark: float | None = None
         super().__init__(parent)
         self.setAccessibleName("Predicted step by devices")
 
@@ -109,6 +110,11 @@ class ScalingChart(Chart):
     def show_rows(self, rows: Sequence[Row]) -> None:
         """Draw the numbers of devices that have a prediction."""
         self.rows = tuple(r for r in rows if r.get("step_ms"))
+        self.draw(self.look)
+
+    def mark(self, devices: int | None) -> None:
+        """Draw a line at a number of devices; None: nowhere."""
+        self._mark = None if devices is None else math.log2(devices)
         self.draw(self.look)
 
     def draw(self, palette: Palette) -> None:
@@ -129,6 +135,8 @@ class ScalingChart(Chart):
         ys = [math.log10(max(r["step_ms"], 1e-9)) for r in self.rows]
         dots = pg.ScatterPlotItem(xs, ys, size=8, brush=QColor(palette.accent), pen=pen(palette.panel, 1.0))
         self.plot.addItem(dots)
+        if self._mark is not None:
+            self.plot.addItem(pg.InfiniteLine(self._mark, 90, pen=pen(palette.muted, 1.0)))
         self.plot.getAxis("bottom").setTicks([[(x, str(r["devices"])) for x, r in zip(xs, self.rows, strict=True)]])
         low, high = min(map(math.log10, [*ideal, *(r["step_ms"] for r in self.rows)])), max(ys)
         marks = range(math.floor(low), math.ceil(high) + 1)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-from html import escape
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QTabBar, QVBoxLayout, QWidget
 
 from espalier.app.canvas.colouring import MEASURED
-from espalier.app.features.deploy.charts import MEMORY, TIMES, ScalingChart, StackedBars
+from espalier.app.features.deploy.charts import MEMORY, TIMES, StackedBars
+from espalier.app.features.deploy.labelled_chart import LabelledChart
 from espalier.app.features.deploy.machine import MachineRow
 from espalier.app.features.deploy.run_start import RunStart
 from espalier.app.features.deploy.run_view import RunView
+from espalier.app.features.deploy.scaling_view import ScalingView
 from espalier.app.features.deploy.state import MODES, PLAN, RUN, SCALING, deployment_of
 from espalier.app.features.deploy.summary import plan_html
 from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
@@ -60,9 +61,9 @@ class DeployPanel(FormPanel):
             StackedBars(TIMES, "step", "ms"),
             StackedBars(MEMORY, "memory of a rank", ""),
         )
-        self.scaling, self.tabs, self._charts = ScalingChart(), QTabBar(), CurrentPageStack()
+        self.scaling, self.tabs, self._charts = ScalingView(), QTabBar(), CurrentPageStack()
         self.run_view = RunView()
-        self._legends = {chart: muted("") for chart in (self.times, self.memory, self.scaling)}
+        self._labelled = LabelledChart(self.times), LabelledChart(self.memory)
         self._about, self._summary, self._status = muted(ABOUT), QLabel(wordWrap=True), Elided("", "muted", 40)
         self._error = warning()
         self.colours = Choice(("", *MODES), ("Colour by …", *(MEASURED[m][0] for m in MODES)))
@@ -136,10 +137,10 @@ class DeployPanel(FormPanel):
         self.tabs.setAccessibleName("Charts of the plan")
         for title in ("Plans", "Scaling", "Run"):
             self.tabs.addTab(title)
-        for chart in (self.times, self.memory):
-            row.addWidget(self._with_legend(chart), 1)
+        for chart in self._labelled:
+            row.addWidget(chart, 1)
         self._charts.addWidget(plans)
-        self._charts.addWidget(self._with_legend(self.scaling))
+        self._charts.addWidget(self.scaling)
         self._charts.addWidget(self.run_view)
         head = QHBoxLayout()
         head.addWidget(self.tabs)
@@ -147,18 +148,6 @@ class DeployPanel(FormPanel):
         self._status.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         column.addLayout(head)
         column.addWidget(self._charts, 1)
-        return part
-
-    def _with_legend(self, chart: StackedBars | ScalingChart) -> QWidget:
-        part = QWidget()
-        column = QVBoxLayout(part)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        self._legends[chart].setTextFormat(Qt.TextFormat.RichText)
-        self._legends[chart].setWordWrap(True)
-        column.addWidget(self._legends[chart])
-        column.addWidget(chart, 1)
-        column.addStretch()
         return part
 
     def _table_part(self) -> QWidget:
@@ -177,6 +166,7 @@ class DeployPanel(FormPanel):
         self.deployment.changed.connect(self.runs.proceed)  # after everything is shown
         self.form.changed.connect(self.refresh)
         self.runs.started.connect(self._show_run)
+        self.scaling.mesh_wanted.connect(self._plan_mesh)
         self._session.opened.connect(self._opened)
         self._session.selection_changed.connect(self.table.mark_nodes)
         self.table.node_chosen.connect(lambda node: self._session.select((node,)))
@@ -197,6 +187,14 @@ class DeployPanel(FormPanel):
         """Predict the step over growing numbers of devices."""
         self.tabs.setCurrentIndex(SCALES)
         self._ask(SCALING, lambda options: ShardScalingOptions(**asdict(options), most=MOST))
+
+    def _plan_mesh(self, mesh: str) -> None:
+        """Plan over a mesh of the prediction, with the other options that it was made with."""
+        if (scaled := self.deployment.scaled) is not None:
+            given = {f.name: getattr(scaled, f.name) for f in fields(ShardPlanOptions)}
+            self.form.put(replace(ShardPlanOptions(**given), mesh=mesh))
+            self.tabs.setCurrentIndex(PLANS)
+            self.plan()
 
     def _ask(self, name: str, of: Any) -> None:
         try:
@@ -250,11 +248,15 @@ class DeployPanel(FormPanel):
         """The options of the form; None where they are invalid."""
         return None if self.form.error else self.form.value()
 
-    def _outdated(self) -> str:
-        """Why the plan is not the one that the present options would give; empty if it is."""
-        if self.deployment.stale():
+    def _outdated(self, name: str = PLAN) -> str:
+        """Why a plan or a prediction is not the one that the present options would give; empty if it is."""
+        if self.deployment.stale(name):
             return "Of an earlier state of the model"
-        return "Of other options than those at the left" if self._wanted() != self.deployment.options else ""
+        wanted, options = self._wanted(), self.deployment.options
+        if name == SCALING and wanted is not None and (scaled := self.deployment.scaled) is not None:
+            options = ShardScalingOptions(**asdict(replace(wanted, mesh=scaled.mesh)), most=MOST)  # without its mesh
+            wanted = scaled
+        return "Of other options than those at the left" if wanted != options else ""
 
     def _show_run(self) -> None:
         self.tabs.setCurrentIndex(RUNS)
@@ -269,7 +271,8 @@ class DeployPanel(FormPanel):
         reports = self.deployment.reports
         deployment = self.deployment
         stale = deployment.stale(RUN)
-        shown = tuple(map(id, reports.values())), tokens(self).name, stale
+        outdated = self._outdated(SCALING) if SCALING in reports else ""
+        shown = tuple(map(id, reports.values())), tokens(self).name, stale, outdated
         if shown == self._shown:
             return
         self._shown = shown
@@ -283,10 +286,6 @@ class DeployPanel(FormPanel):
         limit = compared[0].get("limit_bytes") if compared else None
         self.times.show_rows(compared)
         self.memory.show_rows(compared, limit)
-        self.scaling.show_rows(scaling.rows if scaling else ())
-        for chart, label in self._legends.items():
-            label.setText(_legend_html(chart.legend()))
-
-
-def _legend_html(entries: tuple[tuple[str, str], ...]) -> str:
-    return "&nbsp; ".join(f'<span style="color:{colour}">■</span> {escape(name)}' for name, colour in entries)
+        self.scaling.show_rows(scaling.rows if scaling else (), outdated)
+        for chart in self._labelled:
+            chart.show_legend()

@@ -17,6 +17,7 @@ from espalier.app.session.analysis_requests import AnalysisRequests
 from espalier.model.errors import EspalierError
 from espalier.model.graph.node import Node
 from espalier.passes.analysis.shard_run import ShardRunOptions
+from espalier.passes.analysis.shard_scaling import ShardScalingOptions
 from espalier.passes.base import Report
 from espalier.passes.sharding.drawn import Drawn
 from espalier.passes.sharding.mesh import Mesh, parse_mesh
@@ -70,6 +71,7 @@ class Deployment(QObject):
         self._placing.clear()
         self.options: ShardPlanOptions | None = None  # of the plan
         self.ran: ShardRunOptions | None = None  # options of the run
+        self.scaled: ShardScalingOptions | None = None  # options of the scaling
         self._graphs: dict[str, Graph] = {}
         self._stale: dict[str, tuple[Graph, bool]] = {}  # the last answers of `stale`
         self.error = None
@@ -103,6 +105,8 @@ class Deployment(QObject):
         self.reports[name] = report
         if name == RUN:
             self.ran = options
+        if name == SCALING:
+            self.scaled = options
         if name == PLAN:
             self.options = options
             self.compared = part.compared if isinstance(part, Drawn) else ()

@@ -38,6 +38,21 @@ def plan_html(summary: Row, compared: Sequence[Row], outdated: str, look: Palett
     return " · ".join(p for p in parts if p)
 
 
+def devices_html(row: Row, outdated: str, look: Palette) -> str:
+    """The prediction of one number of devices; first, what it is `outdated` by."""
+    parts = [f'<b style="color:{look.bad}">{outdated}: predict again</b>'] if outdated else []
+    if row["problem"]:
+        return " · ".join([*parts, f"mesh {row['mesh']}", escape(row["problem"])])
+    parts += [
+        f"<b>step {cell(row['step_ms'])} ms</b> predicted, mesh {row['mesh']}",
+        f"compute {cell(row['compute_ms'])} ms, communication {cell(row['communication_ms'])} ms",
+        f"{mebibytes(row['memory_bytes'])} of a rank",
+    ]
+    if "speedup" in row:
+        parts.append(f"{row['speedup']:.2f} × as fast as 1 device, efficiency {100 * row['efficiency']:.0f} %")
+    return " · ".join(parts)
+
+
 def run_html(summary: Row, what: str, random: bool, stale: bool, look: Palette) -> str:
     """How a run of `what` compares with one process. `random`: its inputs were random."""
     parts = [f'<b style="color:{look.bad}">Of an earlier state of the model: run again</b>'] if stale else []

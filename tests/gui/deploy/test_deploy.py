@@ -88,9 +88,45 @@ def test_a_plan_becomes_a_step(window: Window, panel: DeployPanel, runner: list[
 def test_the_scaling_is_marked_as_simulated(panel: DeployPanel, runner: list[FakeRunner]) -> None:
     panel.predict()
     report = answer(runner, "shard_scaling")
-    assert panel.tabs.currentIndex() == SCALES and [r["devices"] for r in panel.scaling.rows][:2] == [1, 2]
+    assert panel.tabs.currentIndex() == SCALES and [r["devices"] for r in panel.scaling.chart.rows][:2] == [1, 2]
     assert report.rows[0]["speedup"] == 1 and "not measured" in report.summary["simulated"]
-    assert "simulated" in panel.scaling.plot.getAxis("bottom").labelText
+    assert "simulated" in panel.scaling.chart.plot.getAxis("bottom").labelText
+
+
+def test_a_slider_chooses_a_number_of_devices_and_its_mesh_is_planned(
+    window: Window, panel: DeployPanel, runner: list[FakeRunner]
+) -> None:
+    assert panel.scaling.row is None and not panel.scaling.slider.isVisible()
+    panel.predict()
+    report = answer(runner, "shard_scaling")
+    view = panel.scaling
+    known = [r for r in report.rows if r.get("step_ms")]
+    assert view.slider.isVisible() and view.row == min(known, key=lambda r: r["step_ms"]), "the fastest at first"
+    view.slider.setValue(2)
+    row = report.rows[2]
+    assert view.count.text() == "4 devices" and row["mesh"] in view.figures.text()
+    assert f"{row['speedup']:.2f} × as fast as 1 device" in view.figures.text()
+    assert f"efficiency {100 * row['speedup'] / 4:.0f} %" in view.figures.text() and "again" not in view.figures.text()
+    panel.form.put(ShardPlanOptions(mesh="8", device="cpu", batch_size=64))
+    panel.form.changed.emit()
+    assert "again" not in view.figures.text(), "a prediction has no mesh of its own"
+    panel.form.put(ShardPlanOptions(mesh="8", device="cpu", batch_size=32))
+    panel.form.changed.emit()
+    assert "Of other options than those at the left: predict again" in view.figures.text()
+    assert view.count.text() == "4 devices", "the slider stays"
+    window.session.set_format(["fc1"], "weight", Integer(8, 4))
+    assert "Of an earlier state of the model: predict again" in view.figures.text()
+    view.plan_link.click()
+    planned = asked(runner, "shard_plan").job.step.options  # type: ignore[union-attr]
+    assert planned == ShardPlanOptions(mesh=row["mesh"], device="cpu", batch_size=64) == panel.form.value()
+
+
+def test_a_number_of_devices_without_a_plan_says_why(panel: DeployPanel, runner: list[FakeRunner]) -> None:
+    panel.form.put(ShardPlanOptions(mesh="2", device="cpu", batch_size=64, memory="1KiB"))
+    panel.predict()
+    report = answer(runner, "shard_scaling")
+    panel.scaling.slider.setValue(0)
+    assert report.rows[0]["problem"] in panel.scaling.figures.text() and "step" not in panel.scaling.figures.text()
 
 
 def test_errors_are_shown_in_the_panel(panel: DeployPanel, runner: list[FakeRunner], window: Window) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import pytest
@@ -75,3 +78,20 @@ def test_a_run_is_measured_beside_what_was_predicted() -> None:
         assert 0 < predicted[key] < 60 and 0 < sharded[key] < 60 and 0 < single[key] < 60
     assert predicted["weight_bytes"] == pytest.approx(summary["memory"][0]["stored_bytes"], rel=0.01)
     assert "measured here" in predicted["source"] and not {"planned", "collectives"} & summary.keys()
+
+
+@pytest.mark.slow
+def test_ports_in_use_hinder_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of torch's own defaults and of the environment; and two runs at once have ports of their own."""
+    with ExitStack() as taken:
+        for port in (29400, 29500):
+            listening = taken.enter_context(socket.socket())
+            with suppress(OSError):  # in use already, all the better
+                listening.bind(("127.0.0.1", port))
+                listening.listen()
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", "29500")
+        options = ShardRunOptions(mesh="2", strategy="data", batch_size=4, timeout=60)
+        with ThreadPoolExecutor(2) as pool:
+            reports = list(pool.map(shard_run, [options, options]))
+    assert all(r.summary["ranks"] == 2 and r.summary["difference"]["outputs"]["within"] for r in reports)  # type: ignore[attr-defined]
