@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from espalier.app.api.data import Data
 from espalier.app.api.difference import Difference, State, difference, state
 from espalier.app.api.measures import Measurable
 from espalier.app.api.methods import install, selection
@@ -19,7 +20,7 @@ from espalier.app.api.showing import check_display, open_window, temporary_file
 from espalier.app.api.steps import Progress, Workplace
 from espalier.app.canvas.svg import to_svg
 from espalier.app.commands.console import count, size
-from espalier.app.commands.states import parse_state
+from espalier.app.commands.states import StateName, parse_state
 from espalier.model.document.arrangement import MEMBER, from_bytes
 from espalier.model.document.codec import decode
 from espalier.model.document.project import save_project
@@ -118,7 +119,7 @@ def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress
 
 
 def diff(
-    before: Model | PathName, after: Model | PathName, *, data: str = "", kl: bool = True
+    before: Model | PathName, after: Model | PathName, *, data: Data = "", kl: bool = True
 ) -> Difference:  # fmt: skip
     """Compare two models, A and B: nodes, operations, shapes, formats, sparsities, weights, scores.
 
@@ -128,8 +129,8 @@ def diff(
     Args:
         before, after: models, what `open` takes, or states of a project: `P.espalier@3` (after its first three active
             steps), `P.espalier@opened`, `P.espalier#STUDY/TRIAL`.
-        data: measure both on the same samples of these data (`demo:NAME`, `hub:NAME`, a file or a folder) and test the
-            difference of their accuracies. Default: scores that the projects store, and costs.
+        data: measure both on the same samples of these data (as of `Model.score`) and test the difference of their
+            accuracies. Default: scores that the projects store, and costs.
         kl: with data, also measure what each row of `.groups` costs alone; the time grows with the rows.
 
     Returns:
@@ -137,21 +138,24 @@ def diff(
         `.scores`; false if nothing differs.
 
     Raises:
-        UsageError: a project has no such step, study or trial. Others as of `open`.
+        UsageError: a project has no such step, study or trial.
+        DataError: the data do not fit A. Others as of `open`.
 
     Example:
         es.diff("before.espalier", m).rows
     """
-    return difference(_state(before, data), _state(after, data), kl)
+    sides = [_opened(before), _opened(after)]
+    source = sides[0][0]._on(data, {}, fall_back=False)
+    a, b = (state(m._target(), name, title, source.spec, held=(m, source)) for m, name, title in sides)
+    return difference(a, b, kl)
 
 
-def _state(model: Model | PathName, data: str) -> State:
-    """A model, or a state of a project, with its score."""
-    name = None if isinstance(model, Model) else parse_state(os.fspath(model))
-    opened = open(name.source) if name else model
-    assert isinstance(opened, Model)
-    title = name.title if name else opened.project.source.name
-    return state(opened._target(), name, title, data, held=opened)
+def _opened(model: Model | PathName) -> tuple[Model, StateName | None, str]:
+    """A model, which of its states is meant (None: the present one), and its title."""
+    if isinstance(model, Model):
+        return model, None, model.project.source.name
+    name = parse_state(os.fspath(model))
+    return open(name.source), name, name.title
 
 
 def load_plugins(*files: PathName) -> list[str]:

@@ -85,6 +85,15 @@ def test_a_model_draws_itself(m: es.Model) -> None:
     assert set(m.to_networkx()) == set(m.project.graph.nodes)
 
 
+def test_differences_are_measured_on_arrays(m: es.Model) -> None:
+    other = m.copy().quantize("one", weight="integer(width=2, frac_width=1)")
+    x = torch.randn(40, *next(iter(m.graph.placeholders)).out.shape[1:])  # type: ignore[union-attr]
+    y = m.to_torch()(x).argmax(-1)
+    found = es.diff(m, other, data=(x, y))
+    scored = {row["name"]: row for row in found.scores}
+    assert scored["accuracy"]["a"] == 1.0 and scored["accuracy"]["b"] == other.score((x, y))["accuracy"] < 1.0
+
+
 def test_differences_are_told_node_by_node(m: es.Model, tmp_path: Path) -> None:
     m.save(tmp_path / "before.espalier")
     assert not es.diff(m, m.copy()) and not es.diff(tmp_path / "before.espalier", m)
