@@ -99,6 +99,7 @@ def _check_equal(before: Graph, one: Graph, many: Graph, *without: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize(
     ("steps", "cut", "more"),
     [
@@ -143,6 +144,7 @@ def _breaking(step: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize(
     ("first", "then"), [("columns", "stored"), ("columns", None), (None, "stored")], ids=str
 )  # fmt: skip

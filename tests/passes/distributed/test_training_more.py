@@ -93,6 +93,7 @@ def _break(done: int, total: int, text: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize(
     ("more", "then"),
     [({**SGD, "distil": 0.5, "hidden": 1.0}, ("2", "fsdp")), ({**SGD, "distil": 0.7}, None),
