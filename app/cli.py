@@ -310,6 +310,6 @@ def _overview(available: dict[str, Command]) -> str:
         window_parser().format_help().strip(), "", "commands (main.py COMMAND --help tells more):",
         *(f"  {name.ljust(width)}  {c.about}" for name, c in available.items()), "",
         "SOURCE  a Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2,",
-        "        a packed model (F.packed.safetensors), demo:reviews, demo:digits or demo:digits-mlp",
+        "        a packed model (F.packed.safetensors), demo:reviews, demo:stories, demo:digits or demo:digits-mlp",
         "Every command takes --json, --seed N, --no-cache and --plugin FILE.py; --version prints the version.",
     ])  # fmt: skip

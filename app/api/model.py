@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from espalier.app.api.data import Data
-from espalier.app.api.difference import Difference, State, difference, state
+from espalier.app.api.difference import Difference, difference, state
 from espalier.app.api.measures import Measurable
 from espalier.app.api.methods import install, selection
 from espalier.app.api.pass_methods import PassMethods

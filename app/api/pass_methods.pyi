@@ -113,13 +113,13 @@ class PassMethods:
         'cosine', 'constant'] = ..., warm_up: float = ..., optimiser: Literal['adamw', 'sgd', 'adafactor'] = ...,
         momentum: float = ..., weight_decay: float = ..., clip: float = ..., precision: Literal['float32',
         'bfloat16', 'float16'] = ..., freeze: list[str | list[str] | Select] | tuple[str | list[str] | Select, ...]
-        = ..., evaluate_every: int = ..., keep: Literal['accuracy', 'loss', 'last'] = ..., patience: int = ...,
-        distil: float = ..., temperature: float = ..., hidden: float = ..., prune_to: float = ..., prune_method:
-        Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ..., prune_select: str |
-        list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every: int = ...,
-        checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label: str = ...,
-        tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token'] = ..., seed:
-        int = ...
+        = ..., evaluate_every: int = ..., keep: Literal['auto', 'accuracy', 'loss', 'last'] = ..., patience: int =
+        ..., distil: float = ..., temperature: float = ..., hidden: float = ..., prune_to: float = ...,
+        prune_method: Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ...,
+        prune_select: str | list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every:
+        int = ..., checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label:
+        str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token'] =
+        ..., seed: int = ...
     ) -> Self:
         """Train the weights on data; pruned weights stay 0, and gradients pass through formats (QAT)."""
 
@@ -130,13 +130,13 @@ class PassMethods:
         'cosine', 'constant'] = ..., warm_up: float = ..., optimiser: Literal['adamw', 'sgd', 'adafactor'] = ...,
         momentum: float = ..., weight_decay: float = ..., clip: float = ..., precision: Literal['float32',
         'bfloat16', 'float16'] = ..., freeze: list[str | list[str] | Select] | tuple[str | list[str] | Select, ...]
-        = ..., evaluate_every: int = ..., keep: Literal['accuracy', 'loss', 'last'] = ..., patience: int = ...,
-        distil: float = ..., temperature: float = ..., hidden: float = ..., prune_to: float = ..., prune_method:
-        Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ..., prune_select: str |
-        list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every: int = ...,
-        checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label: str = ...,
-        tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token'] = ..., seed:
-        int = ...
+        = ..., evaluate_every: int = ..., keep: Literal['auto', 'accuracy', 'loss', 'last'] = ..., patience: int =
+        ..., distil: float = ..., temperature: float = ..., hidden: float = ..., prune_to: float = ...,
+        prune_method: Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ...,
+        prune_select: str | list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every:
+        int = ..., checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label:
+        str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token'] =
+        ..., seed: int = ...
     ) -> Report:
         """Time a few training steps and validation batches on the data, and extrapolate; the graph is not changed."""
 

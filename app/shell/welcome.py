@@ -19,14 +19,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from espalier.app.number_text import count, percent
+from espalier.app.number_text import cell, count, percent
 from espalier.app.session.recovery import UnsavedProject
 from espalier.app.settings import Settings, is_missing, is_path
 from espalier.app.widgets.heading import Elided, column_of, heading, link, muted, row_of
 from espalier.model.borders import read_json, tried
 from espalier.model.sources.demos import DEMOS
 
-WIDTH = 860
+WIDTH, COLUMNS = 860, 2
 KINDS = (
     "A Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2 or a project. "
     "Or drop a file or folder anywhere on this window."
@@ -50,11 +50,14 @@ def cards() -> list[Card]:
 
 
 def _figures(path: Path) -> str:
-    """Accuracy on the test split and parameter count of the model card; empty if it cannot be read."""
+    """Accuracy or perplexity on the test split, and parameters, of the model card; empty if it cannot be read."""
 
     def read() -> str:
         data = read_json(path)
-        return f"{percent(data['accuracy']['test'])} held-out accuracy\n{count(data['parameters'])} parameters"
+        texts = data.get("perplexity")
+        score = f"{cell(texts['test'])} held-out perplexity" if texts else None
+        score = score or f"{percent(data['accuracy']['test'])} held-out accuracy"
+        return f"{score}\n{count(data['parameters'])} parameters"
 
     return tried(read, "")
 
@@ -172,8 +175,8 @@ class WelcomePage(QScrollArea):
         for i, card in enumerate(demos):
             button = CardButton(card)
             button.chosen.connect(self.open_wanted)
-            grid.addWidget(button, i // 3, i % 3)
-            grid.setColumnStretch(i % 3, 1)
+            grid.addWidget(button, *divmod(i, COLUMNS))
+            grid.setColumnStretch(i % COLUMNS, 1)
         return host
 
     def _open_spec(self) -> None:

@@ -31,6 +31,7 @@ from espalier.model.data.rows import SHARES
 from espalier.model.data.tokens import open_stream
 from espalier.model.errors import DataError
 
+STORIES = "demo:stories"  # windows already
 JOINT = "\n\n"
 LEAST = 3  # tokens of a text
 FEWEST = 10  # windows of a text that is divided into splits
@@ -48,19 +49,24 @@ def load_windows(spec: str, options: LoadOptions) -> TaskData:
         found = find(path)
         groups = [(split, group) for split, files in found.files.items() for _, group in files]
         key = cache.key_of(found.paths(), groups, options)
-        return _loaded(path.name, key, lambda: documents(found, options), options)
+        return windows_of(path.name, key, lambda: documents(found, options), options)
     if source.texts is not None:
         texts = source.texts(name, options)
-        return _loaded(spec, "", lambda: texts, options)
+        return windows_of(spec, "", lambda: texts, options)
+    if spec == STORIES:
+        return source.load(name, options)
     own = spec.startswith("demo:")  # a demo's texts are read with the demo's tokenizer
     plain = replace(options, task=CLASSIFICATION, limit=None, tokenizer=None if own else options.tokenizer)
     data = sound(spec.partition(":")[0], source.load(name, plain))
     arrays = spec.startswith(PREFIX) and not data.texts  # tokens of a program, which may have no labels
-    return data if data.task == NEXT_TOKEN or arrays else _loaded(spec, "", lambda: data.texts, options)
+    return data if data.task == NEXT_TOKEN or arrays else windows_of(spec, "", lambda: data.texts, options)
 
 
-def _loaded(name: str, key: str, read: Callable[[], Texts], options: LoadOptions) -> TaskData:
-    """The wanted splits of the texts of `read`, or of the cache if it has the key."""
+def windows_of(name: str, key: str, read: Callable[[], Texts], options: LoadOptions) -> TaskData:
+    """The wanted splits of the texts of `read` in windows, or of the cache if it has the key.
+
+    Raises DataError without a tokenizer and for texts that are too short.
+    """
     if options.tokenizer is None:
         raise DataError(
             f"{name} is a text, and no tokenizer is given.",

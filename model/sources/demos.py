@@ -36,16 +36,19 @@ class Demo:
         return self._sample(labels=False)
 
     def labelled(self) -> dict[str, Tensor]:
-        """The same samples with their labels."""
+        """The same samples with their labels, as the model's forward takes them."""
         return self._sample(labels=True)
 
     def _sample(self, labels: bool) -> dict[str, Tensor]:
         import torch
 
+        from espalier.model.data.base import NEXT_TOKEN
         from espalier.model.data.loading import load_data
 
-        sample = load_data(self.data, limit=BATCH, splits=("validation",)).split("validation")
-        label_input = {"labels": sample.labels} if labels else {}
+        data = load_data(self.data, limit=BATCH, splits=("validation",))
+        sample = data.split("validation")
+        shifted = sample.inputs["input_ids"] if data.task == NEXT_TOKEN else sample.labels  # language models shift them
+        label_input = {"labels": shifted} if labels else {}
         return {name: torch.from_numpy(array) for name, array in {**sample.inputs, **label_input}.items()}
 
 
@@ -61,7 +64,7 @@ def load_demo(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
     if not path.is_file():
         raise SourceError(f"The weights of demo:{name} are missing ({path}).", "Run `make demo-weights`.")
     module = demo.make()
-    module.load_state_dict(load_file(path))
+    module.load_state_dict(load_file(path), strict=not getattr(module, "all_tied_weights_keys", None))
     return module.eval(), demo.inputs()
 
 
@@ -76,6 +79,12 @@ def _reviews() -> nn.Module:
     from transformers import BertConfig, BertForSequenceClassification
 
     return BertForSequenceClassification(BertConfig.from_json_file(RESOURCES / "reviews" / "config.json"))
+
+
+def _stories() -> nn.Module:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(LlamaConfig.from_json_file(RESOURCES / "stories" / "config.json"))
 
 
 def _digits() -> nn.Module:
@@ -99,6 +108,13 @@ DEMOS = {
             "Is a made review positive? A two-layer BERT that has to read negation, contrast and intensity.",
             "demo:reviews",
             _reviews,
+        ),
+        Demo(
+            "stories",
+            "Stories (Llama-tiny)",
+            "What is the next word? A three-layer Llama that has to remember names, things and numbers of a story.",
+            "demo:stories",
+            _stories,
         ),
         Demo(
             "digits",

@@ -84,6 +84,7 @@ def _choose(example: dict[str, Any], inputs: tuple[str, ...]) -> dict[str, Any]:
 
 def _demo(spec: str) -> Loaded:
     from espalier.model.sources.demos import DEMOS, load_demo
+    from espalier.model.sources.huggingface import without_cache
 
     name = spec.partition(":")[2]
     model, example = load_demo(name)
@@ -92,7 +93,7 @@ def _demo(spec: str) -> Loaded:
     folder = demo_folder(name)
     tokenizer = str(folder) if (folder / "tokenizer.json").exists() else None
     info = SourceInfo(spec, DEMOS[name].title, tokenizer=tokenizer, data=DEMOS[name].data)
-    return Loaded(info, model, example, files=(folder / "model.safetensors",))
+    return Loaded(info, model, example, files=(folder / "model.safetensors",), uncached=without_cache(model))
 
 
 # -- the user's own files

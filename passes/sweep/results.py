@@ -11,8 +11,8 @@ from espalier.passes.figure import Change, accuracy_of, wilson
 from espalier.passes.sweep.sweep import Sweep, axis_name, axis_title
 from espalier.passes.sweep.values import value_text
 
-FIGURES = ("accuracy", "loss", "size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops", "memory_density",
-           "activation_sparsity")  # fmt: skip
+FIGURES = ("accuracy", "loss", "perplexity", "bits_per_byte", "size_bytes", "weight_bits", "activation_bits",
+           "sparsity", "bitops", "memory_density", "activation_sparsity")  # fmt: skip
 BASELINE = -1
 KEPT_STEP = "kept_step"  # selected step of a point's last training; 0: the weights before the training
 

@@ -56,10 +56,11 @@ class FinetuneOptions:
     evaluate_every: int = field(
         default=0, metadata={"min": 0, "help": "optimiser steps between validations; 0 = once per epoch"}
     )
-    keep: Literal["accuracy", "loss", "last"] = field(
-        default="accuracy",
-        metadata={"help": "the weights of the best validation, the start's among them (ties: least loss), or the last"},
-    )
+    keep: Literal["auto", "accuracy", "loss", "last"] = field(
+        default="auto",
+        metadata={"help": "the weights of the best validation, the start's among them (ties: least loss), or the last; "
+                  "auto: by loss for language models, by accuracy for classes"},
+    )  # fmt: skip
     patience: int = field(
         default=0, metadata={"min": 0, "help": "stop after this many evaluations without improvement; 0 = never"}
     )

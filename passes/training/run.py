@@ -66,7 +66,10 @@ def watch_of(
 ) -> Watch:
     """The callback that follows a training."""
     every = (options.evaluate_every or epoch_steps(len(train_on), options)) if check_on else 0
-    watch = Watch(tensors, context, every, options.keep, options.patience)
+    keep = options.keep
+    if keep == "auto":
+        keep = "loss" if train_on.tensors["labels"].ndim > 1 else "accuracy"
+    watch = Watch(tensors, context, every, keep, options.patience)
     watch.checked = check_on.tensors["labels"].numel() if check_on else 0
     return watch
 

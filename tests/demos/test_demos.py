@@ -41,7 +41,8 @@ def test_the_shipped_weights_score_what_the_card_says(name: str) -> None:
 def test_example_inputs_fit(name: str) -> None:
     module, inputs = load_demo(name)
     out = module(**inputs)
-    assert not module.training and getattr(out, "logits", out).shape == (2, 2 if name == "reviews" else 10)
+    shape = {"reviews": (2, 2), "stories": (2, 128, 768)}.get(name, (2, 10))
+    assert not module.training and getattr(out, "logits", out).shape == shape
 
 
 def test_the_transformer_is_good_but_below_the_ceiling() -> None:
@@ -77,7 +78,7 @@ def test_missing_weights_say_how_to_make_them(monkeypatch: pytest.MonkeyPatch, t
 
 def test_the_files_are_small_and_hold_no_code() -> None:
     files = [path for path in RESOURCES.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) <= 4_000_000
+    assert sum(path.stat().st_size for path in files) <= 5_000_000
     assert {path.suffix for path in files} <= {".json", ".safetensors", ".gz"}
 
 

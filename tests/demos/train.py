@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from espalier.model.data.base import Inputs, Split, TaskData
+from espalier.model.data.base import NEXT_TOKEN, Inputs, Split, TaskData
 from espalier.model.data.loading import load_data
 from espalier.model.sources.demos import DEMOS, Demo
+from espalier.passes.score import perplexity
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +30,7 @@ Batch = tuple[Inputs, Any]
 class Recipe:
     """How a demo is trained.
 
-    extra: reviews made beyond the train split and seen once, before it; of these the shortest quarter comes first,
+    extra: texts made beyond the train split and seen once, before it; of reviews the shortest quarter comes first,
     once more: on single clauses the grammar is learnt, on whole reviews from the start only the words are.
     dropout: False trains in eval mode; over fresh reviews dropout only hides the grammar.
     """
@@ -44,6 +45,7 @@ class Recipe:
 
 RECIPES = {
     "reviews": Recipe(epochs=1, rate=2.5e-4, batch=16, extra=130_000, dropout=False),
+    "stories": Recipe(epochs=1, rate=4e-3, batch=32, extra=50_000),
     "digits": Recipe(epochs=30, rate=3e-3, batch=64),
     "digits-mlp": Recipe(epochs=80, rate=3e-3, batch=64),
 }
@@ -59,10 +61,17 @@ def train(demo: Demo, recipe: Recipe) -> dict[str, Any]:
     torch.manual_seed(recipe.seed)
     data, module = load_data(demo.data), demo.make()
     _fit(module, list(_plan(data, recipe)), recipe)
-    save_file({k: v.contiguous() for k, v in module.state_dict().items()}, demo.folder / "model.safetensors")
+    save_file(_stored(module), demo.folder / "model.safetensors")
     card = _card(module, data, recipe) | {"seconds": round(time.perf_counter() - started, 1)}
     (demo.folder / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     return card
+
+
+def _stored(module: nn.Module) -> dict[str, Any]:
+    """The tensors of a module by name; of those that are one, the first."""
+    shared = {id(value): name for name, value in reversed(list(module.named_parameters(remove_duplicate=False)))}
+    tied = {name for name, value in module.named_parameters(remove_duplicate=False) if shared[id(value)] != name}
+    return {name: value.contiguous() for name, value in module.state_dict().items() if name not in tied}
 
 
 def measure(module: nn.Module, split: Split) -> tuple[float, float]:
@@ -73,18 +82,20 @@ def measure(module: nn.Module, split: Split) -> tuple[float, float]:
     module.eval()
     with torch.no_grad():
         for inputs, labels in split.batches(250):
-            logits, target = _logits(module, inputs), torch.from_numpy(labels)
+            logits, target = _logits(module, inputs), torch.from_numpy(labels).flatten()
             right += int((logits.argmax(-1) == target).sum())
             loss += float(torch.nn.functional.cross_entropy(logits, target, reduction="sum"))
-    return right / len(split), loss / len(split)
+    return right / split.targets, loss / split.targets
 
 
 def _card(module: nn.Module, data: TaskData, recipe: Recipe) -> dict[str, Any]:
     scores = {name: measure(module, split) for name, split in data.splits.items()}
+    texts = data.task == NEXT_TOKEN
     return {
         "accuracy": {name: accuracy for name, (accuracy, _) in scores.items()},
         "loss": {name: loss for name, (_, loss) in scores.items()},
         "sizes": {name: len(split) for name, split in data.splits.items()},
+        **({"perplexity": {name: perplexity(loss) for name, (_, loss) in scores.items()}} if texts else {}),
         "extra_training_samples": recipe.extra,
         "seed": recipe.seed,
         "parameters": sum(p.numel() for p in module.parameters()),
@@ -98,7 +109,7 @@ def _fit(module: nn.Module, batches: list[Batch], recipe: Recipe) -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.rate, total_steps=len(batches), pct_start=0.1)
     module.train(recipe.dropout)
     for step, (inputs, labels) in enumerate(batches):
-        loss = torch.nn.functional.cross_entropy(_logits(module, inputs), torch.from_numpy(labels))
+        loss = torch.nn.functional.cross_entropy(_logits(module, inputs), torch.from_numpy(labels).flatten())
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
@@ -112,12 +123,14 @@ def _logits(module: nn.Module, inputs: Inputs) -> Any:
     import torch
 
     out = module(**{name: torch.from_numpy(array) for name, array in inputs.items()})
-    return getattr(out, "logits", out)
+    return getattr(out, "logits", out).flatten(0, -2)  # a row per label
 
 
 def _plan(data: TaskData, recipe: Recipe) -> Iterator[Batch]:
     rng = np.random.default_rng(recipe.seed)
-    if recipe.extra:
+    if recipe.extra and data.task == NEXT_TOKEN:
+        yield from _epoch(_extra_stories(recipe), recipe.batch, rng)
+    elif recipe.extra:
         extra = _extra_reviews(recipe)
         yield from _epoch(_shortest(extra), recipe.batch, rng)
         yield from _epoch(extra, recipe.batch, rng)
@@ -129,7 +142,7 @@ def _epoch(split: Split, size: int, rng: np.random.Generator) -> Iterator[Batch]
     """Shuffled batches; texts of like length go together and are cut to the longest of their batch."""
     order = rng.permutation(len(split))
     mask = split.inputs.get("attention_mask")
-    if mask is not None:
+    if mask is not None and not mask.all():
         chunks = [order[at : at + 20 * size] for at in range(0, len(order), 20 * size)]
         order = np.concatenate([chunk[np.argsort(mask[chunk].sum(1), kind="stable")] for chunk in chunks])
     starts = rng.permutation(len(split) // size) * size
@@ -156,6 +169,17 @@ def _extra_reviews(recipe: Recipe) -> Split:
     return Split(inputs, np.array([row.label for row in rows], dtype=np.int64), lengths)
 
 
+def _extra_stories(recipe: Recipe) -> Split:
+    """Windows of further made stories, none of them in the data set."""
+    from espalier.model.data.demo import STORIES, STORY_LENGTH
+    from espalier.model.data.tokens import open_stream
+    from espalier.model.data.windows import JOINT, windows
+    from tests.demos.stories import SIZES, make_stories
+
+    text = JOINT.join(row.text for row in make_stories({**SIZES, "extra": recipe.extra})["extra"])
+    return windows(*open_stream(STORIES)(text), text, STORY_LENGTH)[0]
+
+
 def _shortest(split: Split) -> Split:
     lengths = split.inputs["attention_mask"].sum(1)
     rows = np.flatnonzero(lengths <= np.quantile(lengths, 0.25))
@@ -166,12 +190,13 @@ def main() -> None:
     """Trains the named demos, or all; prints their cards as JSON."""
     parser = argparse.ArgumentParser(description="Train the demos' weights.")
     parser.add_argument("names", nargs="*", help=f"demos to train: {', '.join(DEMOS)}; all by default")
-    parser.add_argument("--texts", action="store_true", help="make the reviews' texts and vocabulary first")
+    parser.add_argument("--texts", action="store_true", help="make the texts and vocabularies first")
     chosen = parser.parse_args()
     if chosen.texts:
-        from tests.demos.vocabulary import write_reviews_folder
+        from tests.demos.vocabulary import write_reviews_folder, write_stories_folder
 
         write_reviews_folder()
+        write_stories_folder()
     unknown = [name for name in chosen.names if name not in DEMOS]
     if unknown:
         parser.error(f"there is no demo {unknown[0]!r}")

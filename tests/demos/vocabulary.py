@@ -1,14 +1,17 @@
-"""Makes what ships with `demo:reviews`: its texts, and a Hugging Face folder with tokenizer and configuration."""
+"""Makes what ships with the demos of texts: the texts, and Hugging Face folders with tokenizers and configurations."""
 
 from __future__ import annotations
 
 import gzip
 from typing import Any
 
-from espalier.model.data.demo import CLASSES, SHIPPED, TEXTS
+from espalier.model.data.demo import CLASSES, SHIPPED, STORIES, STORY_LENGTH, STORY_TEXTS, TEXTS
 from tests.demos.reviews import make_reviews
+from tests.demos.stories import make_stories
 
 VOCABULARY = 2000
+STORY_VOCABULARY = 768
+END = "<|endoftext|>"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -60,4 +63,53 @@ def train_tokenizer() -> Any:
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
+    return tokenizer
+
+
+def story_texts() -> bytes:
+    """The stories as lines of split and text."""
+    return "".join(f"{split}\t{row.text}\n" for split, rows in make_stories().items() for row in rows).encode()
+
+
+def write_stories_folder() -> None:
+    """Writes resources/demos/stories: texts, tokenizer files trained on the train split, and `config.json`."""
+    from transformers import LlamaConfig, PreTrainedTokenizerFast
+
+    STORIES.mkdir(exist_ok=True)
+    STORY_TEXTS.write_bytes(gzip.compress(story_texts(), 9, mtime=0))
+    trained = train_story_tokenizer()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained, model_max_length=STORY_LENGTH, eos_token=END)
+    tokenizer.save_pretrained(STORIES)
+    end = trained.token_to_id(END)
+    config = LlamaConfig(
+        vocab_size=trained.get_vocab_size(),
+        hidden_size=96,
+        intermediate_size=256,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        max_position_embeddings=STORY_LENGTH,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=end,
+        architectures=["LlamaForCausalLM"],
+        dtype="float32",
+    )
+    config.save_pretrained(STORIES)
+
+
+def train_story_tokenizer() -> Any:
+    """Train a byte-level BPE tokenizer (R. Sennrich et al., 2016) of STORY_VOCABULARY pieces on the train split."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=STORY_VOCABULARY,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([row.text for row in make_stories()["train"]], trainer)
     return tokenizer

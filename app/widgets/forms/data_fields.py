@@ -29,7 +29,7 @@ from espalier.model.errors import EspalierError
 
 PAUSE = 250  # milliseconds from the last key to reading the files
 FILES = "Data (*.txt *.md *.csv *.tsv *.json *.jsonl *.ndjson *.parquet);;All files (*)"
-DEMOS = ("demo:reviews", "demo:digits")
+DEMOS = ("demo:reviews", "demo:stories", "demo:digits")
 
 
 class DataField(QWidget):

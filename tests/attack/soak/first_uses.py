@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtWidgets import QTabBar
 
@@ -26,6 +26,7 @@ def use_all(user: User, do: Do) -> None:
     for spec in (*DEMOS, f"{user.folder / 'foreign.py'}:make"):
         _open(user, spec)
         look_round(user)
+    do(lambda: _start_console(user))
     for _ in range(ROUNDS):
         for row in [r.id for r in user.window.actions_table.rows if r.id not in BANNED]:
             _ready(user)
@@ -54,6 +55,17 @@ def look_round(user: User) -> None:
         dock.setFloating(True)
         settle(0.05)
         dock.setFloating(False)
+
+
+def _start_console(user: User) -> None:
+    """Begin the console's process, as a click into its line does."""
+    _open(user, MODEL)
+    user.window.host.enter_dock("console")
+    panel: Any = user.window.docks.panels["console"]
+    panel.run.start()
+    end = time.monotonic() + 60
+    while panel.run.pid is None and time.monotonic() < end:
+        settle(0.1)
 
 
 def _ready(user: User) -> None:

@@ -19,7 +19,7 @@ from tests.attack.soak.hands import NONE, Button, Hands, Key
 
 BANNED = ("quit", "crash_reports")
 SLOW = ("kernels_run", "timed_", "hardware", "emit")  # measure this machine for minutes
-DEMOS = ("demo:digits", "demo:digits-mlp", "demo:reviews")
+DEMOS = ("demo:digits", "demo:digits-mlp", "demo:reviews", "demo:stories")
 
 
 class MenuHands(Hands):

@@ -17,12 +17,15 @@ from espalier.model.data.base import Split
 from espalier.model.data.tokens import open_stream
 from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError
+from espalier.model.store.weights import WeightStore
 from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.base import Context, run_step
 from espalier.passes.running import batches
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.tasks.next_token import figures
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.training.run import watch_of
 from espalier.passes.transform.finetune import _unhelped
 from tests.language_models import VOCABULARY, text_of, write_model
 
@@ -311,3 +314,14 @@ def test_an_unhelpful_training_names_the_loss() -> None:
     assert "fell from 6.4 to 6.19 at step 5" in _unhelped(watch)
     rows[1]["validation_loss"] = 7.0
     assert "fell" not in _unhelped(watch)
+
+
+@pytest.mark.parametrize(("shape", "keep", "best"), [
+    ((4, 8), "auto", "loss"), ((4,), "auto", "accuracy"), ((4, 8), "accuracy", "accuracy"), ((4,), "last", "last"),
+])  # fmt: skip
+def test_the_best_weights_are_those_of_the_tasks_figure(
+    shape: tuple[int, ...], keep: Any, best: str, tmp_path: Path
+) -> None:
+    samples: Any = SimpleNamespace(tensors={"labels": torch.zeros(shape, dtype=torch.long)})
+    watch = watch_of(samples, None, FinetuneOptions(data="d", keep=keep), Context(WeightStore(tmp_path)), {})
+    assert watch.best == best

@@ -68,7 +68,8 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="repeat with N seeds: means and spreads")
     parser.add_argument("--baseline", choices=("start", OPENED), default="start",
                         help="baseline of the points: the present project, or the model as opened")  # fmt: skip
-    parser.add_argument("--figure", choices=FIGURES, help="what tables and pictures show (default accuracy)")
+    parser.add_argument("--figure", choices=FIGURES,
+                        help="what is shown (default: accuracy; perplexity of language models)")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}; a project keeps its sweeps")
     add_data(parser)
 
@@ -150,12 +151,20 @@ def _refuse_nothing(done: _Done, record: Record) -> None:
                          first.hint or "Correct the recipe.")  # fmt: skip
 
 
+def _figure(done: _Done) -> str:
+    """The metric of tables and pictures where none is asked for."""
+    if any("perplexity" in o.score for o in done.outcomes):
+        return "perplexity"
+    return "accuracy" if done.sweep.score.data else "size_bytes"
+
+
 def _told(sweep: Sweep, outcome: Outcome) -> str:
     text = point_text(sweep, outcome)
     if outcome.error:
         return f"{text}: {outcome.error} {outcome.hint}".rstrip()
-    figure = f"accuracy {outcome.score['accuracy']:.4f}" if outcome.score.get("accuracy") is not None else (
-        f"{size(outcome.score['size_bytes'])}")  # fmt: skip
+    known = outcome.score
+    figure = f"accuracy {known['accuracy']:.4f}" if known.get("accuracy") is not None else size(known["size_bytes"])
+    figure = f"perplexity {known['perplexity']:.4g}" if "perplexity" in known else figure
     took = "known already" if outcome.reused else seconds(sum(outcome.seconds.values()))
     return f"{text}: {figure}, {took}"
 
@@ -174,7 +183,7 @@ def _data(done: _Done, arguments: Arguments) -> dict[str, Any]:
     return {
         "axis": axis_name(sweep.recipe, sweep.axis) if sweep.axis else None,
         "values": list(sweep.values) if sweep.axis else [], "variants": [v.label for v in sweep.variants],
-        "seeds": list(sweep.seeds), "figure": arguments.figure or ("accuracy" if sweep.score.data else "size_bytes"),
+        "seeds": list(sweep.seeds), "figure": arguments.figure or _figure(done),
         "baseline": sweep.baseline_name, "baseline_score": plain(base.score) if base else {},
         "points": table, "curves": mean_rows(sweep, outcomes),
         "ran": sum(not o.reused for o in outcomes), "reused": sum(o.reused for o in outcomes),
