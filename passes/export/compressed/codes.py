@@ -1,0 +1,138 @@
+"""The tensors that compressed-tensors reads for a weight: the codes and scales of its format, laid as it lays them.
+
+What they decompress to by its own code is compared with the weight; nothing is rounded here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espalier.model.errors import ExportError
+from espalier.model.formats.base import Encoded, Format
+from espalier.model.formats.blocks import PowerBlocks
+from espalier.model.formats.integer import Integer
+from espalier.model.formats.minifloat_ieee import MinifloatIEEE
+from espalier.model.formats.scaled import ScaledFormat, broadcast_scale
+from espalier.model.formats.scaled_integer import ScaledInteger
+from espalier.model.formats.stored_scale import array_scale, scale_value
+from espalier.passes.export.targets.compressed_tensors import Args, Scheme
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[Any]
+SAME = 448.0  # largest E4M3; NVFP4's global scale is 6·448/max|x|
+NEAR = 8  # neighbours of the reciprocal that are tried
+
+
+def tensors_of(fmt: Format, seen: Array, scale: Array | None, scheme: Scheme, effective: Tensor) -> dict[str, Tensor]:
+    """Name after the module's → tensor, for a masked float32 weight [rows, columns] and its given scale.
+
+    `effective`: the weight as it takes part in the arithmetic. Raises ExportError where compressed-tensors would make
+    another weight of them.
+    """
+    encoded = cast("ScaledFormat", fmt).encode_with(seen, scale) if scale is not None else fmt.encode(seen)
+    if scheme.weights.type == "float":
+        candidates = _floats(fmt, encoded, scheme, effective)
+    else:
+        candidates = [_integers(fmt, encoded, scheme, effective)]
+    for tensors in candidates:
+        if _same(decompressed(tensors, scheme), effective):
+            return tensors
+    raise ExportError(
+        f"{fmt.label} does not decompress to the same weight in {str(effective.dtype).removeprefix('torch.')}.",
+        "Choose a scale in the weight's own type, or leave it in float.",
+    )
+
+
+def decompressed(tensors: dict[str, Tensor], scheme: Scheme) -> Tensor:
+    """The weight that compressed-tensors computes from them."""
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationScheme
+
+    reader: Any = BaseCompressor.get_value_from_registry(scheme.format)
+    return reader.decompress(tensors, QuantizationScheme.model_validate(scheme.to_json([])))["weight"]
+
+
+def _same(value: Tensor, effective: Tensor) -> bool:
+    import torch
+
+    return value.dtype == effective.dtype and torch.equal(value, effective)
+
+
+# -- integers
+
+
+def _integers(fmt: Format, encoded: Encoded, scheme: Scheme, effective: Tensor) -> dict[str, Tensor]:
+    import torch
+    from compressed_tensors.compressors.pack_quantized import pack_to_int32
+
+    codes, scale, zero = _grid(fmt, encoded)
+    args = scheme.weights
+    whole = torch.from_numpy(codes.astype(np.int8))
+    tensors = {"weight_scale": torch.from_numpy(np.array(_shaped(scale, args, codes.shape))).to(effective.dtype)}
+    if zero is not None:
+        zeros = torch.from_numpy(np.array(_shaped(zero, args, codes.shape)).astype(np.int8))
+        packs = scheme.format == "pack-quantized" and args.strategy in ("group", "channel")
+        tensors["weight_zero_point"] = pack_to_int32(zeros, args.num_bits, packed_dim=0).contiguous() if packs else zeros
+    if scheme.format == "int-quantized":
+        return {"weight": whole, **tensors}
+    return {"weight_packed": pack_to_int32(whole, args.num_bits), "weight_shape": torch.tensor(codes.shape), **tensors}
+
+
+def _shaped(scale: Array, args: Args, shape: tuple[int, ...]) -> Array:
+    """Scales [1] for a tensor, [rows, 1] for channels, [rows, groups]."""
+    return np.asarray(scale).reshape((1,) if args.strategy == "tensor" else (shape[0], -1))
+
+
+def _grid(fmt: Format, encoded: Encoded) -> tuple[Array, Array, Array | None]:
+    """(codes, scale, zero point) of (code − zero)·scale, in the signed range of the format's width."""
+    if isinstance(fmt, ScaledInteger):
+        scale, half = scale_value(encoded.shared[0], fmt.scale_dtype), 2 ** (fmt.width - 1)
+        if fmt.symmetric:
+            return encoded.codes, scale, None
+        return encoded.codes - half, scale, encoded.shared[1].values.astype(np.int64) - half
+    value = fmt.decode(encoded)
+    if isinstance(fmt, Integer):
+        low = 0 if fmt.signed else -(2 ** (fmt.width - 1))
+        unit = np.asarray(2.0**-fmt.frac_width, np.float32)
+        return np.rint(value / unit).astype(np.int64) + low, unit, None if fmt.signed else np.asarray(low)
+    if isinstance(fmt, PowerBlocks):
+        power = fmt.scale_exponent(encoded.shared[0].values).astype(np.int64)
+        unit = np.ldexp(np.float64(fmt.grid.value(np.int64(1))), power).astype(np.float32)
+        spread = broadcast_scale(unit, fmt.blocks.block, value.shape)
+    else:
+        unit = spread = array_scale(scale_value(encoded.shared[0], "float32"), "float32")
+    return np.rint(value / spread).astype(np.int64), unit, None
+
+
+# -- floats
+
+
+def _floats(fmt: Format, encoded: Encoded, scheme: Scheme, effective: Tensor) -> list[dict[str, Tensor]]:
+    import torch
+
+    codes = torch.from_numpy(encoded.codes.astype(np.uint8))
+    if isinstance(fmt, MinifloatIEEE):
+        scale = torch.tensor([2.0 ** (7 - fmt.bias)], dtype=effective.dtype)
+        return [{"weight": codes.view(torch.float8_e4m3fn), "weight_scale": scale}]
+    scales = torch.from_numpy(encoded.shared[0].values.astype(np.uint8))
+    if scheme.weights.num_bits == 8:
+        return [{"weight": codes.view(torch.float8_e4m3fn), "weight_scale": scales}]
+    packed = {"weight_packed": (codes[:, 0::2] | codes[:, 1::2] << 4).contiguous()}
+    if scheme.weights.strategy == "group":
+        return [packed | {"weight_scale": scales}]
+    packed["weight_scale"] = scales.view(torch.float8_e4m3fn)
+    pattern = encoded.shared[1].values.astype(np.uint32).view(np.float32)
+    return [packed | {"weight_global_scale": torch.from_numpy(g)} for g in _reciprocals(pattern)]
+
+
+def _reciprocals(scale: Array) -> list[Array]:
+    """Float32 numbers next to 1/s, from the nearest: readers divide by one, where the format multiplies by s."""
+    nearest = (np.float32(1) / scale).astype(np.float32)
+    bits = nearest.view(np.int32)
+    steps = sorted(range(-NEAR, NEAR + 1), key=abs)
+    return [np.array(bits + step, np.int32).view(np.float32) for step in steps]

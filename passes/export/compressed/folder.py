@@ -1,0 +1,257 @@
+"""Writes the folder: transformers' own file with weights replaced by codes and scales, and the schemes beside them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from espalier.model.errors import ExportError
+from espalier.model.files import filling, make_folder
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import choice
+from espalier.model.store.weights import WeightStore
+from espalier.passes.export.checkpoint import copy_tokenizer, model_of
+from espalier.passes.export.compare import Compared, compare
+from espalier.passes.export.compressed.codes import tensors_of
+from espalier.passes.export.effective_weights import effective_weights
+from espalier.passes.export.settings import Settings
+from espalier.passes.export.smaller_config import kept_layers, renumbered
+from espalier.passes.export.targets import Unheld, all_unheld, refusal
+from espalier.passes.export.targets.compressed_tensors import Scheme, scheme_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from espalier.model.document.project import Project
+
+TARGET = "compressed-tensors"
+
+
+@dataclass(slots=True)
+class Folder:
+    """What was written: the files, notes, a row for each weight, and how results of transformers compare."""
+
+    files: list[Path]
+    notes: list[str]
+    tensors: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    compared: Compared | None = None
+
+
+def write_folder(project: Project, store: WeightStore, folder: Path, settings: Settings) -> Folder:
+    """Write the folder, and run it by transformers. Raises ExportError before anything is written."""
+    if importlib.util.find_spec("compressed_tensors") is None:
+        raise ExportError("The export needs the package compressed-tensors, which is not installed.",
+                          "Install it: pip install 'espalier[hf]'.")  # fmt: skip
+    left = all_unheld(TARGET, project.graph)
+    if any(not node.precision for node in project.graph) and not _formats(project.graph):
+        raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
+    if left and not (settings.leave_float and not any(u.label == "LoRA adapter" for u in left)):
+        raise refusal(TARGET, left)
+    make_folder(folder.parent, ExportError)
+    settings.progress(0, 3, "reading the source")
+    with filling(folder, ExportError) as part:
+        made = _write(project, store, part, settings)
+        settings.progress(2, 3, "running it in transformers")
+        made.compared = _compared(project.graph, store, part)
+    made.files = sorted(f for f in folder.iterdir() if f.is_file())
+    made.notes += [*_left(left), *_told(made, project.graph)]
+    return made
+
+
+def _formats(graph: Graph) -> bool:
+    return any(scheme_of(node, graph) for node in graph)
+
+
+def _write(project: Project, store: WeightStore, part: Path, settings: Settings) -> Folder:
+    from safetensors.torch import load_file, save_file
+    from transformers.utils import logging
+
+    graph = project.graph
+    model, why, notes = model_of(project, dict(effective_weights(graph, store)), store, part)
+    if model is None:
+        raise ExportError(f"transformers cannot say the model{f': {why}' if why else ''}.",
+                          "Export it as safetensors, which then has Espalier's own form.")  # fmt: skip
+    modules = list(_modules(project, model))
+    logging.disable_progress_bar()
+    model.save_pretrained(part, max_shard_size="1TB")
+    settings.progress(1, 3, "packing weights")
+    path = part / "model.safetensors"
+    held, rows = load_file(path), list[dict[str, Any]]()
+    for module in modules:
+        tensors = _tensors(module, graph, store)
+        own = f"{module.path}.weight"
+        tied = own not in held and module.tied
+        held.pop(own, None)
+        named = {f"{module.path}.{k}": v for k, v in tensors.items() if not (tied and k == "weight")}
+        held |= named
+        rows.append(_row(module, named))
+    save_file(held, path, {"format": "pt"})
+    _write_config(part / "config.json", modules, model)
+    copy_tokenizer(project, part)
+    return Folder([], list(notes), rows)
+
+
+# -- modules
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of transformers whose weight is compressed, and the node that computes with it.
+
+    `tied`: other modules have the same parameter.
+    """
+
+    path: str
+    node: Node
+    scheme: Scheme
+    value: Any
+    tied: bool
+
+
+def _modules(project: Project, model: Any) -> Iterator[Module]:
+    """The modules to compress: those of the nodes, and all that share a parameter with one."""
+    import torch
+
+    graph, kept = project.graph, kept_layers(project.base, project.graph)
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        if scheme_of(node, graph):
+            path = renumbered(node.target, kept)
+            if nodes.setdefault(path, node).precision != node.precision:
+                raise ExportError(f"{path} is called with different formats, and a folder has one for a module.",
+                                  "Choose the same formats for all calls of a module.", node.id)  # fmt: skip
+    owners = _owners(model)
+    for path, node in nodes.items():
+        module = model.get_submodule(path)
+        if type(module) not in (torch.nn.Linear, torch.nn.Embedding):
+            raise ExportError(f"{path} is a {type(module).__name__}, which compressed-tensors does not read.",
+                              "Leave it in float.", node.id)  # fmt: skip
+        paths = owners[id(module.weight)]
+        shared = len(paths) > 1
+        for owner in paths if shared else (path,):
+            if owner != path and owner in nodes:
+                continue
+            scheme = scheme_of(nodes.get(owner, node), graph, shared=shared)
+            assert scheme is not None
+            yield Module(owner, node, scheme, module.weight.detach(), shared)
+
+
+def _owners(model: Any) -> dict[int, list[str]]:
+    """Identity of each weight → paths of the modules that hold it."""
+    owners: dict[int, list[str]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        weight = module._parameters.get("weight")
+        if weight is not None:
+            owners.setdefault(id(weight), []).append(path)
+    return owners
+
+
+def _tensors(module: Module, graph: Graph, store: WeightStore) -> dict[str, Tensor]:
+    import torch
+
+    from espalier.model.torch.leaf_builder import effective
+    from espalier.model.torch.tensors import to_torch
+
+    node, chosen = module.node, choice(module.node, "weight")
+    assert chosen is not None
+    weight = to_torch(store.get(graph.weights[node.weights["weight"]].key or "")).clone()
+    with torch.no_grad():
+        seen = effective(replace(node, precision={}), "weight", graph, store)(weight).float().numpy()
+    scale = None if chosen.scale is None else store.get(graph.weights[chosen.scale].key or "").float32()
+    try:
+        tensors = tensors_of(chosen.format, seen, scale, module.scheme, module.value)
+    except ExportError as error:
+        raise ExportError(f"{node.id} weight: {error.message}", error.hint, node.id) from error
+    return tensors | _input_tensors(module, graph, store)
+
+
+def _input_tensors(module: Module, graph: Graph, store: WeightStore) -> dict[str, Tensor]:
+    """The scale of a module's input, and its zero point, where they do not come from the data."""
+    import torch
+
+    from espalier.model.formats.integer import Integer
+    from espalier.model.formats.minifloat_ieee import MinifloatIEEE
+    from espalier.model.formats.scaled_integer import ScaledInteger
+    from espalier.model.formats.stored_scale import array_scale
+
+    args, chosen = module.scheme.inputs, module.node.precision.get("data_in")
+    if args is None or args.dynamic or chosen is None:
+        return {}
+    fmt, low = chosen.format, -(2 ** (args.num_bits - 1))
+    if isinstance(fmt, Integer):
+        scale, zero = 2.0**-fmt.frac_width, low
+    elif isinstance(fmt, MinifloatIEEE):
+        scale, zero = 2.0 ** (7 - fmt.bias), 0
+    else:
+        assert isinstance(fmt, ScaledInteger) and chosen.scale
+        given = store.get(graph.weights[chosen.scale].key or "").float32()
+        s = array_scale(given if fmt.symmetric else given[0], fmt.scale_dtype)
+        scale, zero = float(s), 0 if fmt.symmetric else low + int(min(max(round(float(-given[1] / s)), 0), fmt.top))
+    tensors = {"input_scale": torch.tensor([scale]).to(module.value.dtype)}
+    return tensors if args.symmetric else tensors | {"input_zero_point": torch.tensor([zero], dtype=torch.int8)}
+
+
+def _row(module: Module, named: dict[str, Tensor]) -> dict[str, Any]:
+    """A row of the report: what a weight became."""
+    chosen = choice(module.node, "weight")
+    return {"tensor": f"{module.path}.weight", "format": str(chosen.format) if chosen else "",
+            "label": chosen.format.label if chosen else "", "stored": module.scheme.format,
+            "bytes": sum(t.numel() * t.element_size() for t in named.values())}  # fmt: skip
+
+
+# -- the configuration
+
+
+def _write_config(path: Path, modules: list[Module], model: Any) -> None:
+    import torch
+
+    targets: dict[Scheme, list[str]] = {}
+    for module in modules:
+        targets.setdefault(module.scheme, []).append(module.path)
+    formats = {scheme.format for scheme in targets}
+    compressed = {m.path for m in modules}
+    others = [p for p, m in model.named_modules() if isinstance(m, torch.nn.Linear) and p not in compressed]
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["quantization_config"] = {
+        "quant_method": TARGET, "format": formats.pop() if len(formats) == 1 else "mixed-precision",
+        "quantization_status": "compressed", "ignore": others,
+        "config_groups": {f"group_{i}": s.to_json(paths) for i, (s, paths) in enumerate(targets.items())},
+    }  # fmt: skip
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+# -- the proof
+
+
+def load(folder: Path, like: Any = None) -> Any:
+    """The model of a folder as transformers reads it, in the class that its configuration names."""
+    import transformers
+
+    from espalier.model.sources.huggingface import quiet
+
+    name = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
+    with quiet():
+        return getattr(transformers, name).from_pretrained(folder, trust_remote_code=False).eval()
+
+
+def _compared(graph: Graph, store: WeightStore, folder: Path) -> Compared | None:
+    model = load(folder)
+
+    def run(values: dict[str, Tensor]) -> list[Tensor]:
+        results = model(**values)
+        return [results[name] for name in graph.output_names if results.get(name) is not None]
+
+    return compare(graph, store, run, "transformers")
+
+
+def _left(left: list[Unheld]) -> list[str]:
+    return [f"Left in float: {u.node} {u.port} ({u.label}: {u.why})." for u in left]
+
+
+def _told(made: Folder, graph: Graph) -> list[str]:
+    found = made.compared
+    return list(found.notes) if found else ["The model runs at no size, so the folder was not compared."]
