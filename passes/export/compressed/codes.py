@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = NDArray[Any]
-SAME = 448.0  # largest E4M3; NVFP4's global scale is 6·448/max|x|
 NEAR = 8  # neighbours of the reciprocal that are tried
 
 
@@ -77,7 +76,9 @@ def _integers(fmt: Format, encoded: Encoded, scheme: Scheme, effective: Tensor) 
     if zero is not None:
         zeros = torch.from_numpy(np.array(_shaped(zero, args, codes.shape)).astype(np.int8))
         packs = scheme.format == "pack-quantized" and args.strategy in ("group", "channel")
-        tensors["weight_zero_point"] = pack_to_int32(zeros, args.num_bits, packed_dim=0).contiguous() if packs else zeros
+        tensors["weight_zero_point"] = (
+            pack_to_int32(zeros, args.num_bits, packed_dim=0).contiguous() if packs else zeros
+        )
     if scheme.format == "int-quantized":
         return {"weight": whole, **tensors}
     return {"weight_packed": pack_to_int32(whole, args.num_bits), "weight_shape": torch.tensor(codes.shape), **tensors}
@@ -90,23 +91,24 @@ def _shaped(scale: Array, args: Args, shape: tuple[int, ...]) -> Array:
 
 def _grid(fmt: Format, encoded: Encoded) -> tuple[Array, Array, Array | None]:
     """(codes, scale, zero point) of (code − zero)·scale, in the signed range of the format's width."""
-    if isinstance(fmt, ScaledInteger):
-        scale, half = scale_value(encoded.shared[0], fmt.scale_dtype), 2 ** (fmt.width - 1)
-        if fmt.symmetric:
-            return encoded.codes, scale, None
-        return encoded.codes - half, scale, encoded.shared[1].values.astype(np.int64) - half
-    value = fmt.decode(encoded)
-    if isinstance(fmt, Integer):
-        low = 0 if fmt.signed else -(2 ** (fmt.width - 1))
-        unit = np.asarray(2.0**-fmt.frac_width, np.float32)
-        return np.rint(value / unit).astype(np.int64) + low, unit, None if fmt.signed else np.asarray(low)
-    if isinstance(fmt, PowerBlocks):
-        power = fmt.scale_exponent(encoded.shared[0].values).astype(np.int64)
-        unit = np.ldexp(np.float64(fmt.grid.value(np.int64(1))), power).astype(np.float32)
-        spread = broadcast_scale(unit, fmt.blocks.block, value.shape)
-    else:
-        unit = spread = array_scale(scale_value(encoded.shared[0], "float32"), "float32")
-    return np.rint(value / spread).astype(np.int64), unit, None
+    match fmt:
+        case ScaledInteger():
+            scale, half = scale_value(encoded.shared[0], fmt.scale_dtype), 2 ** (fmt.width - 1)
+            if fmt.symmetric:
+                return encoded.codes, scale, None
+            return encoded.codes - half, scale, encoded.shared[1].values.astype(np.int64) - half
+        case Integer():
+            low = 0 if fmt.signed else -(2 ** (fmt.width - 1))
+            unit = np.asarray(2.0**-fmt.frac_width, np.float32)
+            codes = np.rint(fmt.decode(encoded) / unit).astype(np.int64) + low
+            return codes, unit, None if fmt.signed else np.asarray(low)
+        case PowerBlocks():
+            power = fmt.scale_exponent(encoded.shared[0].values).astype(np.int64)
+            unit = np.ldexp(np.float64(fmt.grid.value(np.int64(1))), power).astype(np.float32)
+            spread = broadcast_scale(unit, fmt.blocks.block, encoded.codes.shape)
+        case _:
+            unit = spread = array_scale(scale_value(encoded.shared[0], "float32"), "float32")
+    return np.rint(fmt.decode(encoded) / spread).astype(np.int64), unit, None
 
 
 # -- floats
@@ -116,9 +118,12 @@ def _floats(fmt: Format, encoded: Encoded, scheme: Scheme, effective: Tensor) ->
     import torch
 
     codes = torch.from_numpy(encoded.codes.astype(np.uint8))
-    if isinstance(fmt, MinifloatIEEE):
-        scale = torch.tensor([2.0 ** (7 - fmt.bias)], dtype=effective.dtype)
-        return [{"weight": codes.view(torch.float8_e4m3fn), "weight_scale": scale}]
+    match fmt:
+        case MinifloatIEEE():
+            scale = torch.tensor([2.0 ** (7 - fmt.bias)], dtype=effective.dtype)
+            return [{"weight": codes.view(torch.float8_e4m3fn), "weight_scale": scale}]
+        case _:
+            pass
     scales = torch.from_numpy(encoded.shared[0].values.astype(np.uint8))
     if scheme.weights.num_bits == 8:
         return [{"weight": codes.view(torch.float8_e4m3fn), "weight_scale": scales}]

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.errors import ExportError
+from espalier.model.errors import ExportError, first_line
 from espalier.model.files import filling, make_folder
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice
 from espalier.model.store.weights import WeightStore
-from espalier.passes.export.checkpoint import copy_tokenizer, model_of
+from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer, model_of
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.compressed.codes import tensors_of
+from espalier.passes.export.compressed.inputs import input_tensors
 from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
 from espalier.passes.export.targets import Unheld, all_unheld, refusal
-from espalier.passes.export.targets.compressed_tensors import Scheme, scheme_of
+from espalier.passes.export.targets.compressed_tensors import Scheme, rounding, scheme_of
+from espalier.passes.verify import tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +51,7 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
         raise ExportError("The export needs the package compressed-tensors, which is not installed.",
                           "Install it: pip install 'espalier[hf]'.")  # fmt: skip
     left = all_unheld(TARGET, project.graph)
-    if any(not node.precision for node in project.graph) and not _formats(project.graph):
+    if not left and not _formats(project.graph):
         raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
     if left and not (settings.leave_float and not any(u.label == "LoRA adapter" for u in left)):
         raise refusal(TARGET, left)
@@ -57,8 +61,9 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
         made = _write(project, store, part, settings)
         settings.progress(2, 3, "running it in transformers")
         made.compared = _compared(project.graph, store, part)
+    clear_own_form(folder)
     made.files = sorted(f for f in folder.iterdir() if f.is_file())
-    made.notes += [*_left(left), *_told(made, project.graph)]
+    made.notes += [*_left(left), *_rounded(project.graph), *_told(made)]
     return made
 
 
@@ -75,20 +80,25 @@ def _write(project: Project, store: WeightStore, part: Path, settings: Settings)
     if model is None:
         raise ExportError(f"transformers cannot say the model{f': {why}' if why else ''}.",
                           "Export it as safetensors, which then has Espalier's own form.")  # fmt: skip
+    if not type(model).__module__.startswith("transformers."):
+        raise ExportError(f"{type(model).__name__} is not a class of transformers, which is to open the folder.",
+                          "Export it as safetensors or packed.")  # fmt: skip
     modules = list(_modules(project, model))
     logging.disable_progress_bar()
     model.save_pretrained(part, max_shard_size="1TB")
     settings.progress(1, 3, "packing weights")
     path = part / "model.safetensors"
-    held, rows = load_file(path), list[dict[str, Any]]()
+    held, rows, mine = load_file(path), list[dict[str, Any]](), set[str]()
     for module in modules:
-        tensors = _tensors(module, graph, store)
+        parts = _tensors(module, graph, store)
         own = f"{module.path}.weight"
         tied = own not in held and module.tied
         held.pop(own, None)
-        named = {f"{module.path}.{k}": v for k, v in tensors.items() if not (tied and k == "weight")}
+        named = {f"{module.path}.{k}": v for k, v in parts.items() if not (tied and k == "weight")}
         held |= named
+        mine |= set(named)
         rows.append(_row(module, named))
+    rows += [_float_row(name, value) for name, value in held.items() if name not in mine]
     save_file(held, path, {"format": "pt"})
     _write_config(part / "config.json", modules, model)
     copy_tokenizer(project, part)
@@ -163,36 +173,10 @@ def _tensors(module: Module, graph: Graph, store: WeightStore) -> dict[str, Tens
         seen = effective(replace(node, precision={}), "weight", graph, store)(weight).float().numpy()
     scale = None if chosen.scale is None else store.get(graph.weights[chosen.scale].key or "").float32()
     try:
-        tensors = tensors_of(chosen.format, seen, scale, module.scheme, module.value)
+        parts = tensors_of(chosen.format, seen, scale, module.scheme, module.value)
     except ExportError as error:
         raise ExportError(f"{node.id} weight: {error.message}", error.hint, node.id) from error
-    return tensors | _input_tensors(module, graph, store)
-
-
-def _input_tensors(module: Module, graph: Graph, store: WeightStore) -> dict[str, Tensor]:
-    """The scale of a module's input, and its zero point, where they do not come from the data."""
-    import torch
-
-    from espalier.model.formats.integer import Integer
-    from espalier.model.formats.minifloat_ieee import MinifloatIEEE
-    from espalier.model.formats.scaled_integer import ScaledInteger
-    from espalier.model.formats.stored_scale import array_scale
-
-    args, chosen = module.scheme.inputs, module.node.precision.get("data_in")
-    if args is None or args.dynamic or chosen is None:
-        return {}
-    fmt, low = chosen.format, -(2 ** (args.num_bits - 1))
-    if isinstance(fmt, Integer):
-        scale, zero = 2.0**-fmt.frac_width, low
-    elif isinstance(fmt, MinifloatIEEE):
-        scale, zero = 2.0 ** (7 - fmt.bias), 0
-    else:
-        assert isinstance(fmt, ScaledInteger) and chosen.scale
-        given = store.get(graph.weights[chosen.scale].key or "").float32()
-        s = array_scale(given if fmt.symmetric else given[0], fmt.scale_dtype)
-        scale, zero = float(s), 0 if fmt.symmetric else low + int(min(max(round(float(-given[1] / s)), 0), fmt.top))
-    tensors = {"input_scale": torch.tensor([scale]).to(module.value.dtype)}
-    return tensors if args.symmetric else tensors | {"input_zero_point": torch.tensor([zero], dtype=torch.int8)}
+    return parts | input_tensors(node, module.scheme, graph, store, module.value.dtype)
 
 
 def _row(module: Module, named: dict[str, Tensor]) -> dict[str, Any]:
@@ -201,6 +185,11 @@ def _row(module: Module, named: dict[str, Tensor]) -> dict[str, Any]:
     return {"tensor": f"{module.path}.weight", "format": str(chosen.format) if chosen else "",
             "label": chosen.format.label if chosen else "", "stored": module.scheme.format,
             "bytes": sum(t.numel() * t.element_size() for t in named.values())}  # fmt: skip
+
+
+def _float_row(name: str, value: Tensor) -> dict[str, Any]:
+    return {"tensor": name, "format": "", "label": "", "stored": str(value.dtype).removeprefix("torch."),
+            "bytes": value.numel() * value.element_size()}  # fmt: skip
 
 
 # -- the configuration
@@ -227,23 +216,30 @@ def _write_config(path: Path, modules: list[Module], model: Any) -> None:
 # -- the proof
 
 
-def load(folder: Path, like: Any = None) -> Any:
+def load(folder: Path) -> Any:
     """The model of a folder as transformers reads it, in the class that its configuration names."""
     import transformers
 
     from espalier.model.sources.huggingface import quiet
 
     name = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
-    with quiet():
+    with quiet(), contextlib.redirect_stderr(io.StringIO()):
         return getattr(transformers, name).from_pretrained(folder, trust_remote_code=False).eval()
 
 
 def _compared(graph: Graph, store: WeightStore, folder: Path) -> Compared | None:
-    model = load(folder)
+    import torch
+
+    try:
+        model = load(folder)
+    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        raise ExportError(f"transformers does not open the folder ({first_line(error)}), so it is not written.",
+                          "Leave the formats of embeddings in float, or export as packed.") from error  # fmt: skip
 
     def run(values: dict[str, Tensor]) -> list[Tensor]:
-        results = model(**values)
-        return [results[name] for name in graph.output_names if results.get(name) is not None]
+        with torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):  # its first run draws bars
+            results = model(**values)
+        return tensors([results[name] for name in graph.output_names if results.get(name) is not None])
 
     return compare(graph, store, run, "transformers")
 
@@ -252,6 +248,20 @@ def _left(left: list[Unheld]) -> list[str]:
     return [f"Left in float: {u.node} {u.port} ({u.label}: {u.why})." for u in left]
 
 
-def _told(made: Folder, graph: Graph) -> list[str]:
+def _rounded(graph: Graph) -> list[str]:
+    """What compressed-tensors rounds otherwise, with the number of modules."""
+    found: dict[tuple[str, str], int] = {}
+    for node in graph:
+        scheme, chosen = scheme_of(node, graph), node.precision.get("data_in")
+        if not (scheme and scheme.inputs and chosen):
+            continue
+        text = rounding(chosen.format, chosen.scale, len(node.ports["data_in"].shape))
+        if text:
+            found[chosen.format.label, text] = found.get((chosen.format.label, text), 0) + 1
+    return [f"compressed-tensors rounds the inputs of {n} modules ({label}) by another rule: {text}."
+            for (label, text), n in found.items()]  # fmt: skip
+
+
+def _told(made: Folder) -> list[str]:
     found = made.compared
     return list(found.notes) if found else ["The model runs at no size, so the folder was not compared."]

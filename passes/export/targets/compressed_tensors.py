@@ -66,8 +66,9 @@ class Scheme:
 
     def to_json(self, targets: list[str]) -> dict[str, Any]:
         """A config group of `config.json`."""
+        inputs = self.inputs.to_json() if self.inputs else None
         return {"targets": targets, "format": self.format, "weights": self.weights.to_json(),
-                "input_activations": self.inputs.to_json() if self.inputs else None, "output_activations": None}  # fmt: skip
+                "input_activations": inputs, "output_activations": None}  # fmt: skip
 
 
 # -- weights
@@ -150,13 +151,31 @@ def input_args(fmt: Format, scale: str | None) -> Args | No:
                       f"Choose scaled_integer(width=8, granularity=channel), or {FP8}.")  # fmt: skip
 
 
+def rounding(fmt: Format, scale: str | None, rank: int = 3) -> str:
+    """What compressed-tensors (0.20) does otherwise with an input of `rank` axes; nothing where it is the same."""
+    match fmt:
+        case ScaledInteger(granularity="channel") if rank < 3 and not scale:
+            return "an input of two axes has one scale there, and one for each row here"
+        case ScaledInteger(symmetric=True) if scale:
+            return f"the lowest code is {-fmt.top - 1} there and {-fmt.top} here"
+        case ScaledInteger(symmetric=True):
+            return f"the scale is max|x|/{fmt.top + 0.5:g} there and max|x|/{fmt.top} here"
+        case ScaledInteger() | Integer(signed=False):
+            return "x/s + zero point is rounded there, x/s here, which differ at ties"
+        case _:
+            return ""
+
+
 def storage(weights: Args, inputs: Args | None, module: str) -> str:
-    """The compression format that stores a weight in the fewest bytes; an embedding is read in whole bytes only."""
+    """The compression format of a weight. Readers (0.20) take neither packed embeddings nor packed zero points of rows
+    and groups: these are stored in whole bytes.
+    """
     if weights.type == "float":
         if weights.num_bits == 4:
             return "nvfp4-pack-quantized" if weights.strategy == "tensor_group" else "mxfp4-pack-quantized"
         return "mxfp8-quantized" if weights.strategy == "group" else "float-quantized"
-    whole = module == "Embedding" or (inputs is not None and weights.num_bits == WIDEST)
+    zeros = not weights.symmetric and weights.strategy != "tensor"
+    whole = module == "Embedding" or zeros or (inputs is not None and weights.num_bits == WIDEST)
     return "int-quantized" if whole else "pack-quantized"
 
 
