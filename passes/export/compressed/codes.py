@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 
 from espalier.model.errors import ExportError
 from espalier.model.formats.base import Encoded, Format
-from espalier.model.formats.blocks import PowerBlocks
-from espalier.model.formats.integer import Integer
 from espalier.model.formats.minifloat_ieee import MinifloatIEEE
-from espalier.model.formats.scaled import ScaledFormat, broadcast_scale
-from espalier.model.formats.scaled_integer import ScaledInteger
-from espalier.model.formats.stored_scale import array_scale, scale_value
+from espalier.model.formats.scaled import ScaledFormat
 from espalier.passes.export.targets.compressed_tensors import Args, Scheme
+from espalier.passes.export.whole_numbers import whole_numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,7 +66,7 @@ def _integers(fmt: Format, encoded: Encoded, scheme: Scheme, effective: Tensor) 
     import torch
     from compressed_tensors.compressors.pack_quantized import pack_to_int32
 
-    codes, scale, zero = _grid(fmt, encoded)
+    codes, scale, zero = whole_numbers(fmt, encoded)
     args = scheme.weights
     whole = torch.from_numpy(codes.astype(np.int8))
     tensors = {"weight_scale": torch.from_numpy(np.array(_shaped(scale, args, codes.shape))).to(effective.dtype)}
@@ -87,28 +84,6 @@ def _integers(fmt: Format, encoded: Encoded, scheme: Scheme, effective: Tensor) 
 def _shaped(scale: Array, args: Args, shape: tuple[int, ...]) -> Array:
     """Scales [1] for a tensor, [rows, 1] for channels, [rows, groups]."""
     return np.asarray(scale).reshape((1,) if args.strategy == "tensor" else (shape[0], -1))
-
-
-def _grid(fmt: Format, encoded: Encoded) -> tuple[Array, Array, Array | None]:
-    """(codes, scale, zero point) of (code − zero)·scale, in the signed range of the format's width."""
-    match fmt:
-        case ScaledInteger():
-            scale, half = scale_value(encoded.shared[0], fmt.scale_dtype), 2 ** (fmt.width - 1)
-            if fmt.symmetric:
-                return encoded.codes, scale, None
-            return encoded.codes - half, scale, encoded.shared[1].values.astype(np.int64) - half
-        case Integer():
-            low = 0 if fmt.signed else -(2 ** (fmt.width - 1))
-            unit = np.asarray(2.0**-fmt.frac_width, np.float32)
-            codes = np.rint(fmt.decode(encoded) / unit).astype(np.int64) + low
-            return codes, unit, None if fmt.signed else np.asarray(low)
-        case PowerBlocks():
-            power = fmt.scale_exponent(encoded.shared[0].values).astype(np.int64)
-            unit = np.ldexp(np.float64(fmt.grid.value(np.int64(1))), power).astype(np.float32)
-            spread = broadcast_scale(unit, fmt.blocks.block, encoded.codes.shape)
-        case _:
-            unit = spread = array_scale(scale_value(encoded.shared[0], "float32"), "float32")
-    return np.rint(fmt.decode(encoded) / spread).astype(np.int64), unit, None
 
 
 # -- floats

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from espalier.model.errors import ExportError
 from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import choice
 from espalier.model.registry import Registry
 
 
@@ -26,6 +28,19 @@ class Unheld:
 
     def __str__(self) -> str:
         return f"{self.node} {self.port} ({self.label}: {self.why})"
+
+
+class No(NamedTuple):
+    """Why a target has no equal of a format, and what to choose."""
+
+    why: str
+    instead: str
+
+    def at(self, node: Node, port: str) -> Unheld:
+        """As the choice of a node."""
+        chosen = choice(node, port)
+        label = chosen.format.label if chosen else ""
+        return Unheld(node.id, port, label, self.why, self.instead, port.startswith("data"))
 
 
 Check = Callable[[Node, Graph], Iterator[Unheld]]

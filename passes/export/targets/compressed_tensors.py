@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from espalier.model.formats.base import Format
 from espalier.model.formats.binary_scaled import BinaryScaled
@@ -21,7 +21,7 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
-from espalier.passes.export.targets import TARGETS, Unheld
+from espalier.passes.export.targets import TARGETS, No, Unheld
 
 MODULES = ("Linear", "Embedding")
 WIDEST = 8  # bits of an integer
@@ -47,13 +47,6 @@ class Args:
         scale = {"scale_dtype": f"torch.{self.scale_dtype}"} if self.scale_dtype else {}
         return {"num_bits": self.num_bits, "type": self.type, "symmetric": self.symmetric, "strategy": self.strategy,
                 "group_size": self.group_size, "dynamic": self.dynamic, **scale}  # fmt: skip
-
-
-class No(NamedTuple):
-    """Why there are none, and what to choose."""
-
-    why: str
-    instead: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +215,7 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
                      "Fuse the adapters first.")  # fmt: skip
     held = _weights(node, graph)
     if isinstance(held, No):
-        yield _unheld(node, "weight", held)
+        yield held.at(node, "weight")
     for port, chosen in node.precision.items():
         if not port.startswith("data"):
             continue
@@ -232,12 +225,7 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
             if isinstance(found, Args) and not isinstance(held, Args):
                 found = No("inputs are rounded where the weight has a format as well", "Choose one for the weight.")
         if isinstance(found, No):
-            yield _unheld(node, port, found)
+            yield found.at(node, port)
     for port, sparsity in node.sparsity.items():
         if sparsity.flows:
             yield Unheld(node.id, port, "pruned activation", "activations are not pruned", "Remove it.", True)
-
-
-def _unheld(node: Node, port: str, no: No) -> Unheld:
-    chosen = choice(node, port)
-    return Unheld(node.id, port, chosen.format.label if chosen else "", no.why, no.instead, port.startswith("data"))
