@@ -260,12 +260,13 @@ class Model(Measurable, PassMethods):
 
         Args:
             form: "safetensors" (a folder with the weights as they compute), "packed" (one file in the bits of the
-                formats), "compressed-tensors" (a Hugging Face folder with weights as codes and scales), "onnx", "pt2"
-                (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python program
-                in this interface), "recipe" (TOML or JSON), "sharded" (after `m.shard`: a folder that torchrun runs).
+                formats), "compressed-tensors" (a Hugging Face folder with weights as codes and scales), "gguf" (for
+                llama.cpp), "onnx", "pt2" (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python
+                program in this interface), "recipe" (TOML or JSON), "sharded" (after `m.shard`: a folder that
+                torchrun runs).
             path: the file or folder to write.
             leave_float: onnx: leave activations in float if ONNX has no equivalent format, and report it;
-                compressed-tensors: weights, too, with the values of their formats.
+                compressed-tensors and gguf: weights, too, with the values of their formats.
 
         Returns:
             A Report: a row a file; `bytes`, `notes` (what the form could not take along) and, where the file was run,

@@ -19,6 +19,7 @@ def _arguments(parser: Parser) -> None:
     text = (
         "safetensors: a folder with the fake-quantised weights; packed: one file in the bits of the formats; "
         "compressed-tensors: a folder with weights as codes and scales, which transformers and vLLM read; "
+        "gguf: one file for llama.cpp; "
         "onnx: QuantizeLinear and DequantizeLinear; pt2: a torch.export file; "
         "adapter: the LoRA adapters as PEFT saves them; "
         "script: Python; recipe: TOML or JSON; graphml: the graph for Gephi, yEd, networkx"
@@ -27,7 +28,7 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")
     text = (
         "onnx: leave activations in float if ONNX has no equivalent format, and report it; "
-        "compressed-tensors: weights, too"
+        "compressed-tensors, gguf: weights, too"
     )
     parser.add_argument("--leave-float", action="store_true", help=text)
 

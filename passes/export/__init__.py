@@ -109,10 +109,18 @@ def _compressed(project: Project, store: WeightStore, path: Path, settings: Sett
     return Written(made.files, made.notes, made.tensors, made.compared.difference if made.compared else None)
 
 
+def _gguf(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
+    from espalier.passes.export.llama_cpp.file import write_gguf
+
+    made = write_gguf(project, store, path, settings)
+    return Written([made.path], made.notes, made.tensors, made.compared.difference if made.compared else None)
+
+
 FORMS: dict[str, Exporter] = {
     "safetensors": _checkpoint,
     "packed": _packed,
     "compressed-tensors": _compressed,
+    "gguf": _gguf,
     "onnx": _onnx,
     "pt2": _program,
     "adapter": _adapter,
@@ -121,7 +129,7 @@ FORMS: dict[str, Exporter] = {
     "graphml": _graphml,
 }
 
-CODED = ("compressed-tensors",)  # forms of codes and scales, whose bytes are told beside those of a packed file
+CODED = ("compressed-tensors", "gguf")  # forms of codes and scales, whose bytes are told beside those of a packed file
 
 
 def export(

@@ -24,7 +24,7 @@ def blocks_of(fmt: Format, seen: Array, scale: Array | None, kind: str) -> Array
     Raises ExportError for a scale that is no float16.
     """
     encoded = cast("ScaledFormat", fmt).encode_with(seen, scale) if scale is not None else fmt.encode(seen)
-    rows, columns = seen.shape
+    rows = len(seen)
     if kind == "MXFP4":
         scales = encoded.shared[0].values.astype(np.uint8).reshape(rows, -1, 1)
         parts = [scales, _nibbles(encoded.codes.reshape(rows, -1, BLOCK))]

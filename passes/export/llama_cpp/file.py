@@ -73,7 +73,9 @@ def write_gguf(project: Project, store: WeightStore, path: Path, settings: Setti
         stored = list(_stored(project, model, architecture, store))
         made.notes += _write(part / path.name, stored, model.config, architecture, project)
         settings.progress(2, 3, "running it in transformers")
-        made.compared = _compared(project.graph, store, model, part / path.name)
+        again, told = _again(model, part / path.name)
+        made.notes += told
+        made.compared = _compared(project.graph, store, again)
     made.tensors = [s.row() for s in stored]
     made.notes += [f"Left in float: {u}." for u in left]
     made.notes += made.compared.notes if made.compared else ["The model runs at no size, so the file was not compared."]
@@ -218,22 +220,37 @@ def _write(path: Path, stored: list[Stored], config: Any, architecture: Architec
 # -- the proof
 
 
-def load(path: Path, kind: Any, dtype: Any = None) -> Any:
-    """The model of a file as transformers reads it, in the class `kind`, its tensors decoded to `dtype`."""
+def load(path: Path, kind: Any, dtype: Any = None, config: Any = None) -> Any:
+    """The model of a file as transformers reads it, in the class `kind`, its tensors decoded to `dtype`.
+
+    `config`: in place of what the file says.
+    """
     from espalier.model.sources.huggingface import quiet
 
+    given = {} if config is None else {"config": config}
     with quiet(), contextlib.redirect_stderr(io.StringIO()):
-        return kind.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype).eval()
+        return kind.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype, **given).eval()
 
 
-def _compared(graph: Graph, store: WeightStore, model: Any, path: Path) -> Compared | None:
-    import torch
+FAILURES = (RuntimeError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError, OSError)
 
+
+def _again(model: Any, path: Path) -> tuple[Any, list[str]]:
+    """The model read back, and a note where transformers needs its configuration besides."""
     try:
-        again = load(path, type(model), model.dtype)
-    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError, OSError) as error:
+        return load(path, type(model), model.dtype), []
+    except FAILURES:
+        pass
+    try:
+        again = load(path, type(model), model.dtype, model.config)
+    except FAILURES as error:
         raise ExportError(f"transformers does not open the file ({first_line(error)}), so it is not written.",
                           "Export it as compressed-tensors or packed.") from error  # fmt: skip
+    return again, ["transformers opens the file with config=… of the source only: its reader takes other sizes."]
+
+
+def _compared(graph: Graph, store: WeightStore, again: Any) -> Compared | None:
+    import torch
 
     def run(values: dict[str, Tensor]) -> list[Tensor]:
         with torch.no_grad():
