@@ -23,7 +23,7 @@ from espalier.passes.export.compressed.inputs import input_tensors
 from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
-from espalier.passes.export.targets import Unheld, all_unheld, refusal
+from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.compressed_tensors import Scheme, rounding, scheme_of
 from espalier.passes.verify import tensors
 
@@ -50,11 +50,9 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
     if importlib.util.find_spec("compressed_tensors") is None:
         raise ExportError("The export needs the package compressed-tensors, which is not installed.",
                           "Install it: pip install 'espalier[hf]'.")  # fmt: skip
-    left = all_unheld(TARGET, project.graph)
-    if not left and not _formats(project.graph):
+    left = checked(TARGET, project.graph, leave_float=settings.leave_float)
+    if not any(scheme_of(node, project.graph) for node in project.graph):
         raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
-    if left and not (settings.leave_float and not any(u.label == "LoRA adapter" for u in left)):
-        raise refusal(TARGET, left)
     make_folder(folder.parent, ExportError)
     settings.progress(0, 3, "reading the source")
     with filling(folder, ExportError) as part:
@@ -63,12 +61,8 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
         made.compared = _compared(project.graph, store, part)
     clear_own_form(folder)
     made.files = sorted(f for f in folder.iterdir() if f.is_file())
-    made.notes += [*_left(left), *_rounded(project.graph), *_told(made)]
+    made.notes += [*left, *_rounded(project.graph), *_told(made)]
     return made
-
-
-def _formats(graph: Graph) -> bool:
-    return any(scheme_of(node, graph) for node in graph)
 
 
 def _write(project: Project, store: WeightStore, part: Path, settings: Settings) -> Folder:
@@ -93,6 +87,8 @@ def _write(project: Project, store: WeightStore, part: Path, settings: Settings)
         parts = _tensors(module, graph, store)
         own = f"{module.path}.weight"
         tied = own not in held and module.tied
+        if own not in held and not tied:
+            raise ExportError(f"transformers stores {own} under another name.", "Leave it in float.", module.node.id)
         held.pop(own, None)
         named = {f"{module.path}.{k}": v for k, v in parts.items() if not (tied and k == "weight")}
         held |= named
@@ -242,10 +238,6 @@ def _compared(graph: Graph, store: WeightStore, folder: Path) -> Compared | None
         return tensors([results[name] for name in graph.output_names if results.get(name) is not None])
 
     return compare(graph, store, run, "transformers")
-
-
-def _left(left: list[Unheld]) -> list[str]:
-    return [f"Left in float: {u.node} {u.port} ({u.label}: {u.why})." for u in left]
 
 
 def _rounded(graph: Graph) -> list[str]:

@@ -27,7 +27,7 @@ from espalier.passes.export.llama_cpp.blocks import blocks_of
 from espalier.passes.export.llama_cpp.vocabulary import write_vocabulary
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
-from espalier.passes.export.targets import all_unheld, refusal
+from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.gguf import weight_type
 from espalier.passes.verify import tensors
 
@@ -57,9 +57,7 @@ def write_gguf(project: Project, store: WeightStore, path: Path, settings: Setti
         raise ExportError("The export needs the package gguf, which is not installed.",
                           "Install it: pip install 'espalier[gguf]'.")  # fmt: skip
     path = path if path.suffix == ".gguf" else path.with_name(f"{path.name}.gguf")
-    left = all_unheld(TARGET, project.graph)
-    if left and not (settings.leave_float and not any(u.label == "LoRA adapter" for u in left)):
-        raise refusal(TARGET, left)
+    left = checked(TARGET, project.graph, leave_float=settings.leave_float)
     make_folder(path.parent, ExportError)
     check_target(path, ExportError)
     settings.progress(0, 3, "reading the source")
@@ -77,7 +75,7 @@ def write_gguf(project: Project, store: WeightStore, path: Path, settings: Setti
         made.notes += told
         made.compared = _compared(project.graph, store, again)
     made.tensors = [s.row() for s in stored]
-    made.notes += [f"Left in float: {u}." for u in left]
+    made.notes += left
     made.notes += made.compared.notes if made.compared else ["The model runs at no size, so the file was not compared."]
     return made
 

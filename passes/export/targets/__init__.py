@@ -16,7 +16,8 @@ from espalier.model.registry import Registry
 class Unheld:
     """A choice of a node that a target has no equal of: its port, its format, the reason and a choice that it has.
 
-    `activation`: results differ without it; a weight can stay float with the values of its format.
+    `activation`: results differ without it; a weight can stay float with the values of its format. `firm`: it cannot
+    stay float either.
     """
 
     node: str
@@ -25,6 +26,7 @@ class Unheld:
     why: str
     instead: str
     activation: bool = False
+    firm: bool = False
 
     def __str__(self) -> str:
         return f"{self.node} {self.port} ({self.label}: {self.why})"
@@ -67,11 +69,25 @@ def all_unheld(target: str, graph: Graph) -> list[Unheld]:
     return [u for node in graph for u in unheld(target, node, graph)]
 
 
+def checked(target: str, graph: Graph, *, leave_float: bool) -> list[str]:
+    """Notes on the choices that stay float; raises ExportError where some cannot be held, or may not stay float."""
+    found = all_unheld(target, graph)
+    if found and not (leave_float and not any(u.firm for u in found)):
+        raise refusal(target, found)
+    counts: dict[tuple[str, str, str, bool], list[str]] = {}
+    for u in found:
+        counts.setdefault((u.port, u.label, u.why, u.activation), []).append(u.node)
+    return [f"Left in float{'' if activation else ' with the values of its format'}: {port} of {_named(nodes)} "
+            f"({label}: {why})." for (port, label, why, activation), nodes in counts.items()]  # fmt: skip
+
+
+def _named(nodes: list[str]) -> str:
+    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more"
+
+
 def refusal(target: str, found: list[Unheld]) -> ExportError:
     """The error that names the first few of the choices that `target` cannot hold."""
-    named = "; ".join(map(str, found[:5])) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
-    return ExportError(
-        f"{target} cannot hold {named}.",
-        f"{found[0].instead} To keep float values in place of these, export with --leave-float.",
-        found[0].node,
-    )
+    first = next((u for u in found if u.firm), found[0])
+    named = "; ".join(map(str, found[:3])) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+    leave = "" if first.firm else " To leave these in float, export with leave_float (--leave-float)."
+    return ExportError(f"{target} cannot hold {named}.", f"{first.instead}{leave}", first.node)

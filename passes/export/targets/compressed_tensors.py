@@ -212,7 +212,7 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     """The choices of a node that compressed-tensors has no equal of."""
     if node.adapters:
         yield Unheld(node.id, "weight", "LoRA adapter", "a folder has no adapters beside integers",
-                     "Fuse the adapters first.")  # fmt: skip
+                     "Fuse the adapters first.", firm=True)  # fmt: skip
     held = _weights(node, graph)
     if isinstance(held, No):
         yield held.at(node, "weight")

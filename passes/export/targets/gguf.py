@@ -76,7 +76,9 @@ def weight_type(node: Node, graph: Graph) -> str | No | None:
 def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     """The choices of a node that a GGUF file has no equal of."""
     if node.adapters:
-        yield Unheld(node.id, "weight", "LoRA adapter", "the file holds one model", "Fuse the adapters first.")
+        yield Unheld(
+            node.id, "weight", "LoRA adapter", "the file holds one model", "Fuse the adapters first.", firm=True
+        )
     held = weight_type(node, graph)
     if isinstance(held, No):
         yield held.at(node, "weight")

@@ -52,6 +52,7 @@ def read(path: Path) -> dict[str, tuple[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(0.5)
 @pytest.mark.parametrize(("kind", "dtype", "choices", "stored"), CASES)
 def test_transformers_computes_the_same(
     kind: str, dtype: str, choices: dict[str, str], stored: set[str], tmp_path: Path
@@ -112,7 +113,7 @@ def test_what_cannot_be_held_is_refused_or_stays_float(tmp_path: Path) -> None:
     tiny = replace(project, graph=chosen(project.graph, {"linear.weight": "integer(width=8,frac_width=30)"}))
     with pytest.raises(ExportError):
         export(tiny, store, "gguf", tmp_path / "n.gguf")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["home", "m.gguf", "work"], "nothing is left behind"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["home", "m.gguf"], "nothing is left behind"
 
 
 @pytest.mark.slow
