@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from espalier.model.errors import ExportError
 from espalier.model.formats.base import Encoded, Format
 from espalier.model.formats.minifloat_ieee import MinifloatIEEE
-from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, broadcast_scale
 from espalier.passes.export.targets.compressed_tensors import Args, Scheme
 from espalier.passes.export.whole_numbers import whole_numbers
 
@@ -68,6 +68,8 @@ def _integers(fmt: Format, encoded: Encoded, scheme: Scheme, effective: Tensor) 
 
     codes, scale, zero = whole_numbers(fmt, encoded)
     args = scheme.weights
+    if zero is not None and args.symmetric:
+        codes, zero = codes - broadcast_scale(zero, _per(args), codes.shape), None
     whole = torch.from_numpy(codes.astype(np.int8))
     tensors = {"weight_scale": torch.from_numpy(np.array(_shaped(scale, args, codes.shape))).to(effective.dtype)}
     if zero is not None:
@@ -79,6 +81,10 @@ def _integers(fmt: Format, encoded: Encoded, scheme: Scheme, effective: Tensor) 
     if scheme.format == "int-quantized":
         return {"weight": whole, **tensors}
     return {"weight_packed": pack_to_int32(whole, args.num_bits), "weight_shape": torch.tensor(codes.shape), **tensors}
+
+
+def _per(args: Args) -> int:
+    return args.group_size or (TENSOR if args.strategy == "tensor" else ROW)
 
 
 def _shaped(scale: Array, args: Args, shape: tuple[int, ...]) -> Array:

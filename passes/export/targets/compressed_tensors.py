@@ -6,7 +6,7 @@ Schema: compressed_tensors.quantization.QuantizationArgs, https://github.com/vll
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from espalier.model.formats.base import Format
@@ -161,7 +161,7 @@ def rounding(fmt: Format, scale: str | None, rank: int = 3) -> str:
 
 def storage(weights: Args, inputs: Args | None, module: str) -> str:
     """The compression format of a weight. Readers (0.20) take neither packed embeddings nor packed zero points of rows
-    and groups: these are stored in whole bytes.
+    and groups: those are stored in whole bytes.
     """
     if weights.type == "float":
         if weights.num_bits == 4:
@@ -170,6 +170,13 @@ def storage(weights: Args, inputs: Args | None, module: str) -> str:
     zeros = not weights.symmetric and weights.strategy != "tensor"
     whole = module == "Embedding" or zeros or (inputs is not None and weights.num_bits == WIDEST)
     return "int-quantized" if whole else "pack-quantized"
+
+
+def _without_zero(args: Args) -> Args:
+    """Codes less their zero points, in one bit more: readers (0.20) take no packed zero points of rows and groups."""
+    if args.symmetric or args.strategy == "tensor" or args.num_bits == WIDEST:
+        return args
+    return replace(args, num_bits=args.num_bits + 1, symmetric=True)
 
 
 # -- a node
@@ -186,6 +193,7 @@ def scheme_of(node: Node, graph: Graph, *, shared: bool = False) -> Scheme | Non
     chosen = node.precision.get("data_in")
     inputs = input_args(chosen.format, chosen.scale) if chosen else None
     inputs = inputs if isinstance(inputs, Args) and _module(node) == "Linear" else None
+    args = args if shared or _module(node) == "Embedding" else _without_zero(args)
     return Scheme(storage(args, inputs, "Embedding" if shared else _module(node)), args, inputs)
 
 

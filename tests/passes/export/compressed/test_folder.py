@@ -30,6 +30,7 @@ Opened = tuple[Project, WeightStore]
 INT8, INT4 = "scaled_integer(width=8)", "scaled_integer(width=4,granularity=group,group=32)"
 E4M3 = "minifloat_ieee(width=8,exponent_width=4,reserved=nan)"
 HALF = "scaled_integer(width=4,scale_dtype=bfloat16,symmetric=false,granularity=group,group=32)"
+ZERO = "scaled_integer(width=4,symmetric=false)"
 WEIGHTS = [
     ("llama", "float32", {"linear.weight": INT8}, {"pack-quantized"}),
     ("llama", "float32", {"linear.weight": INT4}, {"pack-quantized"}),
@@ -40,12 +41,13 @@ WEIGHTS = [
     ("llama", "bfloat16", {"linear.weight": "nvfp4"}, {"nvfp4-pack-quantized"}),
     ("llama", "bfloat16", {"linear.weight": "mxfp(element=e2m1)"}, {"mxfp4-pack-quantized"}),
     ("llama", "bfloat16", {"linear.weight": "mxfp(element=e4m3)"}, {"mxfp8-quantized"}),
-    ("llama", "bfloat16", {"linear.weight": HALF}, {"int-quantized"}),
+    ("llama", "bfloat16", {"linear.weight": HALF}, {"pack-quantized"}),
     ("tied", "float32", {"linear.weight": INT8, "embedding.weight": INT8}, {"pack-quantized", "int-quantized"}),
     ("tied", "float32", {"linear.weight": INT4, "embedding.weight": INT8}, {"pack-quantized", "int-quantized"}),
-    ("odd", "float32", {"linear.weight": "scaled_integer(width=3,symmetric=false)"}, {"int-quantized"}),
+    ("odd", "float32", {"linear.weight": "scaled_integer(width=3,symmetric=false)"}, {"pack-quantized"}),
     ("odd", "float32", {"linear.weight": "scaled_integer(width=5)"}, {"pack-quantized"}),
     ("qwen2", "float32", {"linear.weight": INT8, "linear.bias": INT8}, {"pack-quantized"}),
+    ("tied", "float32", {"linear.weight": ZERO, "embedding.weight": ZERO}, {"pack-quantized", "int-quantized"}),
     ("opt", "float32", {"linear.weight": INT4}, {"pack-quantized"}),
     ("bert", "float32", {"linear.weight": INT8, "embedding.weight": INT8}, {"pack-quantized", "int-quantized"}),
 ]
