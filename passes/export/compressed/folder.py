@@ -56,40 +56,75 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
     make_folder(folder.parent, ExportError)
     settings.progress(0, 3, "reading the source")
     with filling(folder, ExportError) as part:
-        made = _write(project, store, part, settings)
-        settings.progress(2, 3, "running it in transformers")
-        made.compared = _compared(project.graph, store, part)
+        model, notes = _model(project, store, part)
+        settings.progress(1, 3, "packing and running it in transformers")
+        made = _read_back(project, store, model, part)
+        copy_tokenizer(project, part)
     clear_own_form(folder)
     made.files = sorted(f for f in folder.iterdir() if f.is_file())
-    made.notes += [*left, *_rounded(project.graph), *_told(made)]
+    made.notes = [*notes, *made.notes, *left, *_rounded(project.graph), *_told(made)]
     return made
 
 
-def _write(project: Project, store: WeightStore, part: Path, settings: Settings) -> Folder:
-    from safetensors.torch import load_file, save_file
-    from transformers.utils import logging
-
-    graph = project.graph
-    model, why, notes = model_of(project, dict(effective_weights(graph, store)), store, part)
+def _model(project: Project, store: WeightStore, part: Path) -> tuple[Any, tuple[str, ...]]:
+    """transformers' own model with the weights as they compute, and notes; raises ExportError."""
+    model, why, notes = model_of(project, dict(effective_weights(project.graph, store)), store, part)
     if model is None:
-        raise ExportError(f"transformers cannot say the model{f': {why}' if why else ''}.",
+        reason = f": {why}" if why else ", as it is none of its classes"
+        raise ExportError(f"transformers has no model like this{reason}.",
                           "Export it as safetensors, which then has Espalier's own form.")  # fmt: skip
     if not type(model).__module__.startswith("transformers."):
         raise ExportError(f"{type(model).__name__} is not a class of transformers, which is to open the folder.",
                           "Export it as safetensors or packed.")  # fmt: skip
-    modules = list(_modules(project, model))
+    return model, notes
+
+
+class _Unread(Exception):
+    """transformers does not open what was written: why."""
+
+
+def _read_back(project: Project, store: WeightStore, model: Any, part: Path) -> Folder:
+    """Write the folder in the first way that transformers opens.
+
+    Some classes need names of tensors that they do not save by themselves, or weights that are not packed.
+    """
+    why = ""
+    for whole in (False, True):
+        modules = list(_modules(project, model, whole))
+        for original in (True, False):
+            try:
+                made = _write(project, store, model, modules, part, original)
+                made.compared = _compared(project.graph, store, part)
+                if made.compared and made.compared.difference is None:
+                    raise _Unread(made.compared.notes[0].rstrip("."))
+            except _Unread as error:
+                why = why or str(error)
+                continue
+            if whole:
+                made.notes.append("transformers opens no packed weights of this class: each code takes 8 bits.")
+            return made
+    raise ExportError(f"transformers does not open the folder ({why}), so it is not written.",
+                      "Export it as packed or ONNX.")  # fmt: skip
+
+
+def _write(
+    project: Project, store: WeightStore, model: Any, modules: list[Module], part: Path, original: bool
+) -> Folder:
+    """`original`: with the names of tensors that the class saves, which may differ from its own."""
+    from safetensors.torch import load_file, save_file
+    from transformers.utils import logging
+
     logging.disable_progress_bar()
-    model.save_pretrained(part, max_shard_size="1TB")
-    settings.progress(1, 3, "packing weights")
+    model.save_pretrained(part, max_shard_size="1TB", save_original_format=original)
     path = part / "model.safetensors"
     held, rows, mine = load_file(path), list[dict[str, Any]](), set[str]()
     for module in modules:
-        parts = _tensors(module, graph, store)
         own = f"{module.path}.weight"
         tied = own not in held and module.tied
         if own not in held and not tied:
-            raise ExportError(f"transformers stores {own} under another name.", "Leave it in float.", module.node.id)
+            raise _Unread(f"it stores {own} under another name")
         held.pop(own, None)
+        parts = _tensors(module, project.graph, store)
         named = {f"{module.path}.{k}": v for k, v in parts.items() if not (tied and k == "weight")}
         held |= named
         mine |= set(named)
@@ -97,8 +132,7 @@ def _write(project: Project, store: WeightStore, part: Path, settings: Settings)
     rows += [_float_row(name, value) for name, value in held.items() if name not in mine]
     save_file(held, path, {"format": "pt"})
     _write_config(part / "config.json", modules, model)
-    copy_tokenizer(project, part)
-    return Folder([], list(notes), rows)
+    return Folder([], [], rows)
 
 
 # -- modules
@@ -118,8 +152,11 @@ class Module:
     tied: bool
 
 
-def _modules(project: Project, model: Any) -> Iterator[Module]:
-    """The modules to compress: those of the nodes, and all that share a parameter with one."""
+def _modules(project: Project, model: Any, whole: bool) -> Iterator[Module]:
+    """The modules to compress: those of the nodes, and all that share a parameter with one.
+
+    `whole`: in whole bytes.
+    """
     import torch
 
     graph, kept = project.graph, kept_layers(project.base, project.graph)
@@ -141,7 +178,7 @@ def _modules(project: Project, model: Any) -> Iterator[Module]:
         for owner in paths if shared else (path,):
             if owner != path and owner in nodes:
                 continue
-            scheme = scheme_of(nodes.get(owner, node), graph, shared=shared)
+            scheme = scheme_of(nodes.get(owner, node), graph, shared=shared or whole)
             assert scheme is not None
             yield Module(owner, node, scheme, module.weight.detach(), shared)
 
@@ -229,8 +266,7 @@ def _compared(graph: Graph, store: WeightStore, folder: Path) -> Compared | None
     try:
         model = load(folder)
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-        raise ExportError(f"transformers does not open the folder ({first_line(error)}), so it is not written.",
-                          "Leave the formats of embeddings in float, or export as packed.") from error  # fmt: skip
+        raise _Unread(first_line(error)) from error
 
     def run(values: dict[str, Tensor]) -> list[Tensor]:
         with torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):  # its first run draws bars

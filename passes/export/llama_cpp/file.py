@@ -64,7 +64,10 @@ def write_gguf(project: Project, store: WeightStore, path: Path, settings: Setti
     with filling(path.parent, ExportError) as part:
         model, why, notes = model_of(project, dict(effective_weights(project.graph, store)), store, part)
         if model is None:
-            raise ExportError(f"transformers cannot say the model{f': {why}' if why else ''}.", "Export it as packed.")
+            raise ExportError(
+                f"transformers has no model like this{f': {why}' if why else ', as it is none of its classes'}.",
+                "Export it as packed.",
+            )
         architecture = architecture_of(model.config)
         made = File(path, list(notes))
         settings.progress(1, 3, "packing weights")

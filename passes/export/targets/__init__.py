@@ -45,6 +45,7 @@ class No(NamedTuple):
         return Unheld(node.id, port, label, self.why, self.instead, port.startswith("data"))
 
 
+LEAVE = "Leave it in float."
 Check = Callable[[Node, Graph], Iterator[Unheld]]
 TARGETS: Registry[str, Check] = Registry("target of export", ExportError, (__name__,))
 
@@ -89,5 +90,6 @@ def refusal(target: str, found: list[Unheld]) -> ExportError:
     """The error that names the first few of the choices that `target` cannot hold."""
     first = next((u for u in found if u.firm), found[0])
     named = "; ".join(map(str, found[:3])) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
-    leave = "" if first.firm else " To leave these in float, export with leave_float (--leave-float)."
-    return ExportError(f"{target} cannot hold {named}.", f"{first.instead}{leave}", first.node)
+    choose = "" if first.instead == LEAVE else f"{first.instead} "
+    leave = "" if first.firm else "To leave these in float, export with leave_float (--leave-float)."
+    return ExportError(f"{target} cannot hold {named}.", f"{choose}{leave}".strip(), first.node)

@@ -21,7 +21,7 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
-from espalier.passes.export.targets import TARGETS, No, Unheld
+from espalier.passes.export.targets import LEAVE, TARGETS, No, Unheld
 
 MODULES = ("Linear", "Embedding")
 WIDEST = 8  # bits of an integer
@@ -185,7 +185,7 @@ def _without_zero(args: Args) -> Args:
 def scheme_of(node: Node, graph: Graph, *, shared: bool = False) -> Scheme | None:
     """The scheme of a module, with no more than what can be held; None for a module without a format of its weight.
 
-    `shared`: an embedding has the same tensor, so that both store it in the same way.
+    `shared`: in whole bytes, as an embedding that may have the same tensor.
     """
     args = _weights(node, graph)
     if not isinstance(args, Args):
@@ -207,7 +207,7 @@ def _weights(node: Node, graph: Graph) -> Args | No | None:
         return None
     module = _module(node)
     if module not in MODULES:
-        return No(f"{module or node.op} is no {' or '.join(MODULES)} module", "Leave it in float.")
+        return No(f"{module or node.op} is no {' or '.join(MODULES)} module", LEAVE)
     weight = graph.weights[name]
     args = weight_args(chosen.format, weight.shape, weight.dtype)
     if isinstance(args, Args) and args.type == "float" and args.num_bits == 4 and module == "Embedding":
@@ -227,7 +227,7 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     for port, chosen in node.precision.items():
         if not port.startswith("data"):
             continue
-        found: Args | No = No("only inputs of Linear modules are rounded", "Leave it in float.")
+        found: Args | No = No("only inputs of Linear modules are rounded", LEAVE)
         if port == "data_in" and _module(node) == "Linear":
             found = input_args(chosen.format, chosen.scale)
             if isinstance(found, Args) and not isinstance(held, Args):

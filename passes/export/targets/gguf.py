@@ -16,7 +16,7 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
 from espalier.model.graph.views import view_at
-from espalier.passes.export.targets import TARGETS, No, Unheld
+from espalier.passes.export.targets import LEAVE, TARGETS, No, Unheld
 
 BLOCK = 32  # elements that share a scale
 MODULES = ("Linear", "Embedding", "Conv1D")
@@ -27,7 +27,7 @@ CHOOSE = f"Choose {Q8} for Q8_0, with width=4 for Q4_0."
 def type_of(fmt: Format, columns: int) -> str | No:
     """The narrowest type that holds rows of `columns` in a format: Q4_0, Q5_0, Q8_0 or MXFP4."""
     if columns % BLOCK:
-        return No(f"rows of {columns} are no multiple of {BLOCK}", "Leave it in float.")
+        return No(f"rows of {columns} are no multiple of {BLOCK}", LEAVE)
     if fmt.stochastic:
         return No("it rounds at random", CHOOSE)
     match fmt:
@@ -67,7 +67,7 @@ def weight_type(node: Node, graph: Graph) -> str | No | None:
         return None
     module = str(node.attrs.get("class", "")) if node.call == "call_module" else ""
     if module not in MODULES:
-        return No(f"{module or node.op} is no {', '.join(MODULES[:-1])} or {MODULES[-1]} module", "Leave it in float.")
+        return No(f"{module or node.op} is no {', '.join(MODULES[:-1])} or {MODULES[-1]} module", LEAVE)
     view, shape = view_at(node, "weight"), graph.weights[name].shape
     return type_of(chosen.format, (view.shape(shape) if view else shape)[-1])
 
@@ -84,7 +84,7 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
         yield held.at(node, "weight")
     for port in node.precision:
         if port.startswith("data"):
-            yield No("the file says nothing of activations", "Leave them in float.").at(node, port)
+            yield No("the file says nothing of activations", LEAVE).at(node, port)
     for port, sparsity in node.sparsity.items():
         if sparsity.flows:
             yield Unheld(node.id, port, "pruned activation", "activations are not pruned", "Remove it.", True)
