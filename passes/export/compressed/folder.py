@@ -53,16 +53,17 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
     left = checked(TARGET, project.graph, leave_float=settings.leave_float)
     if not any(scheme_of(node, project.graph) for node in project.graph):
         raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
+    rounded = _rounded(project.graph)
     make_folder(folder.parent, ExportError)
     settings.progress(0, 3, "reading the source")
     with filling(folder, ExportError) as part:
         model, notes = _model(project, store, part)
         settings.progress(1, 3, "packing and running it in transformers")
-        made = _read_back(project, store, model, part)
+        made = _read_back(project, store, model, part, bool(left or rounded))
         copy_tokenizer(project, part)
     clear_own_form(folder)
     made.files = sorted(f for f in folder.iterdir() if f.is_file())
-    made.notes = [*notes, *made.notes, *left, *_rounded(project.graph), *_told(made)]
+    made.notes = [*notes, *made.notes, *left, *rounded, *_told(made)]
     return made
 
 
@@ -83,8 +84,12 @@ class _Unread(Exception):
     """transformers does not open what was written: why."""
 
 
-def _read_back(project: Project, store: WeightStore, model: Any, part: Path) -> Folder:
-    """Write the folder in the first way that transformers opens.
+def _equal(found: Compared) -> bool:
+    return found.difference is not None and found.difference <= found.allowed
+
+
+def _read_back(project: Project, store: WeightStore, model: Any, part: Path, inexact: bool) -> Folder:
+    """Write the folder in the first way that transformers opens; `inexact`: inputs are rounded by another rule.
 
     Some classes need names of tensors that they do not save by themselves, or weights that are not packed.
     """
@@ -95,7 +100,7 @@ def _read_back(project: Project, store: WeightStore, model: Any, part: Path) -> 
             try:
                 made = _write(project, store, model, modules, part, original)
                 made.compared = _compared(project.graph, store, part)
-                if made.compared and made.compared.difference is None:
+                if made.compared and not (_equal(made.compared) or (inexact and made.compared.difference is not None)):
                     raise _Unread(made.compared.notes[0].rstrip("."))
             except _Unread as error:
                 why = why or str(error)

@@ -15,7 +15,6 @@ from espalier.model.errors import ExportError
 from espalier.model.formats.base import Array
 
 LIKE = "Export it as compressed-tensors or packed."
-ROPE = ("rotary position embeddings", "rope_type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +55,14 @@ def _rotary(config: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _qwen(config: Any) -> dict[str, Any]:
+def _qwen3(config: Any) -> dict[str, Any]:
     if getattr(config, "use_sliding_window", False):
         raise ExportError("Sliding windows are not written to GGUF.", LIKE)
-    found = _rotary(config)
+    return _rotary(config)
+
+
+def _qwen2(config: Any) -> dict[str, Any]:
+    found = _qwen3(config)
     if found["attention.key_length"] * config.num_attention_heads != config.hidden_size:
         raise ExportError("qwen2 in GGUF has heads of hidden_size / heads.", LIKE)
     return found
@@ -91,6 +94,7 @@ def _as_they_are(value: Array, config: Any, name: str) -> Array:
 
 ARCHITECTURES = {
     "llama": Architecture("llama", _rotary, _interleaved),
-    "qwen2": Architecture("qwen2", _qwen, _as_they_are),
+    "qwen2": Architecture("qwen2", _qwen2, _as_they_are),
+    "qwen3": Architecture("qwen3", _qwen3, _as_they_are),
     "gpt2": Architecture("gpt2", _gpt2, _as_they_are),
 }

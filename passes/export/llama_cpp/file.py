@@ -29,6 +29,7 @@ from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
 from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.gguf import weight_type
+from espalier.passes.export.tied_weights import weights_alone
 from espalier.passes.verify import tensors
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def write_gguf(project: Project, store: WeightStore, path: Path, settings: Setti
         stored = list(_stored(project, model, architecture, store))
         made.notes += _write(part / path.name, stored, model.config, architecture, project)
         settings.progress(2, 3, "running it in transformers")
-        again, told = _again(model, part / path.name)
+        again, told = _again(project.graph, store, model, part / path.name)
         made.notes += told
         made.compared = _compared(project.graph, store, again)
     made.tensors = [s.row() for s in stored]
@@ -233,21 +234,28 @@ def load(path: Path, kind: Any, dtype: Any = None, config: Any = None) -> Any:
         return kind.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype, **given).eval()
 
 
+CONFIGURED = "transformers opens the file with config=… of the source only: its reader takes other settings."
 FAILURES = (RuntimeError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError, OSError)
 
 
-def _again(model: Any, path: Path) -> tuple[Any, list[str]]:
-    """The model read back, and a note where transformers needs its configuration besides."""
-    try:
-        return load(path, type(model), model.dtype), []
-    except FAILURES:
-        pass
-    try:
-        again = load(path, type(model), model.dtype, model.config)
-    except FAILURES as error:
-        raise ExportError(f"transformers does not open the file ({first_line(error)}), so it is not written.",
-                          "Export it as compressed-tensors or packed.") from error  # fmt: skip
-    return again, ["transformers opens the file with config=… of the source only: its reader takes other sizes."]
+def _again(graph: Graph, store: WeightStore, model: Any, path: Path) -> tuple[Any, list[str]]:
+    """The model read back, and a note where transformers needs its configuration besides.
+
+    Raises ExportError where it does not compute what the weights compute.
+    """
+    why, alone = "", weights_alone(graph)
+    for config in (None, model.config):
+        try:
+            again = load(path, type(model), model.dtype, config)
+        except FAILURES as error:
+            why = first_line(error)
+            continue
+        found = _compared(alone, store, again)
+        if found is None or (found.difference is not None and found.difference <= found.allowed):
+            return again, [] if config is None else [CONFIGURED]
+        why = found.notes[-1].rstrip(".")
+    raise ExportError(f"transformers does not read the same model from the file ({why}), so it is not written.",
+                      "Export it as compressed-tensors or packed.")  # fmt: skip
 
 
 def _compared(graph: Graph, store: WeightStore, again: Any) -> Compared | None:

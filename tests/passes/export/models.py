@@ -24,6 +24,10 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
                                             "max_position_embeddings": 64}),
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {"n_embd": 64, "n_layer": 1, "n_head": 4, "n_positions": 64,
                                                "bos_token_id": 1, "eos_token_id": 2}),
+    "biased": ("LlamaForCausalLM", "LlamaConfig", {**GROUPED, "attention_bias": True}),
+    "neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", NARROW),
+    "t5": ("T5ForConditionalGeneration", "T5Config", {"num_layers": 1, "d_model": 64, "d_kv": 16, "d_ff": 96,
+                                                      "num_heads": 4, "decoder_start_token_id": 0}),
     "bert": ("BertForSequenceClassification", "BertConfig", {**NARROW, "max_position_embeddings": 64}),
 }  # fmt: skip
 

@@ -108,6 +108,15 @@ def test_codes_and_scales_are_those_of_the_format(text: str, tmp_path: Path) -> 
     assert config["ignore"] == [] and len(scheme.targets) == 8
 
 
+@pytest.mark.parametrize(("kind", "stored"), [("neox", "pack-quantized"), ("t5", "int-quantized")])
+def test_classes_that_save_other_names_or_read_nothing_packed(kind: str, stored: str, tmp_path: Path) -> None:
+    """GPT-NeoX saves its head as embed_out; T5 sets up the weights of its modules before they are read."""
+    project, store = opened(kind, "float32", tmp_path, {"linear.weight": INT8})
+    done = export(project, store, "compressed-tensors", tmp_path / "out")
+    assert done.max_abs_diff == 0.0 and {t["stored"] for t in done.tensors if t["label"]} == {stored}
+    assert any("no packed weights" in note for note in done.notes) is (kind == "t5")
+
+
 def test_inputs_are_rounded_as_the_schema_says(tmp_path: Path) -> None:
     """Equal where compressed-tensors has the same rule; else the difference is told, and is that of its rule."""
     exact = {"linear.weight": INT8, "linear.data_in": "integer(width=8,frac_width=4)"}

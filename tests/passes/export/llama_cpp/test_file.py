@@ -36,6 +36,7 @@ CASES = [
     ("tied", "float32", {"linear.weight": Q8, "embedding.weight": Q8}, {"Q8_0", "F32"}),
     ("tied", "float32", {"linear.weight": Q8}, {"Q8_0", "F32"}),
     ("qwen2", "float32", {"linear.weight": Q8}, {"Q8_0", "F32"}),
+    ("biased", "float32", {"linear.weight": Q8}, {"Q8_0", "F32"}),
     ("gpt2", "float32", {"linear.weight": Q8, "embedding.weight": Q8}, {"Q8_0", "F32"}),
 ]
 
@@ -64,9 +65,11 @@ def test_transformers_computes_the_same(
     assert {t["stored"] for t in done.tensors} == stored and done.max_abs_diff == 0.0
     assert done.files == (str(tmp_path / "m.gguf"),)
     config = None
-    if kind == "gpt2":  # transformers' reader takes other sizes than the file's, which is told
+    if kind in ("gpt2", "biased"):  # transformers' reader takes other sizes, or no biases, which is told
         assert any("config=…" in note for note in done.notes)
         config = transformers.AutoConfig.from_pretrained(tmp_path / "home")
+    else:
+        assert not any("config=…" in note for note in done.notes)
     cls: Any = getattr(transformers, KINDS[kind][0])
     given = {} if config is None else {"config": config}
     model = cls.from_pretrained(tmp_path, gguf_file="m.gguf", dtype=getattr(torch, dtype), **given).eval()
