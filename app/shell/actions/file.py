@@ -40,7 +40,7 @@ def rows(
                partial(exports.export, "compressed-tensors"), group=2,
                help="Weights as codes and scales, which transformers and vLLM read"),
         Action("export_gguf", "GGUF…", "File/Export", partial(exports.export, "gguf"), group=2,
-               help="One file for llama.cpp, of a Llama, Qwen2 or GPT-2"),
+               help="One file for llama.cpp, of a Llama, Qwen or GPT-2"),
         Action("export_onnx", "ONNX…", "File/Export", partial(exports.export, "onnx"), group=2,
                help="Integer weights, formats as QuantizeLinear; verified in onnxruntime"),
         Action("export_pt2", "Torch program (pt2)…", "File/Export", partial(exports.export, "pt2"), group=2,

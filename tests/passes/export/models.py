@@ -19,6 +19,7 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "tied": ("LlamaForCausalLM", "LlamaConfig", {**GROUPED, "tie_word_embeddings": True}),
     "odd": ("LlamaForCausalLM", "LlamaConfig", {**GROUPED, "hidden_size": 36, "intermediate_size": 50, "head_dim": 10}),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", GROUPED),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {**GROUPED, "head_dim": 24}),
     "opt": ("OPTForCausalLM", "OPTConfig", {"hidden_size": 64, "ffn_dim": 96, "num_attention_heads": 4,
                                             "num_hidden_layers": 1, "word_embed_proj_dim": 64,
                                             "max_position_embeddings": 64}),
