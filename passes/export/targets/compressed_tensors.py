@@ -27,7 +27,6 @@ MODULES = ("Linear", "Embedding")
 WIDEST = 8  # bits of an integer
 HALVES = ("bfloat16", "float16")
 FP8 = "minifloat_ieee(width=8, exponent_width=4, reserved=nan)"
-EIGHT = "Choose scaled_integer(width=8)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,12 @@ def _weight_args(fmt: Format, dtype: str) -> Args | No:
         case MXFP() | NVFP4():
             return _small_float(fmt, dtype)
         case _:
-            return No("its values are no integers times scales", EIGHT)
+            return No("its values are no integers times scales", _eight(dtype))
+
+
+def _eight(dtype: str) -> str:
+    """A format that any weight of this type can have."""
+    return f"Choose scaled_integer(width=8{f', scale_dtype={dtype}' if dtype in HALVES else ''})."
 
 
 def _narrow(bits: int, args: Args) -> Args | No:
@@ -211,7 +215,7 @@ def _weights(node: Node, graph: Graph) -> Args | No | None:
     weight = graph.weights[name]
     args = weight_args(chosen.format, weight.shape, weight.dtype)
     if isinstance(args, Args) and args.type == "float" and args.num_bits == 4 and module == "Embedding":
-        return No("transformers reads no embedding of packed floats", EIGHT)
+        return No("transformers reads no embedding of packed floats", _eight(weight.dtype))
     return args
 
 
