@@ -264,14 +264,17 @@ class Model(Measurable, PassMethods):
 
         Args:
             form: "safetensors" (a folder with the weights as they compute), "packed" (one file in the bits of the
-                formats), "onnx", "pt2" (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python program
-                in this interface), "recipe" (TOML or JSON), "sharded" (after `m.shard`: a folder that torchrun runs).
+                formats), "compressed-tensors" (a Hugging Face folder with weights as codes and scales), "gguf" (for
+                llama.cpp), "onnx", "pt2" (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python
+                program in this interface), "recipe" (TOML or JSON), "sharded" (after `m.shard`: a folder that
+                torchrun runs).
             path: the file or folder to write.
-            leave_float: onnx: leave activations in float if ONNX has no equivalent format, and report it.
+            leave_float: onnx: leave activations in float if ONNX has no equivalent format, and report it;
+                compressed-tensors and gguf: weights, too, with the values of their formats.
 
         Returns:
             A Report: a row a file; `bytes`, `notes` (what the form could not take along) and, where the file was run,
-            `max_abs_diff` of its results from the model's.
+            `max_abs_diff` of its results from the model's. Of codes and scales: `float32_bytes`, `packed_bytes`.
 
         Raises:
             ExportError: the form does not exist, or cannot hold this model.
@@ -292,8 +295,9 @@ class Model(Measurable, PassMethods):
         settings = Settings(leave_float, self._place.progress)
         done = export(self._project, self._place.opened.store, form, Path(path), settings)
         rows = tuple({"file": f, "bytes": Path(f).stat().st_size} for f in done.files)
+        sizes = {"float32_bytes": done.float32_bytes, "packed_bytes": done.packed_bytes} if done.packed_bytes else {}
         return Report(f"export {form}", {"bytes": done.bytes, "notes": list(done.notes),
-                                         "max_abs_diff": done.max_abs_diff}, rows)  # fmt: skip
+                                         "max_abs_diff": done.max_abs_diff, **sizes}, rows)  # fmt: skip
 
     def save(self, path: PathName) -> Path:
         """Save the model as a project atomically; the window and `es.open` open it.

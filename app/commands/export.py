@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,18 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="PROJECT|SOURCE", help="the project")
     text = (
         "safetensors: a folder with the fake-quantised weights; packed: one file in the bits of the formats; "
+        "compressed-tensors: a folder with weights as codes and scales, which transformers and vLLM read; "
+        "gguf: one file for llama.cpp; "
         "onnx: QuantizeLinear and DequantizeLinear; pt2: a torch.export file; "
         "adapter: the LoRA adapters as PEFT saves them; "
         "script: Python; recipe: TOML or JSON; graphml: the graph for Gephi, yEd, networkx"
     )
     parser.add_argument("--as", dest="form", required=True, choices=tuple(FORMS), help=text)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")
-    text = "onnx: leave activations in float if ONNX has no equivalent format, and report it"
+    text = (
+        "onnx: leave activations in float if ONNX has no equivalent format, and report it; "
+        "compressed-tensors, gguf: weights, too"
+    )
     parser.add_argument("--leave-float", action="store_true", help=text)
 
 
@@ -34,6 +40,8 @@ def _run(args: Arguments, console: Console) -> Answer:
     data: dict[str, Any] = {"files": list(done.files), "bytes": done.bytes, "warnings": list(done.notes)}
     if done.max_abs_diff is not None:
         data["max_abs_diff"] = done.max_abs_diff
+    if done.float32_bytes is not None:
+        data |= {"float32_bytes": done.float32_bytes, "packed_bytes": done.packed_bytes}
     if done.tensors:
         data["tensors"] = list(done.tensors)
     return Answer(data, lambda: _lines(data))
@@ -42,11 +50,24 @@ def _run(args: Arguments, console: Console) -> Answer:
 def _lines(data: dict[str, Any]) -> Iterable[str]:
     yield from data["files"]
     yield f"{size(data['bytes'])} in {len(data['files'])} {'file' if len(data['files']) == 1 else 'files'}"
-    if tensors := data.get("tensors"):
+    if "packed_bytes" in data:
+        yield from _coded_lines(data)
+    elif tensors := data.get("tensors"):
         yield from _packed_lines(tensors)
     if "max_abs_diff" in data:
         yield f"run and compared with the model: results differ by {data['max_abs_diff']:.3g} at most"
     yield from (f"note: {n}" for n in data["warnings"])
+
+
+def _coded_lines(data: dict[str, Any]) -> Iterable[str]:
+    """What the tensors became, counted, and the bytes beside those of float32 and of the packed file."""
+    counts = Counter((t["label"] or "float", t["stored"]) for t in data["tensors"])
+    for (label, stored), count in counts.items():
+        taken = sum(t["bytes"] for t in data["tensors"] if ((t["label"] or "float"), t["stored"]) == (label, stored))
+        yield f"{count} × {label} as {stored}: {size(taken)}"
+    total, whole, packed = data["bytes"], data["float32_bytes"], data["packed_bytes"]
+    yield f"{total / whole:.2f} × the weights in float32 ({size(whole)})"
+    yield f"{total / packed:.2f} × the packed file ({size(packed)})"
 
 
 def _packed_lines(tensors: list[dict[str, Any]]) -> Iterable[str]:

@@ -22,6 +22,8 @@ PICTURES = (".png", ".svg")
 EXPORTS = {
     "safetensors": ("Export a safetensors folder", "", True),
     "packed": ("Export a packed model", "model.packed.safetensors", False),
+    "compressed-tensors": ("Export a folder of compressed tensors", "", True),
+    "gguf": ("Export as GGUF", "model.gguf", False),
     "onnx": ("Export as ONNX", "model.onnx", False),
     "pt2": ("Export a torch program", "model.pt2", False),
     "adapter": ("Export the LoRA adapters into a folder", "", True),

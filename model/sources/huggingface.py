@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from espalier.model.borders import parse_json, read_bytes, tried
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line, nearest
 from espalier.model.network import offline_if_unreachable
+from espalier.model.sources.compressed import decompress
 from espalier.model.sources.config_sizes import check_sizes
 from espalier.model.sources.info import KINDS, Loaded, SourceInfo
 
@@ -63,7 +64,8 @@ def from_folder(spec: str) -> Loaded:
     check_sizes(read_config_file(path / "config.json"))
     model, example, uncached = _pretrained(str(path))
     tokenizer = str(path) if any((path / n).exists() for n in TOKENIZER_FILES) else None
-    files = tuple(sorted(path.glob("*.safetensors")))
+    coded = "quantization_config" in read_config_file(path / "config.json")  # whose files hold other tensors
+    files = () if coded else tuple(sorted(path.glob("*.safetensors")))
     return Loaded(SourceInfo(str(path), path.name, tokenizer=tokenizer), model, example, files=files, uncached=uncached)
 
 
@@ -93,6 +95,7 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             architecture = (getattr(config, "architectures", None) or [""])[0]
             cls = getattr(transformers, architecture, AutoModel)
             model = cls.from_pretrained(name, config=config, trust_remote_code=False)
+            decompress(model)
     except (*PASSING, SourceError):
         raise
     # transformers and its parsers raise many types for damaged files, unknown architectures and a missing network.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from espalier.model.document.project import Project
 from espalier.model.errors import ExportError, nearest
+from espalier.model.packed.layout import packed_size
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.training_notes import unhelped
@@ -18,13 +19,16 @@ from espalier.passes.export.training_notes import unhelped
 @dataclass(frozen=True, slots=True)
 class Exported:
     """The files written, their bytes in all, what the form could not take along, and of a packed model what each
-    tensor takes. `max_abs_diff`: of the file's results, where it was run."""
+    tensor takes. `max_abs_diff`: of the file's results, where it was run. Of a form of codes: the bytes of the weights
+    in float32, and of the packed file."""
 
     files: tuple[str, ...]
     bytes: int
     notes: tuple[str, ...] = ()
     tensors: tuple[dict[str, Any], ...] = ()
     max_abs_diff: float | None = None
+    float32_bytes: int | None = None
+    packed_bytes: int | None = None
 
 
 class Written(NamedTuple):
@@ -98,9 +102,25 @@ def _script(project: Project, store: WeightStore, path: Path, _: Settings) -> Wr
     return Written(write_script(project, path), [], [])
 
 
+def _compressed(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
+    from espalier.passes.export.compressed.folder import write_folder
+
+    made = write_folder(project, store, path, settings)
+    return Written(made.files, made.notes, made.tensors, made.compared.difference if made.compared else None)
+
+
+def _gguf(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
+    from espalier.passes.export.llama_cpp.file import write_gguf
+
+    made = write_gguf(project, store, path, settings)
+    return Written([made.path], made.notes, made.tensors, made.compared.difference if made.compared else None)
+
+
 FORMS: dict[str, Exporter] = {
     "safetensors": _checkpoint,
     "packed": _packed,
+    "compressed-tensors": _compressed,
+    "gguf": _gguf,
     "onnx": _onnx,
     "pt2": _program,
     "adapter": _adapter,
@@ -108,6 +128,8 @@ FORMS: dict[str, Exporter] = {
     "recipe": _recipe,
     "graphml": _graphml,
 }
+
+CODED = ("compressed-tensors", "gguf")  # forms of codes and scales, whose bytes are told beside those of a packed file
 
 
 def export(
@@ -129,4 +151,8 @@ def export(
         size = sum(f.stat().st_size for f in files)
     except OSError as error:
         raise ExportError(f"{path} could not be written ({error.strerror}).", "Choose another place.") from error
-    return Exported(tuple(str(f) for f in files), size, tuple(notes), tuple(tensors), difference)
+    done = Exported(tuple(str(f) for f in files), size, tuple(notes), tuple(tensors), difference)
+    if form not in CODED:
+        return done
+    elements = sum(w.elements for w in project.graph.weights.values())
+    return replace(done, float32_bytes=4 * elements, packed_bytes=packed_size(project.graph))

@@ -50,7 +50,7 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
             plain = {k: to_numpy(v) for k, v in weights.items()}
             (_write_plain if foreign else _write_own)(project, plain, store, part, folder.name)
     if model is not None or foreign:
-        _clear(folder)
+        clear_own_form(folder)
     files = [*folder.iterdir(), *((folder / ADAPTER).iterdir() if model is not None and _has_adapters(project) else ())]
     return sorted(f for f in files if f.is_file()), [
         *([f"This is Espalier's own form, as transformers cannot say the model: {why}."] if why else ()),
@@ -60,7 +60,7 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     ]
 
 
-def _clear(folder: Path) -> None:
+def clear_own_form(folder: Path) -> None:
     """Take away what an earlier export in our own form left, which would load another model than that beside it."""
     script = folder / "load.py"
     if script.is_file() and script.read_text(encoding="utf-8", errors="replace") == SCRIPT:

@@ -38,7 +38,7 @@ def untied(model: Any, graph: Graph, store: WeightStore, folder: Path) -> Smalle
     if not notes:
         return Smaller(model)
     setting = _loosen(model)
-    if not _reads_back(model, _weights_alone(graph), store, folder):
+    if not _reads_back(model, weights_alone(graph), store, folder):
         return Smaller(
             why="it ties tensors whose formats or masks differ, and transformers does not read the same model back"
         )
@@ -132,7 +132,7 @@ def _reads_back(model: Any, graph: Graph, store: WeightStore, folder: Path) -> b
         return same and agrees(again, graph, store)
 
 
-def _weights_alone(graph: Graph) -> Graph:
+def weights_alone(graph: Graph) -> Graph:
     """The graph with the choices of its stored weights alone: what a checkpoint holds."""
     return graph.replace(*(
         replace(n, precision={p: c for p, c in n.precision.items() if weight_at(n, p, graph) is not None},

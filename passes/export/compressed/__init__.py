@@ -1,0 +1,1 @@
+"""Hugging Face folders with weights as integers and small floats, as compressed-tensors reads them."""

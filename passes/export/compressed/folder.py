@@ -1,0 +1,300 @@
+"""Writes the folder: transformers' own file with weights replaced by codes and scales, and the schemes beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from espalier.model.errors import ExportError, first_line
+from espalier.model.files import filling, make_folder
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import choice
+from espalier.model.store.weights import WeightStore
+from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer, model_of
+from espalier.passes.export.compare import Compared, compare
+from espalier.passes.export.compressed.codes import tensors_of
+from espalier.passes.export.compressed.inputs import input_tensors
+from espalier.passes.export.effective_weights import effective_weights
+from espalier.passes.export.settings import Settings
+from espalier.passes.export.smaller_config import kept_layers, renumbered
+from espalier.passes.export.targets import checked
+from espalier.passes.export.targets.compressed_tensors import Scheme, rounding, scheme_of
+from espalier.passes.verify import tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from espalier.model.document.project import Project
+
+TARGET = "compressed-tensors"
+
+
+@dataclass(slots=True)
+class Folder:
+    """What was written: the files, notes, a row for each weight, and how results of transformers compare."""
+
+    files: list[Path]
+    notes: list[str]
+    tensors: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    compared: Compared | None = None
+
+
+def write_folder(project: Project, store: WeightStore, folder: Path, settings: Settings) -> Folder:
+    """Write the folder, and run it by transformers. Raises ExportError before anything is written."""
+    if importlib.util.find_spec("compressed_tensors") is None:
+        raise ExportError("The export needs the package compressed-tensors, which is not installed.",
+                          "Install it: pip install 'espalier[hf]'.")  # fmt: skip
+    left = checked(TARGET, project.graph, leave_float=settings.leave_float)
+    if not any(scheme_of(node, project.graph) for node in project.graph):
+        raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
+    rounded = _rounded(project.graph)
+    make_folder(folder.parent, ExportError)
+    settings.progress(0, 3, "reading the source")
+    with filling(folder, ExportError) as part:
+        model, notes = _model(project, store, part)
+        settings.progress(1, 3, "packing and running it in transformers")
+        made = _read_back(project, store, model, part, bool(left or rounded))
+        copy_tokenizer(project, part)
+    clear_own_form(folder)
+    made.files = sorted(f for f in folder.iterdir() if f.is_file())
+    made.notes = [*notes, *made.notes, *left, *rounded, *_told(made)]
+    return made
+
+
+def _model(project: Project, store: WeightStore, part: Path) -> tuple[Any, tuple[str, ...]]:
+    """transformers' own model with the weights as they compute, and notes; raises ExportError."""
+    model, why, notes = model_of(project, dict(effective_weights(project.graph, store)), store, part)
+    if model is None:
+        reason = f": {why}" if why else ", as it is none of its classes"
+        raise ExportError(f"transformers has no model like this{reason}.",
+                          "Export it as safetensors, which then has Espalier's own form.")  # fmt: skip
+    if not type(model).__module__.startswith("transformers."):
+        raise ExportError(f"{type(model).__name__} is not a class of transformers, which is to open the folder.",
+                          "Export it as safetensors or packed.")  # fmt: skip
+    return model, notes
+
+
+class _Unread(Exception):
+    """transformers does not open what was written: why."""
+
+
+def _equal(found: Compared) -> bool:
+    return found.difference is not None and found.difference <= found.allowed
+
+
+def _read_back(project: Project, store: WeightStore, model: Any, part: Path, inexact: bool) -> Folder:
+    """Write the folder in the first way that transformers opens; `inexact`: inputs are rounded by another rule.
+
+    Some classes need names of tensors that they do not save by themselves, or weights that are not packed.
+    """
+    why = ""
+    for whole in (False, True):
+        modules = list(_modules(project, model, whole))
+        for original in (True, False):
+            try:
+                made = _write(project, store, model, modules, part, original)
+                made.compared = _compared(project.graph, store, part)
+                if made.compared and not (_equal(made.compared) or (inexact and made.compared.difference is not None)):
+                    raise _Unread(made.compared.notes[0].rstrip("."))
+            except _Unread as error:
+                why = why or str(error)
+                continue
+            if whole:
+                made.notes.append("transformers opens no packed weights of this class: each code takes 8 bits.")
+            return made
+    raise ExportError(f"transformers does not open the folder ({why}), so it is not written.",
+                      "Export it as packed or ONNX.")  # fmt: skip
+
+
+def _write(
+    project: Project, store: WeightStore, model: Any, modules: list[Module], part: Path, original: bool
+) -> Folder:
+    """`original`: with the names of tensors that the class saves, which may differ from its own."""
+    from safetensors.torch import load_file, save_file
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model.save_pretrained(part, max_shard_size="1TB", save_original_format=original)
+    path = part / "model.safetensors"
+    held, rows, mine = load_file(path), list[dict[str, Any]](), set[str]()
+    for module in modules:
+        own = f"{module.path}.weight"
+        tied = own not in held and module.tied
+        if own not in held and not tied:
+            raise _Unread(f"it stores {own} under another name")
+        held.pop(own, None)
+        parts = _tensors(module, project.graph, store)
+        named = {f"{module.path}.{k}": v for k, v in parts.items() if not (tied and k == "weight")}
+        held |= named
+        mine |= set(named)
+        rows.append(_row(module, named))
+    rows += [_float_row(name, value) for name, value in held.items() if name not in mine]
+    save_file(held, path, {"format": "pt"})
+    _write_config(part / "config.json", modules, model)
+    return Folder([], [], rows)
+
+
+# -- modules
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of transformers whose weight is compressed, and the node that computes with it.
+
+    `tied`: other modules have the same parameter.
+    """
+
+    path: str
+    node: Node
+    scheme: Scheme
+    value: Any
+    tied: bool
+
+
+def _modules(project: Project, model: Any, whole: bool) -> Iterator[Module]:
+    """The modules to compress: those of the nodes, and all that share a parameter with one.
+
+    `whole`: in whole bytes.
+    """
+    import torch
+
+    graph, kept = project.graph, kept_layers(project.base, project.graph)
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        if scheme_of(node, graph):
+            path = renumbered(node.target, kept)
+            if nodes.setdefault(path, node).precision != node.precision:
+                raise ExportError(f"{path} is called with different formats, and a folder has one for a module.",
+                                  "Choose the same formats for all calls of a module.", node.id)  # fmt: skip
+    owners = _owners(model)
+    for path, node in nodes.items():
+        module = model.get_submodule(path)
+        if type(module) not in (torch.nn.Linear, torch.nn.Embedding):
+            raise ExportError(f"{path} is a {type(module).__name__}, which compressed-tensors does not read.",
+                              "Leave it in float.", node.id)  # fmt: skip
+        paths = owners[id(module.weight)]
+        shared = len(paths) > 1
+        for owner in paths if shared else (path,):
+            if owner != path and owner in nodes:
+                continue
+            scheme = scheme_of(nodes.get(owner, node), graph, shared=shared or whole)
+            assert scheme is not None
+            yield Module(owner, node, scheme, module.weight.detach(), shared)
+
+
+def _owners(model: Any) -> dict[int, list[str]]:
+    """Identity of each weight → paths of the modules that hold it."""
+    owners: dict[int, list[str]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        weight = module._parameters.get("weight")
+        if weight is not None:
+            owners.setdefault(id(weight), []).append(path)
+    return owners
+
+
+def _tensors(module: Module, graph: Graph, store: WeightStore) -> dict[str, Tensor]:
+    import torch
+
+    from espalier.model.torch.leaf_builder import effective
+    from espalier.model.torch.tensors import to_torch
+
+    node, chosen = module.node, choice(module.node, "weight")
+    assert chosen is not None
+    weight = to_torch(store.get(graph.weights[node.weights["weight"]].key or "")).clone()
+    with torch.no_grad():
+        seen = effective(replace(node, precision={}), "weight", graph, store)(weight).float().numpy()
+    scale = None if chosen.scale is None else store.get(graph.weights[chosen.scale].key or "").float32()
+    try:
+        parts = tensors_of(chosen.format, seen, scale, module.scheme, module.value)
+    except ExportError as error:
+        raise ExportError(f"{node.id} weight: {error.message}", error.hint, node.id) from error
+    return parts | input_tensors(node, module.scheme, graph, store, module.value.dtype)
+
+
+def _row(module: Module, named: dict[str, Tensor]) -> dict[str, Any]:
+    """A row of the report: what a weight became."""
+    chosen = choice(module.node, "weight")
+    return {"tensor": f"{module.path}.weight", "format": str(chosen.format) if chosen else "",
+            "label": chosen.format.label if chosen else "", "stored": module.scheme.format,
+            "bytes": sum(t.numel() * t.element_size() for t in named.values())}  # fmt: skip
+
+
+def _float_row(name: str, value: Tensor) -> dict[str, Any]:
+    return {"tensor": name, "format": "", "label": "", "stored": str(value.dtype).removeprefix("torch."),
+            "bytes": value.numel() * value.element_size()}  # fmt: skip
+
+
+# -- the configuration
+
+
+def _write_config(path: Path, modules: list[Module], model: Any) -> None:
+    import torch
+
+    targets: dict[Scheme, list[str]] = {}
+    for module in modules:
+        targets.setdefault(module.scheme, []).append(module.path)
+    formats = {scheme.format for scheme in targets}
+    compressed = {m.path for m in modules}
+    others = [p for p, m in model.named_modules() if isinstance(m, torch.nn.Linear) and p not in compressed]
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["quantization_config"] = {
+        "quant_method": TARGET, "format": formats.pop() if len(formats) == 1 else "mixed-precision",
+        "quantization_status": "compressed", "ignore": others,
+        "config_groups": {f"group_{i}": s.to_json(paths) for i, (s, paths) in enumerate(targets.items())},
+    }  # fmt: skip
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+# -- the proof
+
+
+def load(folder: Path) -> Any:
+    """The model of a folder as transformers reads it, in the class that its configuration names."""
+    import transformers
+
+    from espalier.model.sources.huggingface import quiet
+
+    name = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
+    with quiet(), contextlib.redirect_stderr(io.StringIO()):
+        return getattr(transformers, name).from_pretrained(folder, trust_remote_code=False).eval()
+
+
+def _compared(graph: Graph, store: WeightStore, folder: Path) -> Compared | None:
+    import torch
+
+    try:
+        model = load(folder)
+    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        raise _Unread(first_line(error)) from error
+
+    def run(values: dict[str, Tensor]) -> list[Tensor]:
+        with torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):  # its first run draws bars
+            results = model(**values)
+        return tensors([results[name] for name in graph.output_names if results.get(name) is not None])
+
+    return compare(graph, store, run, "transformers")
+
+
+def _rounded(graph: Graph) -> list[str]:
+    """What compressed-tensors rounds otherwise, with the number of modules."""
+    found: dict[tuple[str, str], int] = {}
+    for node in graph:
+        scheme, chosen = scheme_of(node, graph), node.precision.get("data_in")
+        if not (scheme and scheme.inputs and chosen):
+            continue
+        text = rounding(chosen.format, chosen.scale, len(node.ports["data_in"].shape))
+        if text:
+            found[chosen.format.label, text] = found.get((chosen.format.label, text), 0) + 1
+    return [f"compressed-tensors rounds the inputs of {n} modules ({label}) by another rule: {text}."
+            for (label, text), n in found.items()]  # fmt: skip
+
+
+def _told(made: Folder) -> list[str]:
+    found = made.compared
+    return list(found.notes) if found else ["The model runs at no size, so the folder was not compared."]

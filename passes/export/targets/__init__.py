@@ -1,0 +1,95 @@
+"""What other programs' file formats can hold of a model, node by node and without its values. One file per target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from espalier.model.errors import ExportError
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ports import choice
+from espalier.model.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Unheld:
+    """A choice of a node that a target has no equal of: its port, its format, the reason and a choice that it has.
+
+    `activation`: results differ without it; a weight can stay float with the values of its format. `firm`: it cannot
+    stay float either.
+    """
+
+    node: str
+    port: str
+    label: str
+    why: str
+    instead: str
+    activation: bool = False
+    firm: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.node} {self.port} ({self.label}: {self.why})"
+
+
+class No(NamedTuple):
+    """Why a target has no equal of a format, and what to choose."""
+
+    why: str
+    instead: str
+
+    def at(self, node: Node, port: str) -> Unheld:
+        """As the choice of a node."""
+        chosen = choice(node, port)
+        label = chosen.format.label if chosen else ""
+        return Unheld(node.id, port, label, self.why, self.instead, port.startswith("data"))
+
+
+LEAVE = "Leave it in float."
+Check = Callable[[Node, Graph], Iterator[Unheld]]
+TARGETS: Registry[str, Check] = Registry("target of export", ExportError, (__name__,))
+
+
+def unheld(target: str, node: Node, graph: Graph) -> tuple[Unheld, ...]:
+    """The choices of a node that `target` cannot hold; raises ExportError for an unknown target."""
+    return tuple(TARGETS.get(target)(node, graph))
+
+
+def holds(target: str, node: Node, graph: Graph) -> str | None:
+    """Why `target` cannot hold the choices of a node, and what it can; None where it holds them all.
+
+    Raises ExportError for an unknown target.
+    """
+    for found in unheld(target, node, graph):
+        return f"{found.label} of {found.port}: {found.why}. {found.instead}"
+    return None
+
+
+def all_unheld(target: str, graph: Graph) -> list[Unheld]:
+    """The choices of all nodes that `target` cannot hold, in the graph's order."""
+    return [u for node in graph for u in unheld(target, node, graph)]
+
+
+def checked(target: str, graph: Graph, *, leave_float: bool) -> list[str]:
+    """Notes on the choices that stay float; raises ExportError where some cannot be held, or may not stay float."""
+    found = all_unheld(target, graph)
+    if found and not (leave_float and not any(u.firm for u in found)):
+        raise refusal(target, found)
+    counts: dict[tuple[str, str, str, bool], list[str]] = {}
+    for u in found:
+        counts.setdefault((u.port, u.label, u.why, u.activation), []).append(u.node)
+    return [f"Left in float{'' if activation else ' with the values of its format'}: {port} of {_named(nodes)} "
+            f"({label}: {why})." for (port, label, why, activation), nodes in counts.items()]  # fmt: skip
+
+
+def _named(nodes: list[str]) -> str:
+    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more"
+
+
+def refusal(target: str, found: list[Unheld]) -> ExportError:
+    """The error that names the first few of the choices that `target` cannot hold."""
+    first = next((u for u in found if u.firm), found[0])
+    named = "; ".join(map(str, found[:3])) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+    choose = "" if first.instead == LEAVE else f"{first.instead} "
+    leave = "" if first.firm else "To leave these in float, export with leave_float (--leave-float)."
+    return ExportError(f"{target} cannot hold {named}.", f"{choose}{leave}".strip(), first.node)
