@@ -141,7 +141,10 @@ class Registry(Generic[K, T]):
 
 
 FORMATS: Registry[str, Any] = Registry("format", FormatError, ("espalier.model.formats",))
-WALKED = ("espalier.passes.analysis", "espalier.passes.transform", "espalier.passes.allocation.true_divergence")
+WALKED = (
+    "espalier.passes.analysis", "espalier.passes.transform", "espalier.passes.allocation.true_divergence",
+    "espalier.passes.export.targets.report",
+)  # fmt: skip
 PASSES: Registry[str, Any] = Registry("pass", OptionsError, WALKED)
 
 

@@ -106,6 +106,11 @@ class PassMethods:
     ) -> Self:
         """Run operations on the graph: bypass, insert_after, replace, rewire, set_attr, mute, add_output, remove_output."""
 
+    def export_targets(
+        self, /, *, seed: int = ...
+    ) -> Report:
+        """Which choices of each node the file formats of other programs hold with equal values, and what would be held."""
+
     def finetune(
         self, /, *, data: Data = ..., train_split: str = ..., train_limit: int = ..., validate: bool = ...,
         validation_split: str = ..., validation_limit: int = ..., epochs: float = ..., max_steps: int = ...,

@@ -41,7 +41,7 @@ def test_the_shipped_weights_score_what_the_card_says(name: str) -> None:
 def test_example_inputs_fit(name: str) -> None:
     module, inputs = load_demo(name)
     out = module(**inputs)
-    shape = {"reviews": (2, 2), "stories": (2, 128, 768)}.get(name, (2, 10))
+    shape = {"reviews": (2, 2), "stories": (2, 128, 706)}.get(name, (2, 10))
     assert not module.training and getattr(out, "logits", out).shape == shape
 
 

@@ -10,7 +10,7 @@ from tests.demos.reviews import make_reviews
 from tests.demos.stories import make_stories
 
 VOCABULARY = 2000
-STORY_VOCABULARY = 768
+STORY_VOCABULARY = 768  # at most: pairs of the texts run out before
 END = "<|endoftext|>"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
