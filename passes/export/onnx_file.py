@@ -53,7 +53,7 @@ def write_onnx(project: Project, store: WeightStore, path: Path, settings: Setti
         raise ExportError(f"ONNX needs the package {missing[0]}, which is not installed.",
                           "Install Espalier's ONNX packages: pip install 'espalier[onnx]'.")  # fmt: skip
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
-    made, left = onnx_program(project.graph, store, settings)
+    made, left, changed = onnx_program(project.graph, store, settings)
     settings.progress(2, 4, "writing the file")
     make_folder(path.parent, ExportError)
     check_target(path, ExportError)
@@ -61,17 +61,18 @@ def write_onnx(project: Project, store: WeightStore, path: Path, settings: Setti
         made.save(str(part / path.name))
     beside = path.with_name(path.name + ".data")
     notes = [f"{item} is left in float." for item in left]
-    return [path, *([beside] if beside.exists() else [])], notes
+    return [path, *([beside] if beside.exists() else [])], [*notes, *changed]
 
 
-def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[Any, list[_Left]]:
-    """The graph as torch's ONNXProgram, and the formats that were left out; raises ExportError."""
+def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[Any, list[_Left], list[str]]:
+    """The graph as torch's ONNXProgram, the formats left out, and what is not bit for bit; raises ExportError."""
+    from espalier.passes.export.fusing.rewriting import rewrite
     from espalier.passes.export.onnx_nodes import OPSET
     from espalier.passes.export.onnx_powers import TRANSLATIONS
 
     settings.progress(0, 4, "exporting the graph")
     left: list[_Left] = []
-    module = standalone(graph, store, lambda held, site: _activation(held, site, left), _leaf)
+    module = standalone(graph, store, lambda held, site: _activation(held, site, left, settings), _leaf)
     if left and not settings.leave_float:
         text = f"ONNX has no equal of the format of {'; '.join(map(str, left[:4]))}{' …' if left[4:] else ''}."
         raise ExportError(
@@ -82,10 +83,11 @@ def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[
     made = _converted(program, graph, OPSET, TRANSLATIONS)
     made.rename_axes(_names(program, graph))
     _narrow(made.model)
+    notes = rewrite(made.model.graph, settings)
     made.model.producer_name, made.model.graph.name = "Espalier", "model"
     for node in made.model.graph:  # what torch notes of its own way there
         node.metadata_props.clear()
-    return made, left
+    return made, left, notes
 
 
 def _converted(program: ExportedProgram, graph: Graph, opset: int, translations: Any) -> Any:
@@ -106,9 +108,11 @@ def _converted(program: ExportedProgram, graph: Graph, opset: int, translations:
 # -- the modules that stand for formats
 
 
-def _activation(held: Effective, site: Site, left: list[_Left]) -> nn.Module:
-    from espalier.passes.export.onnx_nodes import activation, unsayable
+def _activation(held: Effective, site: Site, left: list[_Left], settings: Settings) -> nn.Module:
+    from espalier.passes.export.onnx_nodes import activation, from_data, unsayable
 
+    if (found := from_data(held, runtime=settings.dynamic == "runtime")) is not None:
+        return found
     if why := unsayable(held):
         left.append(_Left(site, held.format.label if held.format else "pruned", why))
         return nn.Identity()

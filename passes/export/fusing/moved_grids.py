@@ -1,0 +1,50 @@
+"""Formats of activations move up to the operation that computes them, through what only moves or clips values.
+
+Rounding to the nearest is monotone and keeps what is on the grid, so that maxima, reshapes and clips of rounded values
+are the rounded maxima, reshapes and clips: nothing changes, and both ends of these operations are quantised.
+"""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+
+from espalier.passes.export.fusing.values import Grid, Writer, array, only_use, producer, read_as
+
+MOVES = ("MaxPool", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze")
+CLIPS = ("Relu", "Clip")
+
+
+def move_up(graph: ir.Graph, write: Writer) -> None:
+    """Round the inputs of all such operations whose results are rounded; drop clips at the ends of a grid."""
+    for node in reversed(list(graph)):  # from the results, so that a chain moves as a whole
+        if node.op_type not in (*MOVES, *CLIPS) or node.domain:
+            continue
+        grid, source = read_as(node.outputs[0]), node.inputs[0]
+        if grid is None or source is None or source.dtype != ir.DataType.FLOAT:
+            continue
+        if node.op_type in CLIPS and covers(node, grid):
+            write.replace(node.outputs[0], source)
+        elif only_use(source) is node and producer(source) is not None and array(source) is None:
+            node.replace_input_with(0, write.rounded(node, source, grid))
+
+
+def covers(node: ir.Node, grid: Grid) -> bool:
+    """Whether a clip keeps every value that the grid tells apart."""
+    ends = clip_ends(node)
+    return ends is not None and grid.step(ends[0]) <= grid.ends[0] and grid.step(ends[1]) >= grid.ends[1]
+
+
+def clip_ends(node: ir.Node) -> tuple[float, float] | None:
+    """The ends of a Relu or of a Clip with constant ends."""
+    if node.op_type == "Relu":
+        return 0.0, math.inf
+    ends = [-math.inf, math.inf]
+    for i, value in enumerate(node.inputs[1:3]):
+        if value is not None:
+            found = array(value)
+            if found is None:
+                return None
+            ends[i] = float(found.reshape(()))
+    return ends[0], ends[1]
