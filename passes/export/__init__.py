@@ -52,17 +52,18 @@ def _packed(project: Project, store: WeightStore, path: Path, _: Settings) -> Wr
 
 
 def _onnx(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
-    from espalier.passes.export.compare import Compared, compare_onnx
+    from espalier.passes.export.compare import compare_onnx
     from espalier.passes.export.onnx_file import write_onnx
 
-    files, notes = write_onnx(project, store, path, settings)
+    made = write_onnx(project, store, path, settings)
+    notes = [*made.left, *made.changes, *made.floats]
     if importlib.util.find_spec("onnxruntime") is None:
-        return Written(files, [*notes, "onnxruntime is not installed, so the file was not run."], [])
+        return Written(made.files, [*notes, "onnxruntime is not installed, so the file was not run."], [])
     settings.progress(3, 4, "running it in onnxruntime")
-    found = Compared(0.0, 0.0) if notes else compare_onnx(project.graph, store, files[0])
-    return Written(
-        files, [*notes, *(found.notes if found else ())], [], found.difference if found and not notes else None
-    )
+    if made.left:
+        return Written(made.files, notes, [])
+    found = compare_onnx(project.graph, store, made.files[0], equal=not made.changes)
+    return Written(made.files, [*notes, *(found.notes if found else ())], [], found.difference if found else None)
 
 
 def _program(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:

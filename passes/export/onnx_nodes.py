@@ -139,6 +139,10 @@ class FromData(nn.Module):
         super().__init__()
         self.given: dict[str, Any] = {"rows": int(rows), "symmetric": int(symmetric), "top": top}
 
+    def equals(self, other: FromData | None) -> bool:
+        """Whether both compute the same."""
+        return other is not None and self.given == other.given
+
     def forward(self, x: Tensor) -> Tensor:
         """Any shape → the same shape and dtype."""
         kind = f"{DOMAIN}::{OPERATOR}"
@@ -193,7 +197,9 @@ def from_data(held: Effective, *, runtime: bool) -> FromData | None:
         return None
     if runtime and fmt.width == 8:
         return FromData(rows=False, symmetric=False, top=255)
-    if fmt.width > 8 or fmt.scale_dtype != "float32" or fmt.per not in (TENSOR, ROW) or held.view is not None:
+    if fmt.width > 8 or fmt.scale_dtype != "float32" or fmt.per not in (TENSOR, ROW):
+        return None
+    if fmt.per == ROW and held.view is not None:
         return None
     if not fmt.symmetric and (fmt.per != TENSOR or fmt.width != 8):
         return None

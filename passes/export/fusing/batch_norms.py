@@ -44,7 +44,7 @@ def _scaled(weight: ir.Node, factor: Array, write: Writer) -> bool:
     if low is None or kind is None or weight.attributes.get_int("block_size", 0) or (wide[turned] == low).any():
         return False
     wide[turned] *= -1
-    weight.replace_input_with(0, write.constant(wide.astype(kind.numpy()), kind, name="codes"))
+    weight.replace_input_with(0, write.constant(wide.astype(kind.numpy()), kind, name=weight.inputs[0].name or "codes"))
     by_channel = (scale.reshape(-1) * np.abs(factor)).astype(np.float32)
     weight.replace_input_with(1, write.constant(np.broadcast_to(by_channel, factor.shape).copy(), name="scale"))
     weight.attributes["axis"] = ir.AttrInt64("axis", 0)

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from espalier.passes.export.fusing.layers import simple, widen
-from espalier.passes.export.fusing.values import Writer, array, only_use, stored
+from espalier.passes.export.fusing.values import Writer, array, layer_of, only_use, stored
 
 OPERATOR, DOMAIN = "FromData", "espalier"
 TINY = np.float32(2.0**-126)  # the scale of zeros
@@ -29,16 +29,19 @@ class _Codes:
     zero: ir.Value
 
 
-def expand(graph: ir.Graph, write: Writer) -> None:
-    """Replace the exporter's own operator by ONNX's."""
+def expand(graph: ir.Graph, write: Writer) -> set[str]:
+    """Replace the exporter's own operator by ONNX's; returns the paths of the layers that then multiply integers."""
+    paths = set[str]()
     for node in [n for n in graph if n.op_type == OPERATOR and n.domain == DOMAIN]:
         readers = [use.node for use in node.outputs[0].uses()]
         takers = [r for r in readers if _takes_codes(r, node)]
         made = _codes(node, write)
         for reader in takers:
+            paths.add(layer_of(stored(reader.inputs[1])))
             _product(reader, made, write)
         if node.outputs[0].uses() or node.outputs[0].is_graph_output():
             write.replace(node.outputs[0], _value(node, made, write))
+    return paths
 
 
 def _codes(node: ir.Node, write: Writer) -> _Codes:

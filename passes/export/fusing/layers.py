@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from espalier.passes.export.fusing.values import Array, Grid, Writer, activation, array, only_use, read_as, stored
+from espalier.passes.export.fusing.values import Array, Grid, Writer, activation, array, only_use, producer, read_as, stored
 
 EIGHT = (ir.DataType.INT8, ir.DataType.UINT8)
 NARROW = {ir.DataType.INT4: ir.DataType.INT8, ir.DataType.UINT4: ir.DataType.UINT8}
@@ -54,6 +54,26 @@ def simple(weight: ir.Node) -> bool:
     return (kind in EIGHT or kind in NARROW) and not block and (zero is None or len(set(zero.reshape(-1).tolist())) == 1)
 
 
+def computes_in_integers(value: ir.Value, *, exact: bool) -> bool:
+    """Whether a value comes out of a layer that an integer operator computes, once its result is rounded."""
+    node = producer(value, *LAYERS, "Sub")
+    if node is not None and node.op_type == "Sub":
+        node = producer(node.inputs[0], *LAYERS)
+    found = None if node is None else layer(node)
+    if found is None or found.result is not value:
+        return False
+    if found.minus is None:
+        return True
+    bias = _bias(found)
+    codes, scale = bias_codes(bias, found)
+    return _takes_bias(found) and not (exact and (codes * scale.astype(np.float64) != bias).any())
+
+
+def _bias(found: Layer) -> Array:
+    assert found.minus is not None
+    return -np.asarray(array(found.minus.inputs[1]), np.float32).reshape(-1)
+
+
 def integer_layers(graph: ir.Graph, write: Writer, *, exact: bool) -> tuple[set[ir.Node], float]:
     """Give layers what a runtime needs to compute them in integers; returns these, and the largest change of a bias."""
     changed, fused = 0.0, set[ir.Node]()
@@ -68,10 +88,10 @@ def integer_layers(graph: ir.Graph, write: Writer, *, exact: bool) -> tuple[set[
             fused.add(node)
         if not ends or found.minus is None:
             continue
-        bias = -np.asarray(array(found.minus.inputs[1]), np.float32).reshape(-1)
+        bias = _bias(found)
         codes, scale = bias_codes(bias, found)
         apart = float(np.abs(codes * scale.astype(np.float64) - bias).max(initial=0.0))
-        if (exact and apart) or not _takes_bias(found):
+        if not _takes_bias(found) or (exact and apart):
             continue
         changed = max(changed, apart)
         widen(found.weight, write)
@@ -120,4 +140,4 @@ def widen(weight: ir.Node, write: Writer) -> None:
         wide = NARROW.get(value.dtype) if value is not None and value.dtype is not None else None
         if value is not None and wide is not None:
             codes = np.asarray(array(value)).astype(wide.numpy())
-            weight.replace_input_with(i, write.constant(codes, name="codes"))
+            weight.replace_input_with(i, write.constant(codes, name=value.name or "codes"))

@@ -10,14 +10,15 @@ import math
 
 import onnx_ir as ir
 
-from espalier.passes.export.fusing.values import Grid, Writer, array, only_use, producer, read_as
+from espalier.passes.export.fusing.layers import computes_in_integers
+from espalier.passes.export.fusing.values import Grid, Writer, activation, array, only_use, producer, read_as
 
 MOVES = ("MaxPool", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze")
 CLIPS = ("Relu", "Clip")
 
 
-def move_up(graph: ir.Graph, write: Writer) -> None:
-    """Round the inputs of all such operations whose results are rounded; drop clips at the ends of a grid."""
+def move_up(graph: ir.Graph, write: Writer, *, exact: bool) -> None:
+    """Round the inputs of such operations between integers and a rounding; drop clips at the ends of a grid."""
     for node in reversed(list(graph)):  # from the results, so that a chain moves as a whole
         if node.op_type not in (*MOVES, *CLIPS) or node.domain:
             continue
@@ -26,8 +27,21 @@ def move_up(graph: ir.Graph, write: Writer) -> None:
             continue
         if node.op_type in CLIPS and covers(node, grid):
             write.replace(node.outputs[0], source)
-        elif only_use(source) is node and producer(source) is not None and array(source) is None:
+        elif only_use(source) is node and _begins_in_integers(source, exact=exact):
             node.replace_input_with(0, write.rounded(node, source, grid))
+
+
+def _begins_in_integers(value: ir.Value, *, exact: bool) -> bool:
+    """Whether there is a quantised end above, through operations of one reader that move or clip."""
+    node = producer(value)
+    while node is not None and node.op_type in (*MOVES, *CLIPS) and only_use(node.inputs[0]) is node:
+        value = node.inputs[0]
+        node = producer(value)
+    if node is None or node.op_type == "DequantizeLinear":
+        return node is not None
+    if node.op_type == "Add":
+        return all(activation(v) is not None for v in node.inputs)
+    return computes_in_integers(value, exact=exact)
 
 
 def covers(node: ir.Node, grid: Grid) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from espalier.passes.export.fusing.moved_grids import MOVES, clip_ends
-from espalier.passes.export.fusing.values import Grid, Writer, activation, producer, quantiser, read_as
+from espalier.passes.export.fusing.values import Grid, Writer, activation, only_use, producer, quantiser, read_as
 
 POSITIVE = ("Sigmoid", "Softmax", "Abs", "Exp")
 
@@ -20,6 +20,9 @@ def drop_clips(graph: ir.Graph, write: Writer, *, exact: bool) -> list[str]:
     for node in [n for n in graph if n.op_type == "Clip"]:
         grid, ends = read_as(node.outputs[0]), clip_ends(node)
         if grid is None or ends is None or grid.step(ends[1]) < grid.ends[1]:
+            continue
+        if ends[0] == 0 and grid.ends[0] < 0:  # a Relu and the clip of its format in one
+            write.replace(node.outputs[0], write.node(node, "Relu", (node.inputs[0],), like=node.outputs[0]))
             continue
         spare = grid.step(ends[0]) - grid.ends[0]
         if spare <= 0 or never_negative(node.inputs[0]) or (spare == 1 and not exact):
@@ -44,6 +47,17 @@ def use_whole_range(graph: ir.Graph, write: Writer) -> list[str]:
         for reader in readers:
             write.replace(reader.outputs[0], made)
     return changed
+
+
+def pool_first(graph: ir.Graph, write: Writer) -> None:
+    """Move a Relu that a table will compute behind the maximum of windows, where it has fewer values."""
+    for pool in [n for n in graph if n.op_type == "MaxPool" and len(n.outputs) == 1]:
+        relu, grid = producer(pool.inputs[0], "Relu"), read_as(pool.outputs[0])
+        if relu is None or grid is None or grid.ends[0] >= 0 or only_use(relu.outputs[0]) is not pool:
+            continue
+        like = pool.outputs[0]
+        value = write.node(pool, "MaxPool", (relu.inputs[0],), dict(pool.attributes), like=like)
+        write.replace(like, write.node(pool, "Relu", (value,), like=like))
 
 
 def relus_by_table(graph: ir.Graph, write: Writer) -> None:

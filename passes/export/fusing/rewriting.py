@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from espalier.passes.export.fusing import batch_norms, constants, dynamic, integer_products, layers, moved_grids, nbits, ranges, unsigned
-from espalier.passes.export.fusing.values import Writer, clean
+from espalier.passes.export.fusing.values import Writer, clean, layer_of, stored
 
 if TYPE_CHECKING:
     from espalier.passes.export.settings import Settings
 
 
-def rewrite(graph: ir.Graph, settings: Settings) -> list[str]:
-    """Let a session compute in integers what it can; returns what then differs from the model's own arithmetic."""
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What differs from the model's own arithmetic, and the module paths of the layers computed in integers."""
+
+    changes: tuple[str, ...]
+    integers: frozenset[str]
+
+
+def rewrite(graph: ir.Graph, settings: Settings) -> Rewritten:
+    """Let a session compute in integers what it can."""
     write, exact, notes = Writer(graph), settings.exact, list[str]()
+    integers = dynamic.expand(graph, write)
     batch_norms.fold(graph, write)
-    dynamic.expand(graph, write)
     clipped = ranges.drop_clips(graph, write, exact=exact)
-    whole = [] if exact else ranges.use_whole_range(graph, write)
-    moved_grids.move_up(graph, write)
+    whole = ranges.use_whole_range(graph, write) if settings.clip == "code" and not exact else []
+    ranges.pool_first(graph, write)
+    moved_grids.move_up(graph, write, exact=exact)
     ranges.relus_by_table(graph, write)
     fused, changed = layers.integer_layers(graph, write, exact=exact)
+    integers |= {path for n in fused if (path := layer_of(stored(n.inputs[1])))}
     unsigned.unsign(graph, write)
     count = 0
     if not settings.standard:
@@ -39,7 +50,7 @@ def rewrite(graph: ir.Graph, settings: Settings) -> list[str]:
         notes.append(f"Biases are int32 in steps of both scales: they differ by {changed:.2g} at most.")
     if count and settings.accuracy_level == 4:
         notes.append(f"{_counted(count, 'product')} of accuracy level 4 round float activations to int8 in blocks.")
-    return notes
+    return Rewritten(tuple(notes), frozenset(integers))
 
 
 def _counted(number: int, noun: str) -> str:

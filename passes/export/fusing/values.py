@@ -11,6 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+CODES = ".stored.codes"  # in the name of a layer's codes, after its path
 INTEGERS = {ir.DataType.INT8: (-128, 127), ir.DataType.UINT8: (0, 255),
             ir.DataType.INT16: (-32768, 32767), ir.DataType.UINT16: (0, 65535)}  # fmt: skip
 
@@ -78,6 +79,12 @@ def stored(value: ir.Value | None) -> ir.Node | None:
     """The DequantizeLinear of a stored weight."""
     back = producer(value, "DequantizeLinear")
     return back if back is not None and array(back.inputs[0]) is not None else None
+
+
+def layer_of(weight: ir.Node | None) -> str:
+    """The module path of the layer whose codes a DequantizeLinear reads; empty where that is not in their name."""
+    name = "" if weight is None or weight.inputs[0] is None else weight.inputs[0].name or ""
+    return name.partition(CODES)[0] if CODES in name else ""
 
 
 def read_as(value: ir.Value) -> Grid | None:
