@@ -73,7 +73,7 @@ def write_onnx(project: Project, store: WeightStore, path: Path, settings: Setti
         made.save(str(part / path.name))
     beside = path.with_name(path.name + ".data")
     files = [path, *([beside] if beside.exists() else [])]
-    floats = () if settings.exact else tuple(in_float_layers(project.graph, found.integers))
+    floats = () if settings.onnx.exact else tuple(in_float_layers(project.graph, found.integers))
     return OnnxFile(files, tuple(f"{item} is left in float." for item in left), found.changes, floats)
 
 
@@ -97,7 +97,7 @@ def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[
     made = _converted(program, graph, OPSET, TRANSLATIONS)
     made.rename_axes(_names(program, graph))
     _narrow(made.model)
-    found = rewrite(made.model.graph, settings)
+    found = rewrite(made.model.graph, settings.onnx)
     made.model.producer_name, made.model.graph.name = "Espalier", "model"
     for node in made.model.graph:  # what torch notes of its own way there
         node.metadata_props.clear()
@@ -128,7 +128,7 @@ def _converted(program: ExportedProgram, graph: Graph, opset: int, translations:
 def _activation(held: Effective, site: Site, left: list[_Left], rough: list[str], settings: Settings) -> nn.Module:
     from espalier.passes.export.onnx_nodes import activation, from_data, unsayable
 
-    runtime = settings.dynamic == "runtime"
+    runtime = settings.onnx.dynamic == "runtime"
     if (found := from_data(held, runtime=runtime)) is not None:
         rough += [site[0]] if runtime and not found.equals(from_data(held, runtime=False)) else []
         return found

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from espalier.passes.export.fusing.values import Array, Writer, array, stored
 
 DOMAIN = "com.microsoft"
+INT8_LEVEL = 4  # at which activations are rounded to int8
 SMALLEST, WASTE = 16, 1.05  # elements of a block; bytes over those of the codes and scales
 
 
@@ -29,13 +30,13 @@ class _Stored(NamedTuple):
 def products(graph: ir.Graph, write: Writer, level: int, fused: set[ir.Node]) -> int:
     """Write every such product that is not in `fused` in this way; returns their number.
 
-    Codes of 8 bits only at level 4: at level 1 onnxruntime 1.32 was seen to take 1.5 to 5 times as long as in float.
+    Codes of 8 bits only at INT8_LEVEL: at level 1 onnxruntime 1.32 was seen to take 1.5 to 5 times as long as in float.
     """
     count = 0
     for node in [n for n in graph if n.op_type == "MatMul" and n not in fused and not n.domain]:
         weight = stored(node.inputs[1])
         held = None if weight is None or node.inputs[0].dtype != ir.DataType.FLOAT else _stored(weight)
-        if held is None or (held.bits == 8 and level == 1):
+        if held is None or (held.bits == 8 and level < INT8_LEVEL):
             continue
         rows, columns = held.codes.shape
         given = {"K": rows, "N": columns, "bits": held.bits, "block_size": held.block, "accuracy_level": level}

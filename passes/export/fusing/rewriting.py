@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from espalier.passes.export.fusing import batch_norms, constants, dynamic, integer_products, layers, moved_grids, nbits, ranges, unsigned
-from espalier.passes.export.fusing.values import Writer, clean, layer_of, stored
+from espalier.passes.export.fusing.values import Writer, clean, layer_of, shorten, stored
 
 if TYPE_CHECKING:
-    from espalier.passes.export.settings import Settings
+    from espalier.passes.export.settings import OnnxOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class Rewritten:
     integers: frozenset[str]
 
 
-def rewrite(graph: ir.Graph, settings: Settings) -> Rewritten:
+def rewrite(graph: ir.Graph, options: OnnxOptions) -> Rewritten:
     """Let a session compute in integers what it can."""
-    write, exact, notes = Writer(graph), settings.exact, list[str]()
+    write, exact, notes = Writer(graph), options.exact, list[str]()
     integers = dynamic.expand(graph, write)
     batch_norms.fold(graph, write)
     clipped = ranges.drop_clips(graph, write, exact=exact)
-    whole = ranges.use_whole_range(graph, write) if settings.clip == "code" and not exact else []
+    whole = ranges.use_whole_range(graph, write) if options.clip == "code" and not exact else []
     ranges.pool_first(graph, write)
     moved_grids.move_up(graph, write, exact=exact)
     ranges.relus_by_table(graph, write)
@@ -36,11 +36,12 @@ def rewrite(graph: ir.Graph, settings: Settings) -> Rewritten:
     integers |= {path for n in fused if (path := layer_of(stored(n.inputs[1])))}
     unsigned.unsign(graph, write)
     count = 0
-    if not settings.standard:
+    if not options.standard:
         integer_products.products(graph, write)
-        count = nbits.products(graph, write, settings.accuracy_level, fused)
+        count = nbits.products(graph, write, options.accuracy_level, fused)
     constants.spread(graph, write, fused)
     clean(graph)
+    shorten(graph)
     if clipped:
         notes.append(f"{_counted(len(clipped), 'activation')} clip at code −128 where the format clips at −127.")
     if whole:
@@ -48,8 +49,9 @@ def rewrite(graph: ir.Graph, settings: Settings) -> Rewritten:
                      "clips at 127.")  # fmt: skip
     if changed:
         notes.append(f"Biases are int32 in steps of both scales: they differ by {changed:.2g} at most.")
-    if count and settings.accuracy_level == 4:
-        notes.append(f"{_counted(count, 'product')} of accuracy level 4 round float activations to int8 in blocks.")
+    if count and options.accuracy_level > 1:
+        notes.append(f"{_counted(count, 'product')} of float activations have accuracy level {options.accuracy_level}: "
+                     "onnxruntime may round these activations.")  # fmt: skip
     return Rewritten(tuple(notes), frozenset(integers))
 
 

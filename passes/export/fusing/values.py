@@ -162,3 +162,22 @@ def clean(graph: ir.Graph) -> None:
         _remove(node)
     for name in [n for n, v in graph.initializers.items() if not v.uses() and not v.is_graph_output()]:
         del graph.initializers[name]
+
+
+def shorten(graph: ir.Graph) -> None:
+    """Give short names to nodes and to what is between them, and leave out sizes that the runtime infers."""
+    outer = (*graph.inputs, *graph.outputs, *graph.initializers.values())
+    kept = {v.name for v in outer}
+    for held in (graph, *outer):  # what torch notes of its own way there
+        held.metadata_props.clear()
+    count = 0
+    for node in graph:
+        for value in node.outputs:
+            if not value.is_graph_output():
+                count += 1
+                name = f"v{count}"
+                while name in kept:
+                    name = f"v{(count := count + 1)}"
+                value.name, value.shape, value.type = name, None, None
+                value.metadata_props.clear()
+        node.name = f"{node.op_type}{count}"
