@@ -8,11 +8,10 @@ from typing import Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, size
-from espalier.app.commands.export_check import check_data, check_lines
+from espalier.app.commands.export_check import check_lines, check_options
 from espalier.app.commands.opening import opened
 from espalier.app.commands.option_flags import add_options, read_options
-from espalier.passes.export import FORMS, export
-from espalier.passes.export.checking.check import ready
+from espalier.passes.export import FORMS, checked_export, export
 from espalier.passes.export.checking.target import CheckOptions
 from espalier.passes.export.settings import OnnxOptions, Settings
 
@@ -39,21 +38,19 @@ def _run(args: Arguments, console: Console) -> Answer:
     onnx = read_options(OnnxOptions, args)
     if args.form != "onnx" and onnx != OnnxOptions():
         raise UsageError(f"--as {args.form} has none of the options of ONNX.", "Remove them, or write --as onnx.")
-    if args.check:
-        ready(args.form)
-    elif args.data:
+    if args.data and not args.check:
         raise UsageError("--data is of no use without --check.", "Add --check, or remove --data.")
     with opened(args.target, args, console) as target:
         settings = Settings(args.leave_float, onnx=onnx)
-        done = export(target.project, target.store, args.form, Path(args.output), settings)
-        checked = check_data(args, target, done) if args.check else None
+        what = target.project, target.store, args.form, Path(args.output), settings
+        done = checked_export(*what, check_options(args, target), target.context) if args.check else export(*what)
     data: dict[str, Any] = {"files": list(done.files), "bytes": done.bytes, "warnings": list(done.notes)}
     if done.max_abs_diff is not None:
         data["max_abs_diff"] = done.max_abs_diff
     if done.tensors:
         data["tensors"] = list(done.tensors)
-    if checked is not None:
-        data["check"] = checked
+    if done.check is not None:
+        data["check"] = done.check.to_json()
     return Answer(data, lambda: _lines(data))
 
 

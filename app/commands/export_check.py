@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from espalier.app.commands.command import Arguments
 from espalier.app.commands.console import count, size
@@ -12,22 +11,16 @@ from espalier.app.commands.opening import Target
 from espalier.app.commands.option_flags import read_options
 from espalier.app.number_text import change_text
 from espalier.kernels.bench.other_load import busy_note
-from espalier.passes.export.checking.check import check
 from espalier.passes.export.checking.target import CheckOptions
 from espalier.passes.figure import change_of
-
-if TYPE_CHECKING:
-    from espalier.passes.export import Exported
 
 COLUMNS = ("model", "accuracy", "95 % interval", "largest difference", "ms", "of float", "bytes", "peak memory")
 
 
-def check_data(args: Arguments, target: Target, done: Exported) -> dict[str, Any]:
-    """The check of an exported file, on --data or else the data of the source."""
-    data = args.data or target.project.source.data or ""
-    options = read_options(CheckOptions, args, data=data)
-    found = check(target.project, target.store, args.form, Path(done.files[0]), options, target.context)
-    return found.to_json()
+def check_options(args: Arguments, target: Target) -> CheckOptions:
+    """The options of a check, on --data or else the data of the source."""
+    options: CheckOptions = read_options(CheckOptions, args, data=args.data or target.project.source.data or "")
+    return options
 
 
 def check_lines(found: dict[str, Any], file_bytes: int) -> Iterable[str]:

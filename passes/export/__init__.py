@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from espalier.model.document.project import Project
 from espalier.model.errors import ExportError, nearest
@@ -14,17 +14,23 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.training_notes import unhelped
 
+if TYPE_CHECKING:
+    from espalier.passes.base import Context
+    from espalier.passes.export.checking.check import Check
+    from espalier.passes.export.checking.target import CheckOptions
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:
     """The files written, their bytes in all, what the form could not take along, and of a packed model what each
-    tensor takes. `max_abs_diff`: of the file's results, where it was run."""
+    tensor takes. `max_abs_diff`: of the file's results, where it was run. `check`: where one was asked for."""
 
     files: tuple[str, ...]
     bytes: int
     notes: tuple[str, ...] = ()
     tensors: tuple[dict[str, Any], ...] = ()
     max_abs_diff: float | None = None
+    check: Check | None = None
 
 
 class Written(NamedTuple):
@@ -131,3 +137,18 @@ def export(
     except OSError as error:
         raise ExportError(f"{path} could not be written ({error.strerror}).", "Choose another place.") from error
     return Exported(tuple(str(f) for f in files), size, tuple(notes), tuple(tensors), difference)
+
+
+def checked_export(
+    project: Project, store: WeightStore, form: str, path: Path, settings: Settings, options: CheckOptions,
+    context: Context,
+) -> Exported:  # fmt: skip
+    """As `export`, then the file measured in its runtime; raises ExportError before anything is written if it has none.
+
+    Raises DataError.
+    """
+    from espalier.passes.export.checking.check import check, ready
+
+    ready(form)
+    done = export(project, store, form, path, settings)
+    return replace(done, check=check(project, store, form, Path(done.files[0]), options, context))

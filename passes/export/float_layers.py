@@ -12,11 +12,14 @@ from espalier.model.graph.graph import Graph, Node
 
 LAYERS = ("linear", "conv1d", "conv2d", "conv3d")
 MOST = 8  # layers that are named
+MOST_BITS = 8
 
 
 def in_float_layers(graph: Graph, integers: frozenset[str]) -> Iterator[str]:
     """A sentence for each layer with formats of weight and input that no integer operator computes."""
-    nodes = [n for n in graph if n.op in LAYERS and {"weight", "data_in"} <= set(n.precision) and n.target not in integers]
+    nodes = [
+        n for n in graph if n.op in LAYERS and {"weight", "data_in"} <= set(n.precision) and n.target not in integers
+    ]
     yield from (f"{n.id} computes in float: {_reason(n)}." for n in nodes[:MOST])
     if len(nodes) > MOST:
         yield f"{len(nodes) - MOST} more quantised layers compute in float."
@@ -34,12 +37,20 @@ def _reason(node: Node) -> str:
 
 
 def _one_scale(fmt: Format) -> bool:
-    if isinstance(fmt, ScaledInteger):
-        return fmt.width <= 8 and fmt.per == TENSOR
-    return isinstance(fmt, Integer) and fmt.width <= 8
+    match fmt:
+        case ScaledInteger(width=width):
+            return width <= MOST_BITS and fmt.per == TENSOR
+        case Integer(width=width):
+            return width <= MOST_BITS
+        case _:
+            return False
 
 
 def _by_channel(fmt: Format) -> bool:
-    if isinstance(fmt, ScaledInteger):
-        return fmt.width <= 8 and fmt.symmetric and fmt.granularity != "group"
-    return isinstance(fmt, Integer) and fmt.width <= 8
+    match fmt:
+        case ScaledInteger(width=width, symmetric=symmetric, granularity=granularity):
+            return width <= MOST_BITS and symmetric and granularity != "group"
+        case Integer(width=width):
+            return width <= MOST_BITS
+        case _:
+            return False

@@ -192,7 +192,7 @@ def from_data(held: Effective, *, runtime: bool) -> FromData | None:
 
     `runtime`: as DynamicQuantizeLinear takes them, for the whole tensor and without symmetry.
     """
-    fmt = held.format
+    fmt: Any = held.format
     if not isinstance(fmt, ScaledInteger) or held.scale is not None or held.mask is not None or held.rule is not None:
         return None
     if runtime and fmt.width == 8:

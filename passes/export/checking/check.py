@@ -92,7 +92,6 @@ def alternated(calls: Sequence[Any], runs: int) -> list[float]:
     return [statistics.median(s) for s in seconds]
 
 
-
 def _batch(project: Project, split: Split | None, options: CheckOptions, context: Context) -> Inputs:
     """The batch that is timed: the first of the data, or generated values."""
     from espalier.passes.running.batches import batches

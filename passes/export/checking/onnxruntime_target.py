@@ -103,7 +103,7 @@ def _static(file: Path, path: Path, batches: Sequence[Inputs]) -> None:
         def __init__(self) -> None:
             self._each = iter(batches)
 
-        def get_next(self) -> dict[str, Any] | None:
+        def get_next(self) -> Any:
             batch = next(self._each, None)
             return None if batch is None else {k: v.numpy() for k, v in batch.items() if k in taken}
 

@@ -60,6 +60,4 @@ class Target:
     memory: Callable[[Path, int, Inputs], int | None]
 
 
-TARGETS: Registry[str, Target] = Registry(
-    "form that can be checked", ExportError, ("espalier.passes.export.checking",)
-)
+TARGETS: Registry[str, Target] = Registry("form that can be checked", ExportError, ("espalier.passes.export.checking",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from espalier.passes.export.fusing.values import Array, Writer, array, only_use, producer, stored
+from espalier.passes.export.fusing.values import Array, Writer, array, only_use, operand, producer, stored
 
 
 def fold(graph: ir.Graph, write: Writer) -> None:
@@ -17,7 +17,11 @@ def fold(graph: ir.Graph, write: Writer) -> None:
         weight = stored(node.inputs[1]) if node is not None else None
         if node is None or weight is None or any(h is None for h in held) or len(norm.outputs) > 1:
             continue
-        if only_use(node.outputs[0]) is not (minus or norm) or only_use(norm.inputs[0]) is not norm or len(node.inputs) > 2:
+        if (
+            only_use(node.outputs[0]) is not (minus or norm)
+            or only_use(operand(norm)) is not norm
+            or len(node.inputs) > 2
+        ):
             continue
         if weight.outputs[0].uses() and len(weight.outputs[0].uses()) > 1:
             continue
@@ -27,7 +31,7 @@ def fold(graph: ir.Graph, write: Writer) -> None:
         if bias is None or not _scaled(weight, factor, write):
             continue
         minus_bias = -((-np.asarray(bias, np.float64).reshape(-1) - mean) * factor + shift)
-        rank = len(node.inputs[1].shape or ()) - 2
+        rank = len(operand(node, 1).shape or ()) - 2
         given = write.constant(minus_bias.astype(np.float32).reshape(-1, *[1] * rank), name="minus")
         write.replace(norm.outputs[0], write.node(norm, "Sub", (node.outputs[0], given), like=norm.outputs[0]))
 
@@ -44,7 +48,7 @@ def _scaled(weight: ir.Node, factor: Array, write: Writer) -> bool:
     if low is None or kind is None or weight.attributes.get_int("block_size", 0) or (wide[turned] == low).any():
         return False
     wide[turned] *= -1
-    weight.replace_input_with(0, write.constant(wide.astype(kind.numpy()), kind, name=weight.inputs[0].name or "codes"))
+    weight.replace_input_with(0, write.constant(wide.astype(kind.numpy()), kind, name=operand(weight).name or "codes"))
     by_channel = (scale.reshape(-1) * np.abs(factor)).astype(np.float32)
     weight.replace_input_with(1, write.constant(np.broadcast_to(by_channel, factor.shape).copy(), name="scale"))
     weight.attributes["axis"] = ir.AttrInt64("axis", 0)

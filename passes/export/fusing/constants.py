@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from espalier.passes.export.fusing.values import Array, Writer, activation, array, only_use, stored
+from espalier.passes.export.fusing.values import Array, Writer, activation, array, only_use, operand, stored
 
 FLOAT = 1  # ONNX's number of float32
 
@@ -19,9 +19,11 @@ def spread(graph: ir.Graph, write: Writer, fused: set[ir.Node]) -> None:
         if stored(node.outputs[0]) is None or node.outputs[0].dtype != ir.DataType.FLOAT:
             continue
         readers = [use.node for use in node.outputs[0].uses()]
-        if any(r in fused for r in readers) or node.inputs[0].dtype == ir.DataType.INT32:
+        if any(r in fused for r in readers) or operand(node).dtype == ir.DataType.INT32:
             continue
-        if all(r.op_type == "Gather" and r.attributes.get_int("axis", 0) == 0 for r in readers) and _gathered(node, write):
+        if all(r.op_type == "Gather" and r.attributes.get_int("axis", 0) == 0 for r in readers) and _gathered(
+            node, write
+        ):
             continue
         write.replace(node.outputs[0], _value(node, write))
         for reader in readers:
@@ -79,14 +81,22 @@ def _gathered(node: ir.Node, write: Writer) -> bool:
     """Rows of codes are gathered before they are scaled, so that an embedding stays in its bits."""
     scale, axis = array(node.inputs[1]), node.attributes.get_int("axis", 1)
     zero = array(node.inputs[2]) if len(node.inputs) > 2 else None
-    narrow = node.inputs[0].dtype not in (ir.DataType.INT8, ir.DataType.UINT8)
-    if scale is None or zero is not None or narrow or node.attributes.get_int("block_size", 0) or (scale.size > 1 and axis):
+    narrow = operand(node).dtype not in (ir.DataType.INT8, ir.DataType.UINT8)
+    if (
+        scale is None
+        or zero is not None
+        or narrow
+        or node.attributes.get_int("block_size", 0)
+        or (scale.size > 1 and axis)
+    ):
         return False
     for reader in [use.node for use in node.outputs[0].uses()]:
         index, like = reader.inputs[1], reader.outputs[0]
-        codes = write.node(reader, "Gather", (node.inputs[0], index), {"axis": 0}, like=like, dtype=node.inputs[0].dtype)
+        codes = write.node(reader, "Gather", (node.inputs[0], index), {"axis": 0}, like=like, dtype=operand(node).dtype)
         value = write.node(reader, "Cast", (codes,), {"to": FLOAT}, like=like)
-        factor: ir.Value = write.constant(scale.reshape(()), name="scale") if scale.size == 1 else _row_scales(reader, scale, write)
+        factor: ir.Value = (
+            write.constant(scale.reshape(()), name="scale") if scale.size == 1 else _row_scales(reader, scale, write)
+        )
         write.replace(like, write.node(reader, "Mul", (value, factor), like=like))
     return True
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from espalier.passes.export.fusing.layers import simple, widen
-from espalier.passes.export.fusing.values import Writer, array, layer_of, only_use, stored
+from espalier.passes.export.fusing.values import Writer, array, layer_of, only_use, operand, stored
 
 OPERATOR, DOMAIN = "FromData", "espalier"
 TINY = np.float32(2.0**-126)  # the scale of zeros
@@ -45,7 +45,7 @@ def expand(graph: ir.Graph, write: Writer) -> set[str]:
 
 
 def _codes(node: ir.Node, write: Writer) -> _Codes:
-    x, rows = node.inputs[0], node.attributes.get_int("rows", 0)
+    x, rows = operand(node), node.attributes.get_int("rows", 0)
     if not node.attributes.get_int("symmetric", 1):
         codes = write.node(node, "DynamicQuantizeLinear", (x,), outputs=3, like=x, dtype=ir.DataType.UINT8)
         home = codes.producer()
@@ -105,7 +105,9 @@ def _product(reader: ir.Node, made: _Codes, write: Writer) -> None:
     value = write.node(before, "Cast", (whole,), {"to": _FLOAT}, like=like)
     factor = write.constant(np.asarray(array(weight.inputs[1]), np.float32), name="scale")
     if len(made.scale.shape or ()):  # onnxruntime fuses a product of both scales as if it were one number
-        value = write.node(before, "Mul", (write.node(before, "Mul", (value, made.scale), like=like), factor), like=like)
+        value = write.node(
+            before, "Mul", (write.node(before, "Mul", (value, made.scale), like=like), factor), like=like
+        )
     else:
         scale = write.node(before, "Mul", (made.scale, factor))
         scale.dtype = ir.DataType.FLOAT

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from espalier.passes.export.fusing.layers import layer, widen
 from espalier.passes.export.fusing.nbits import DOMAIN
-from espalier.passes.export.fusing.values import Writer, array
+from espalier.passes.export.fusing.values import Writer, array, operand
 
 
 def products(graph: ir.Graph, write: Writer) -> None:
@@ -20,8 +20,8 @@ def products(graph: ir.Graph, write: Writer) -> None:
         if found is None or (found.minus is None and found.output is not None):
             continue
         widen(found.weight, write)
-        codes = node.inputs[0].producer().inputs[0]
-        scale, zero = codes.producer().inputs[1:3]
+        codes = operand(_producer(operand(node)))
+        scale, zero = _producer(codes).inputs[1:3]
         weight = found.weight
         by_column = np.asarray(array(weight.inputs[1]), np.float32)
         shift = weight.inputs[2] if len(weight.inputs) > 2 else None
@@ -39,3 +39,9 @@ def products(graph: ir.Graph, write: Writer) -> None:
         count += 1
     if count:
         graph.opset_imports.setdefault(DOMAIN, 1)
+
+
+def _producer(value: ir.Value) -> ir.Node:
+    node = value.producer()
+    assert node is not None
+    return node

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from espalier.passes.export.fusing.values import Array, Grid, Writer, activation, array, only_use, producer, read_as, stored
+from espalier.passes.export.fusing.values import (
+    Array,
+    Grid,
+    Writer,
+    activation,
+    array,
+    only_use,
+    operand,
+    producer,
+    read_as,
+    stored,
+)
 
 EIGHT = (ir.DataType.INT8, ir.DataType.UINT8)
 NARROW = {ir.DataType.INT4: ir.DataType.INT8, ir.DataType.UINT4: ir.DataType.UINT8}
@@ -51,7 +62,9 @@ def simple(weight: ir.Node) -> bool:
     held, zero = weight.inputs[0], array(weight.inputs[2] if len(weight.inputs) > 2 else None)
     kind = None if held is None else held.dtype
     block = weight.attributes.get_int("block_size", 0)
-    return (kind in EIGHT or kind in NARROW) and not block and (zero is None or len(set(zero.reshape(-1).tolist())) == 1)
+    return (
+        (kind in EIGHT or kind in NARROW) and not block and (zero is None or len(set(zero.reshape(-1).tolist())) == 1)
+    )
 
 
 def computes_in_integers(value: ir.Value, *, exact: bool) -> bool:
@@ -123,7 +136,8 @@ def _with_bias(found: Layer, codes: Array, scale: Array, write: Writer) -> ir.No
     given = dict(node.attributes) if node.op_type == "Conv" else {}
     kind = "Gemm" if node.op_type == "MatMul" else node.op_type
     if kind == "Gemm" and len(found.weight.inputs) < 3:  # without one, no integer operator comes out
-        zero = np.zeros(scale.shape if many else (), found.weight.inputs[0].dtype.numpy())
+        kind_ = operand(found.weight).dtype
+        zero = np.zeros(scale.shape if many else (), np.uint8 if kind_ is ir.DataType.UINT8 else np.int8)
         found.weight.resize_inputs(3)
         found.weight.replace_input_with(2, write.constant(zero, name="zero"))
     made = write.node(minus, kind, (node.inputs[0], node.inputs[1], bias), given, like=minus.outputs[0])

@@ -11,7 +11,7 @@ import math
 import onnx_ir as ir
 
 from espalier.passes.export.fusing.layers import computes_in_integers
-from espalier.passes.export.fusing.values import Grid, Writer, activation, array, only_use, producer, read_as
+from espalier.passes.export.fusing.values import Grid, Writer, activation, array, only_use, operand, producer, read_as
 
 MOVES = ("MaxPool", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze")
 CLIPS = ("Relu", "Clip")
@@ -34,8 +34,8 @@ def move_up(graph: ir.Graph, write: Writer, *, exact: bool) -> None:
 def _begins_in_integers(value: ir.Value, *, exact: bool) -> bool:
     """Whether there is a quantised end above, through operations of one reader that move or clip."""
     node = producer(value)
-    while node is not None and node.op_type in (*MOVES, *CLIPS) and only_use(node.inputs[0]) is node:
-        value = node.inputs[0]
+    while node is not None and node.op_type in (*MOVES, *CLIPS) and only_use(operand(node)) is node:
+        value = operand(node)
         node = producer(value)
     if node is None or node.op_type == "DequantizeLinear":
         return node is not None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from espalier.passes.export.fusing.values import Array, Writer, array, stored
+from espalier.passes.export.fusing.values import Array, Writer, array, operand, stored
 
 DOMAIN = "com.microsoft"
 INT8_LEVEL = 4  # at which activations are rounded to int8
@@ -35,7 +35,7 @@ def products(graph: ir.Graph, write: Writer, level: int, fused: set[ir.Node]) ->
     count = 0
     for node in [n for n in graph if n.op_type == "MatMul" and n not in fused and not n.domain]:
         weight = stored(node.inputs[1])
-        held = None if weight is None or node.inputs[0].dtype != ir.DataType.FLOAT else _stored(weight)
+        held = None if weight is None or operand(node).dtype != ir.DataType.FLOAT else _stored(weight)
         if held is None or (held.bits == 8 and level < INT8_LEVEL):
             continue
         rows, columns = held.codes.shape
@@ -56,7 +56,7 @@ def products(graph: ir.Graph, write: Writer, level: int, fused: set[ir.Node]) ->
 def _stored(weight: ir.Node) -> _Stored | None:
     codes, scale = array(weight.inputs[0]), array(weight.inputs[1])
     bits = {ir.DataType.INT4: 4, ir.DataType.UINT4: 4, ir.DataType.INT8: 8, ir.DataType.UINT8: 8}.get(
-        weight.inputs[0].dtype  # type: ignore[arg-type]
+        operand(weight).dtype  # type: ignore[arg-type]
     )
     if codes is None or scale is None or bits is None or codes.ndim != 2:
         return None
@@ -73,7 +73,7 @@ def _stored(weight: ir.Node) -> _Stored | None:
         return None
     if scale is None or (-(-rows // block)) * (block * bits / 8 + 4) > WASTE * least + 8:
         return None
-    signed = weight.inputs[0].dtype in (ir.DataType.INT4, ir.DataType.INT8)
+    signed = operand(weight).dtype in (ir.DataType.INT4, ir.DataType.INT8)
     middle = 2 ** (bits - 1)
     wide = codes.astype(np.int64) + (middle if signed else 0)
     whole = np.full_like(scale, 0, np.int64) if zero is None else np.asarray(zero).astype(np.int64)

@@ -9,7 +9,16 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from espalier.passes.export.fusing.moved_grids import MOVES, clip_ends
-from espalier.passes.export.fusing.values import Grid, Writer, activation, only_use, producer, quantiser, read_as
+from espalier.passes.export.fusing.values import (
+    Grid,
+    Writer,
+    activation,
+    only_use,
+    operand,
+    producer,
+    quantiser,
+    read_as,
+)
 
 POSITIVE = ("Sigmoid", "Softmax", "Abs", "Exp")
 
@@ -22,13 +31,13 @@ def drop_clips(graph: ir.Graph, write: Writer, *, exact: bool) -> list[str]:
         if grid is None or ends is None or grid.step(ends[1]) < grid.ends[1]:
             continue
         if ends[0] == 0 and grid.ends[0] < 0:  # a Relu and the clip of its format in one
-            write.replace(node.outputs[0], write.node(node, "Relu", (node.inputs[0],), like=node.outputs[0]))
+            write.replace(node.outputs[0], write.node(node, "Relu", (operand(node),), like=node.outputs[0]))
             continue
         spare = grid.step(ends[0]) - grid.ends[0]
-        if spare <= 0 or never_negative(node.inputs[0]) or (spare == 1 and not exact):
-            if spare > 0 and not never_negative(node.inputs[0]):
-                changed.append(node.inputs[0].name or "")
-            write.replace(node.outputs[0], node.inputs[0])
+        if spare <= 0 or never_negative(operand(node)) or (spare == 1 and not exact):
+            if spare > 0 and not never_negative(operand(node)):
+                changed.append(operand(node).name or "")
+            write.replace(node.outputs[0], operand(node))
     return changed
 
 
@@ -37,13 +46,13 @@ def use_whole_range(graph: ir.Graph, write: Writer) -> list[str]:
     changed: list[str] = []
     for node in [n for n in graph if n.op_type == "QuantizeLinear"]:
         grid = quantiser(node)
-        if grid is None or grid.dtype is not ir.DataType.INT8 or grid.zero or not never_negative(node.inputs[0]):
+        if grid is None or grid.dtype is not ir.DataType.INT8 or grid.zero or not never_negative(operand(node)):
             continue
         readers = [use.node for use in node.outputs[0].uses()]
         if any(quantiser(r) != grid for r in readers):
             continue
-        changed.append(node.inputs[0].name or "")
-        made = write.rounded(node, node.inputs[0], Grid(grid.scale, 0, ir.DataType.UINT8))
+        changed.append(operand(node).name or "")
+        made = write.rounded(node, operand(node), Grid(grid.scale, 0, ir.DataType.UINT8))
         for reader in readers:
             write.replace(reader.outputs[0], made)
     return changed
@@ -63,9 +72,9 @@ def pool_first(graph: ir.Graph, write: Writer) -> None:
 def relus_by_table(graph: ir.Graph, write: Writer) -> None:
     """A Relu between equal grids that do not end at 0 as a LeakyRelu of slope 0, which onnxruntime has for codes."""
     for node in [n for n in graph if n.op_type == "Relu"]:
-        grid = activation(node.inputs[0])
+        grid = activation(operand(node))
         if grid is not None and read_as(node.outputs[0]) == grid:
-            made = write.node(node, "LeakyRelu", (node.inputs[0],), {"alpha": 0.0}, like=node.outputs[0])
+            made = write.node(node, "LeakyRelu", (operand(node),), {"alpha": 0.0}, like=node.outputs[0])
             write.replace(node.outputs[0], made)
 
 
@@ -73,7 +82,7 @@ def never_negative(value: ir.Value | None) -> bool:
     """Whether a value comes out of an operation that has no negative results, through moves alone."""
     node = producer(value)
     while node is not None and node.op_type in MOVES:
-        node = producer(node.inputs[0])
+        node = producer(operand(node))
     if node is None or node.domain:
         return False
     if node.op_type in ("Relu", "Clip"):

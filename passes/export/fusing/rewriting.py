@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from espalier.passes.export.fusing import batch_norms, constants, dynamic, integer_products, layers, moved_grids, nbits, ranges, unsigned
+from espalier.passes.export.fusing import (
+    batch_norms,
+    constants,
+    dynamic,
+    integer_products,
+    layers,
+    moved_grids,
+    nbits,
+    ranges,
+    unsigned,
+)
 from espalier.passes.export.fusing.values import Writer, clean, layer_of, shorten, stored
 
 if TYPE_CHECKING:
@@ -45,8 +55,8 @@ def rewrite(graph: ir.Graph, options: OnnxOptions) -> Rewritten:
     if clipped:
         notes.append(f"{_counted(len(clipped), 'activation')} clip at code −128 where the format clips at −127.")
     if whole:
-        notes.append(f"{_counted(len(whole), 'activation')} that are never negative use codes up to 255 where the format "
-                     "clips at 127.")  # fmt: skip
+        text = f"{_counted(len(whole), 'activation')} that are never negative use codes up to 255"
+        notes.append(f"{text} where the format clips at 127.")
     if changed:
         notes.append(f"Biases are int32 in steps of both scales: they differ by {changed:.2g} at most.")
     if count and options.accuracy_level > 1:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from espalier.passes.export.fusing.values import Writer, producer, quantiser
+from espalier.passes.export.fusing.values import Writer, operand, quantiser
 
 
 def unsign(graph: ir.Graph, write: Writer) -> None:
@@ -18,6 +18,6 @@ def unsign(graph: ir.Graph, write: Writer) -> None:
         readers = [use.node for use in node.outputs[0].uses()]
         if node.outputs[0].is_graph_output() or any(quantiser(r) != grid for r in readers):
             continue
-        made = write.rounded(node, node.inputs[0], replace(grid, zero=grid.zero + 128, dtype=ir.DataType.UINT8))
+        made = write.rounded(node, operand(node), replace(grid, zero=grid.zero + 128, dtype=ir.DataType.UINT8))
         for reader in readers:
             write.replace(reader.outputs[0], made)

@@ -48,6 +48,13 @@ def producer(value: ir.Value | None, *kinds: str) -> ir.Node | None:
     return node if node is not None and (not kinds or node.op_type in kinds) else None
 
 
+def operand(node: ir.Node, index: int = 0) -> ir.Value:
+    """An input that the operator always has."""
+    value = node.inputs[index]
+    assert value is not None
+    return value
+
+
 def only_use(value: ir.Value, *kinds: str) -> ir.Node | None:
     """The one node that reads a value, where it is of one of these operators."""
     uses = value.uses()
@@ -63,9 +70,17 @@ def quantiser(node: ir.Node) -> Grid | None:
         return None
     scale, zero = array(node.inputs[1]), array(node.inputs[2] if len(node.inputs) > 2 else None)
     held = node.inputs[2] if len(node.inputs) > 2 else node.outputs[0] if node.op_type[0] == "Q" else node.inputs[0]
-    if scale is None or scale.size != 1 or held is None or held.dtype not in INTEGERS or (zero is not None and zero.size != 1):
+    if (
+        scale is None
+        or scale.size != 1
+        or held is None
+        or held.dtype not in INTEGERS
+        or (zero is not None and zero.size != 1)
+    ):
         return None
-    return Grid(float(scale.reshape(())), 0 if zero is None else int(zero.reshape(())), held.dtype)
+    kind = held.dtype
+    assert kind is not None
+    return Grid(float(scale.reshape(())), 0 if zero is None else int(zero.reshape(())), kind)
 
 
 def activation(value: ir.Value | None) -> Grid | None:
@@ -121,7 +136,9 @@ class Writer:
         self.graph.insert_before(before, node)
         result = node.outputs[0]
         if like is not None:
-            result.shape, result.dtype = like.shape, dtype or like.dtype
+            result.shape = like.shape
+            if (held := dtype or like.dtype) is not None:
+                result.dtype = held
         return result
 
     def rounded(self, before: ir.Node, value: ir.Value, grid: Grid) -> ir.Value:
