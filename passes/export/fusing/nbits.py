@@ -71,7 +71,7 @@ def _stored(weight: ir.Node) -> _Stored | None:
         scale, zero = (None if v is None else _repeated(v, -(-rows // block), columns) for v in (scale, zero))
     elif block < SMALLEST or block & (block - 1):
         return None
-    if scale is None or (-(-rows // block)) * (block * bits / 8 + 4) > WASTE * least + 8:
+    if scale is None or (-(-rows // block)) * (block * bits / 8 + 4) > WASTE * least:
         return None
     signed = operand(weight).dtype in (ir.DataType.INT4, ir.DataType.INT8)
     middle = 2 ** (bits - 1)

@@ -188,7 +188,7 @@ def shorten(graph: ir.Graph) -> None:
     for held in (graph, *outer):  # what torch notes of its own way there
         held.metadata_props.clear()
     count = 0
-    for node in graph:
+    for number, node in enumerate(graph):
         for value in node.outputs:
             if not value.is_graph_output():
                 count += 1
@@ -197,4 +197,4 @@ def shorten(graph: ir.Graph) -> None:
                     name = f"v{(count := count + 1)}"
                 value.name, value.shape, value.type = name, None, None
                 value.metadata_props.clear()
-        node.name = f"{node.op_type}{count}"
+        node.name = f"{node.op_type}{number}"

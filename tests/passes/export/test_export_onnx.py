@@ -107,7 +107,7 @@ def test_weights_take_the_bits_of_their_format(tmp_path: Path) -> None:
     for text, kind, width in (("", types.FLOAT, 32), ("scaled_integer()", types.INT8, 8),
                               ("scaled_integer(width=4)", types.INT4, 4)):  # fmt: skip
         made = onnx.load(written(chosen(held, text, ""), held.store, tmp_path).files[0]).graph
-        found = [i for i in made.initializer if len(i.dims) == 2]
+        found = [i for i in made.initializer if len(i.dims) == 2 and 1 not in i.dims]
         assert [i.data_type for i in found] == [kind, kind]
         assert sum(len(i.raw_data) for i in found) == (24 + 18) * width // 8
 
@@ -185,7 +185,7 @@ def test_activations_round_through_whole_numbers(tmp_path: Path) -> None:
     done = written(graph, held.store, tmp_path)
     assert done.max_abs_diff == pytest.approx(0.0, abs=1e-6)
     found = kinds(done)
-    assert (found.count("QuantizeLinear"), found.count("DequantizeLinear"), found.count("Clip")) == (2, 3, 1)
+    assert (found.count("QuantizeLinear"), found.count("DequantizeLinear"), found.count("Clip")) == (2, 1, 1)
 
 
 FLOWING: list[dict[str, Any]] = [
