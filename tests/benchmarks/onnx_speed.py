@@ -65,7 +65,7 @@ def main() -> None:
                                              weight="int8", data_in=fmt)  # fmt: skip
                 if static:
                     made.calibrate(data=data, ports=["data_in"], method="minmax")
-                given = {"check": True, "data": data, "runs": 60, "limit": 400}
+                given = {"check": True, "data": data, "runs": 40, "limit": 400}
                 path = Path(folder) / "m.onnx"
                 rounds = [made.export("onnx", path, **given).summary["check"] for _ in range(ROUNDS)]
                 found[f"{name}, {variant}"] = row(rounds[0], rounds)

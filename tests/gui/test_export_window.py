@@ -52,7 +52,8 @@ def test_options_of_onnx_are_asked_before_the_path(window: Window, monkeypatch: 
 
 def test_a_check_names_times_and_accuracies_beside_baselines() -> None:
     own = CheckRow("this file", accuracy=0.905, n=200, milliseconds=1.234)
-    rows = (CheckRow("Espalier", accuracy=0.91, n=200), own, CheckRow("float", milliseconds=2.5), CheckRow("quantize_static", reason="no such operator"))  # fmt: skip
+    refused = CheckRow("quantize_static", reason="no such operator")
+    rows = (CheckRow("Espalier", accuracy=0.91, n=200), own, CheckRow("float", milliseconds=2.5), refused)
     text = checked_text(Check("onnxruntime 1.32.0", rows, 1000, 32, 1, 30))
     assert text.startswith("onnxruntime 1.32.0, a batch of 32: Espalier accuracy 91.00% (n = 200); this file 1.23 ms")
     assert text.endswith(", accuracy 90.50% (n = 200); float 2.5 ms.")

@@ -81,10 +81,14 @@ def check(
 
 
 def alternated(calls: Sequence[Any], runs: int) -> list[float]:
-    """Median seconds of each call, all of them in turn, so that other load meets all alike."""
+    """Median seconds of each call, all of them in turn, so that other load meets all alike.
+
+    Each timed call follows an untimed one of its own, since otherwise the caches hold what the call before it needs.
+    """
     seconds: list[list[float]] = [[] for _ in calls]
     for turn in range(WARM + runs):
         for call, found in zip(calls, seconds, strict=True):
+            call()
             start = time.perf_counter()
             call()
             if turn >= WARM:
