@@ -30,7 +30,7 @@ class _Stored(NamedTuple):
 def products(graph: ir.Graph, write: Writer, level: int, fused: set[ir.Node]) -> int:
     """Write every such product that is not in `fused` in this way; returns their number.
 
-    Codes of 8 bits only at INT8_LEVEL: at level 1 onnxruntime 1.32 was seen to take 1.5 to 5 times as long as in float.
+    Codes of 8 bits only at INT8_LEVEL: at level 1 onnxruntime 1.32 was seen to take up to 5 times as long as in float.
     """
     count = 0
     for node in [n for n in graph if n.op_type == "MatMul" and n not in fused and not n.domain]:
