@@ -24,7 +24,7 @@ from espalier.app.commands.states import StateName, parse_state
 from espalier.model.document.arrangement import MEMBER, from_bytes
 from espalier.model.document.codec import decode
 from espalier.model.document.project import save_project
-from espalier.model.errors import ProjectError
+from espalier.model.errors import OptionsError, ProjectError
 from espalier.model.leftovers import Scratch
 from espalier.model.opening import is_project, open_any
 from espalier.model.trust import Origin, require
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from torch import fx, nn
 
+    from espalier.app.api.data import Data
     from espalier.model.document.project import Project
     from espalier.model.graph.node import Node
 
@@ -259,7 +260,11 @@ class Model(Measurable, PassMethods):
         """
         return self._graph.to_networkx()
 
-    def export(self, form: str, path: PathName, *, leave_float: bool = False) -> Report:
+    def export(
+        self, form: str, path: PathName, *, leave_float: bool = False, exact: bool = False,
+        clip: Literal["format", "code"] = "format", dynamic: Literal["format", "runtime"] = "format",
+        accuracy_level: int = 1, standard: bool = False, check: bool = False, data: Data | None = None, **options: Any,
+    ) -> Report:  # fmt: skip
         """Export the model.
 
         Args:
@@ -271,10 +276,21 @@ class Model(Measurable, PassMethods):
             path: the file or folder to write.
             leave_float: onnx: leave activations in float if ONNX has no equivalent format, and report it;
                 compressed-tensors and gguf: weights, too, with the values of their formats.
+            exact: onnx: equal results but for float rounding. By default integer operators round biases and clip at
+                code −128.
+            clip: onnx: where uint8 activations are clipped, at the ends of the format or of the codes.
+            dynamic: onnx: scales from the data as the format says, or as onnxruntime takes them.
+            accuracy_level: onnx: of products of float activations with stored integers: 1 computes in float32, 4 rounds
+                activations to int8.
+            standard: onnx: ONNX's own operators alone.
+            check: run the file in its runtime beside a float file and the runtime's own quantisers.
+            data: of the check, by default the source's; without any it has no accuracies.
+            options: of the check: limit, batch_size, threads, runs, and how the data are read.
 
         Returns:
-            A Report: a row a file; `bytes`, `notes` (what the form could not take along) and, where the file was run,
-            `max_abs_diff` of its results from the model's. Of codes and scales: `float32_bytes`, `packed_bytes`.
+            A Report: a row a file; `bytes`, `notes` (what the form could not take along), where the file was run
+            `max_abs_diff` of its results from the model's, and where it was checked `check`. Of codes and scales:
+            `float32_bytes`, `packed_bytes`.
 
         Raises:
             ExportError: the form does not exist, or cannot hold this model.
@@ -283,8 +299,9 @@ class Model(Measurable, PassMethods):
         Example:
             m.export("packed", "small.packed.safetensors").bytes
         """
-        from espalier.passes.export import export
-        from espalier.passes.export.settings import Settings
+        from espalier.passes.export import checked_export, export
+        from espalier.passes.export.checking.target import CheckOptions
+        from espalier.passes.export.settings import OnnxOptions, Settings
 
         if form == "sharded":
             from espalier.passes.export.sharded.folder import emit_sharded
@@ -292,12 +309,23 @@ class Model(Measurable, PassMethods):
             written = emit_sharded(self._project, self._place.opened.store, Path(path), {"strategy": "of the model"})
             files = tuple({"file": f, "bytes": Path(f).stat().st_size} for f in written.files)
             return Report("export sharded", {"bytes": written.bytes, "notes": list(written.notes)}, files)
-        settings = Settings(leave_float, self._place.progress)
-        done = export(self._project, self._place.opened.store, form, Path(path), settings)
+        onnx: OnnxOptions = decode(OnnxOptions, {"exact": exact, "clip": clip, "dynamic": dynamic,
+                                                 "accuracy_level": accuracy_level, "standard": standard})  # fmt: skip
+        settings = Settings(leave_float, self._place.progress, onnx)
+        what = self._project, self._place.opened.store, form, Path(path), settings
+        if check:
+            source = self._on(data, options)
+            measured: CheckOptions = decode(CheckOptions, {**options, "data": source.spec})
+            done = checked_export(*what, measured, self._context())
+        elif options or data is not None:
+            raise OptionsError(f"{next(iter(options), 'data')} is an option of the check.", "Add check=True.")
+        else:
+            done = export(*what)
         rows = tuple({"file": f, "bytes": Path(f).stat().st_size} for f in done.files)
-        sizes = {"float32_bytes": done.float32_bytes, "packed_bytes": done.packed_bytes} if done.packed_bytes else {}
-        return Report(f"export {form}", {"bytes": done.bytes, "notes": list(done.notes),
-                                         "max_abs_diff": done.max_abs_diff, **sizes}, rows)  # fmt: skip
+        summary = {"bytes": done.bytes, "notes": list(done.notes), "max_abs_diff": done.max_abs_diff}
+        if done.packed_bytes:
+            summary |= {"float32_bytes": done.float32_bytes, "packed_bytes": done.packed_bytes}
+        return Report(f"export {form}", summary | ({"check": done.check.to_json()} if done.check else {}), rows)
 
     def save(self, path: PathName) -> Path:
         """Save the model as a project atomically; the window and `es.open` open it.

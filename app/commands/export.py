@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from espalier.app.commands.command import Answer, Arguments, Command, Parser
+from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, size
+from espalier.app.commands.export_check import check_lines, check_options
 from espalier.app.commands.opening import opened
-from espalier.passes.export import FORMS, export
-from espalier.passes.export.settings import Settings
+from espalier.app.commands.option_flags import add_options, read_options
+from espalier.passes.export import FORMS, checked_export, export
+from espalier.passes.export.checking.target import CheckOptions
+from espalier.passes.export.settings import OnnxOptions, Settings
 
 
 def _arguments(parser: Parser) -> None:
@@ -31,12 +34,22 @@ def _arguments(parser: Parser) -> None:
         "compressed-tensors, gguf: weights, too"
     )
     parser.add_argument("--leave-float", action="store_true", help=text)
+    add_options(parser, OnnxOptions)
+    text = "run the file in its runtime beside a float file and the runtime's own quantisers (onnx): accuracy, time"
+    parser.add_argument("--check", action="store_true", help=text)
+    add_options(parser, CheckOptions)
 
 
 def _run(args: Arguments, console: Console) -> Answer:
+    onnx = read_options(OnnxOptions, args)
+    if args.form != "onnx" and onnx != OnnxOptions():
+        raise UsageError(f"--as {args.form} has none of the options of ONNX.", "Remove them, or write --as onnx.")
+    if args.data and not args.check:
+        raise UsageError("--data is of no use without --check.", "Add --check, or remove --data.")
     with opened(args.target, args, console) as target:
-        settings = Settings(leave_float=args.leave_float)
-        done = export(target.project, target.store, args.form, Path(args.output), settings)
+        settings = Settings(args.leave_float, onnx=onnx)
+        what = target.project, target.store, args.form, Path(args.output), settings
+        done = checked_export(*what, check_options(args, target), target.context) if args.check else export(*what)
     data: dict[str, Any] = {"files": list(done.files), "bytes": done.bytes, "warnings": list(done.notes)}
     if done.max_abs_diff is not None:
         data["max_abs_diff"] = done.max_abs_diff
@@ -44,6 +57,8 @@ def _run(args: Arguments, console: Console) -> Answer:
         data |= {"float32_bytes": done.float32_bytes, "packed_bytes": done.packed_bytes}
     if done.tensors:
         data["tensors"] = list(done.tensors)
+    if done.check is not None:
+        data["check"] = done.check.to_json()
     return Answer(data, lambda: _lines(data))
 
 
@@ -57,6 +72,8 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
     if "max_abs_diff" in data:
         yield f"run and compared with the model: results differ by {data['max_abs_diff']:.3g} at most"
     yield from (f"note: {n}" for n in data["warnings"])
+    if "check" in data:
+        yield from check_lines(data["check"], data["bytes"])
 
 
 def _coded_lines(data: dict[str, Any]) -> Iterable[str]:

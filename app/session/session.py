@@ -165,11 +165,15 @@ class Session(EditingSession):
         name = f"kept-{next(self._copies)}"
         return replace(cast("Any", job), locations=locations | store.elsewhere(locations, name))
 
-    def export(self, form: str, path: Path, done: Callable[[Any], None]) -> None:
-        """Export the model in a format of passes.export; `done` receives the Exported result."""
+    def export(self, form: str, path: Path, done: Callable[[Any], None], **options: Any) -> None:
+        """Export the model in a format of passes.export; `done` receives the Exported result.
+
+        `options`: further fields of ExportJob.
+        """
         document, project = self.open_document, self._snapshot()
         locations = document.store.locate(keys_of(project.base, project.graph))
-        self.submit(f"Export {path.name}", ExportJob(project, locations, path, form, document.store.folder), done)
+        job = ExportJob(project, locations, path, form, document.store.folder, **options)
+        self.submit(f"Export {path.name}", job, done)
 
     def _snapshot(self) -> Project:
         document = self.open_document

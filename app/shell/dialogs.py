@@ -26,6 +26,11 @@ class Dialogs:
     def __init__(self, parent: QWidget, settings: Settings, banner: Banner) -> None:
         self._parent, self._settings, self._banner = parent, settings, banner
 
+    @property
+    def parent(self) -> QWidget:
+        """The widget that dialogs belong to."""
+        return self._parent
+
     def ask_path(self, title: str, then: Callable[[Path], object], *, save: bool = False,
                   names: str = "", folder: bool = False, suggestion: str = "") -> QFileDialog:  # fmt: skip
         """Show a file dialog; `then` is called with the chosen path."""

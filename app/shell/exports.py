@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
     from espalier.app.shell.dialogs import Dialogs
     from espalier.passes.export import Exported
+    from espalier.passes.export.checking.check import Check
 
 PICTURES = (".png", ".svg")
 EXPORTS = {
@@ -41,6 +42,16 @@ def model_name(session: Session) -> str:
     return document.path.stem if document.path else Path(str(session.opened_spec).rpartition(":")[2]).stem
 
 
+def checked_text(found: Check) -> str:
+    """The figures of a file in its runtime, beside its baselines."""
+    parts = [f"{found.runtime}, a batch of {found.batch_size}:"]
+    for row in found.rows:
+        figures = [] if row.milliseconds is None else [f"{row.milliseconds:.3g} ms"]
+        figures += [] if row.accuracy is None else [f"accuracy {row.accuracy:.2%} (n = {row.n:,})"]
+        parts += [f"{row.name} {', '.join(figures)};"] if figures else []
+    return f"{' '.join(parts).rstrip(';')}."
+
+
 class Exports:
     """Asks for a path, then exports; `canvas` returns the canvas and creates it if needed."""
 
@@ -53,13 +64,23 @@ class Exports:
         return document is not None and any(n.adapters for n in document.graph)
 
     def export(self, form: str) -> None:
-        """Export the model in a format of EXPORTS, and report what was written."""
+        """Export the model in a format of EXPORTS, and report what was written; of ONNX after its options."""
+        if form == "onnx":
+            from espalier.app.shell.onnx_window import OnnxWindow
+
+            window = OnnxWindow(self._dialogs.parent, self._session.document)
+            window.accepted.connect(lambda: self._ask_path(form, **window.chosen()))
+            window.open()
+        else:
+            self._ask_path(form)
+
+    def _ask_path(self, form: str, **options: Any) -> None:
         title, suggestion, folder = EXPORTS[form]
         if form == "packed":
             title = f"{title} of {mebibytes(self._session.score.size_bytes)}"
 
         def write(path: Path) -> None:
-            self._session.export(form, path, lambda result: self._exported(path, result))
+            self._session.export(form, path, lambda result: self._exported(path, result), **options)
 
         self._dialogs.ask_path(title, write, save=not folder, folder=folder, suggestion=suggestion)
 
@@ -69,6 +90,8 @@ class Exports:
         text = f"{path.name} is written: {mebibytes(result.bytes)}."
         if result.max_abs_diff is not None and not result.notes:
             text += f" Verified: outputs differ from the model's by at most {result.max_abs_diff:.2g}."
+        if result.check is not None:
+            text += f" {checked_text(result.check)}"
         show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder))))
         self._banner.show_message(text, " ".join(result.notes), [show])
 

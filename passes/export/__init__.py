@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from espalier.model.document.project import Project
 from espalier.model.errors import ExportError, nearest
@@ -15,12 +15,17 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.training_notes import unhelped
 
+if TYPE_CHECKING:
+    from espalier.passes.base import Context
+    from espalier.passes.export.checking.check import Check
+    from espalier.passes.export.checking.target import CheckOptions
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:
     """The files written, their bytes in all, what the form could not take along, and of a packed model what each
     tensor takes. `max_abs_diff`: of the file's results, where it was run. Of a form of codes: the bytes of the weights
-    in float32, and of the packed file."""
+    in float32, and of the packed file. `check`: where one was asked for."""
 
     files: tuple[str, ...]
     bytes: int
@@ -29,6 +34,7 @@ class Exported:
     max_abs_diff: float | None = None
     float32_bytes: int | None = None
     packed_bytes: int | None = None
+    check: Check | None = None
 
 
 class Written(NamedTuple):
@@ -56,17 +62,18 @@ def _packed(project: Project, store: WeightStore, path: Path, _: Settings) -> Wr
 
 
 def _onnx(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
-    from espalier.passes.export.compare import Compared, compare_onnx
+    from espalier.passes.export.compare import compare_onnx
     from espalier.passes.export.onnx_file import write_onnx
 
-    files, notes = write_onnx(project, store, path, settings)
+    made = write_onnx(project, store, path, settings)
+    notes = [*made.left, *made.changes, *made.floats]
     if importlib.util.find_spec("onnxruntime") is None:
-        return Written(files, [*notes, "onnxruntime is not installed, so the file was not run."], [])
+        return Written(made.files, [*notes, "onnxruntime is not installed, so the file was not run."], [])
     settings.progress(3, 4, "running it in onnxruntime")
-    found = Compared(0.0, 0.0) if notes else compare_onnx(project.graph, store, files[0])
-    return Written(
-        files, [*notes, *(found.notes if found else ())], [], found.difference if found and not notes else None
-    )
+    if made.left:
+        return Written(made.files, notes, [])
+    found = compare_onnx(project.graph, store, made.files[0], equal=not made.changes)
+    return Written(made.files, [*notes, *(found.notes if found else ())], [], found.difference if found else None)
 
 
 def _program(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
@@ -156,3 +163,18 @@ def export(
         return done
     elements = sum(w.elements for w in project.graph.weights.values())
     return replace(done, float32_bytes=4 * elements, packed_bytes=packed_size(project.graph))
+
+
+def checked_export(
+    project: Project, store: WeightStore, form: str, path: Path, settings: Settings, options: CheckOptions,
+    context: Context,
+) -> Exported:  # fmt: skip
+    """As `export`, then the file measured in its runtime; raises ExportError before anything is written if it has none.
+
+    Raises DataError.
+    """
+    from espalier.passes.export.checking.check import check, ready
+
+    ready(form)
+    done = export(project, store, form, path, settings)
+    return replace(done, check=check(project, store, form, Path(done.files[0]), options, context))

@@ -71,12 +71,12 @@ def compare(graph: Graph, store: WeightStore, run: Run, who: str) -> Compared | 
     return Compared(apart, largest, allowed, tuple(notes))
 
 
-def compare_onnx(graph: Graph, store: WeightStore, path: Path) -> Compared | None:
+def compare_onnx(graph: Graph, store: WeightStore, path: Path, *, equal: bool = True) -> Compared | None:
     """Run an ONNX file by onnxruntime; raises ImportError where that is not installed.
 
     A plain session may compute otherwise than the file says: it fuses products of 8 and 4 bits. Where its results
     differ, the settings that could make them equal are tried one after the other; only what was observed is
-    reported.
+    reported. `equal`: whether the file is to give the model's own results.
     """
     try:
         plain = _session(path)
@@ -84,7 +84,7 @@ def compare_onnx(graph: Graph, store: WeightStore, path: Path) -> Compared | Non
     except Exception as error:  # noqa: BLE001
         return Compared(None, 0.0, notes=(_unopened(graph, _last_line(error)[:300]),))
     found = compare(graph, store, plain, "onnxruntime")
-    if found is None or found.difference is None or _equal(found):
+    if found is None or found.difference is None or not equal or _equal(found):
         return found
     tried: list[str] = []
     for key, value in SETTINGS:

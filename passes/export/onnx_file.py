@@ -6,7 +6,7 @@ The file is then run by onnxruntime, where that is installed, and compared with 
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +19,7 @@ from espalier.model.files import check_target, filling, make_folder
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.layers import Compressed, Effective
+from espalier.passes.export.float_layers import in_float_layers
 from espalier.passes.export.grids import grid_of
 from espalier.passes.export.program import first_line, program_of
 from espalier.passes.export.settings import Settings
@@ -27,6 +28,8 @@ from espalier.passes.running.example import FREE
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+    from espalier.passes.export.fusing.rewriting import Rewritten
 
 NEEDED = ("onnx", "onnxscript")
 
@@ -43,35 +46,47 @@ class _Left:
         return f"{self.site[0]} {self.site[1]} ({self.label}: {self.why})"
 
 
-def write_onnx(project: Project, store: WeightStore, path: Path, settings: Settings) -> tuple[list[Path], list[str]]:
-    """Write the file, and its tensors beside it beyond 2 GB; returns the files and what is not as in the model.
-
-    Raises ExportError.
+@dataclass(frozen=True, slots=True)
+class OnnxFile:
+    """The file, and its tensors beside it beyond 2 GB. `left`: formats that are left in float. `changes`: what an
+    integer operator computes otherwise than the model. `floats`: quantised layers that compute in float, and why.
     """
+
+    files: list[Path]
+    left: tuple[str, ...]
+    changes: tuple[str, ...]
+    floats: tuple[str, ...]
+
+
+def write_onnx(project: Project, store: WeightStore, path: Path, settings: Settings) -> OnnxFile:
+    """Write the file; raises ExportError."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ExportError(f"ONNX needs the package {missing[0]}, which is not installed.",
                           "Install Espalier's ONNX packages: pip install 'espalier[onnx]'.")  # fmt: skip
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
-    made, left = onnx_program(project.graph, store, settings)
+    made, left, found = onnx_program(project.graph, store, settings)
     settings.progress(2, 4, "writing the file")
     make_folder(path.parent, ExportError)
     check_target(path, ExportError)
     with filling(path.parent, ExportError) as part:  # the file names the one beside it, so it is written under its name
         made.save(str(part / path.name))
     beside = path.with_name(path.name + ".data")
-    notes = [f"{item} is left in float." for item in left]
-    return [path, *([beside] if beside.exists() else [])], notes
+    files = [path, *([beside] if beside.exists() else [])]
+    floats = () if settings.onnx.exact else tuple(in_float_layers(project.graph, found.integers))
+    return OnnxFile(files, tuple(f"{item} is left in float." for item in left), found.changes, floats)
 
 
-def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[Any, list[_Left]]:
-    """The graph as torch's ONNXProgram, and the formats that were left out; raises ExportError."""
+def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[Any, list[_Left], Rewritten]:
+    """The graph as torch's ONNXProgram, the formats left out, and what is not bit for bit; raises ExportError."""
+    from espalier.passes.export.fusing.rewriting import rewrite
     from espalier.passes.export.onnx_nodes import OPSET
     from espalier.passes.export.onnx_powers import TRANSLATIONS
 
     settings.progress(0, 4, "exporting the graph")
     left: list[_Left] = []
-    module = standalone(graph, store, lambda held, site: _activation(held, site, left), _leaf)
+    rough: list[str] = []
+    module = standalone(graph, store, lambda held, site: _activation(held, site, left, rough, settings), _leaf)
     if left and not settings.leave_float:
         text = f"ONNX has no equal of the format of {'; '.join(map(str, left[:4]))}{' …' if left[4:] else ''}."
         raise ExportError(
@@ -82,10 +97,14 @@ def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[
     made = _converted(program, graph, OPSET, TRANSLATIONS)
     made.rename_axes(_names(program, graph))
     _narrow(made.model)
+    found = rewrite(made.model.graph, settings.onnx)
     made.model.producer_name, made.model.graph.name = "Espalier", "model"
     for node in made.model.graph:  # what torch notes of its own way there
         node.metadata_props.clear()
-    return made, left
+    if rough:
+        text = f"{len(rough)} activations take their scale as DynamicQuantizeLinear does: uint8 of the whole tensor."
+        found = replace(found, changes=(text, *found.changes))
+    return made, left, found
 
 
 def _converted(program: ExportedProgram, graph: Graph, opset: int, translations: Any) -> Any:
@@ -106,9 +125,13 @@ def _converted(program: ExportedProgram, graph: Graph, opset: int, translations:
 # -- the modules that stand for formats
 
 
-def _activation(held: Effective, site: Site, left: list[_Left]) -> nn.Module:
-    from espalier.passes.export.onnx_nodes import activation, unsayable
+def _activation(held: Effective, site: Site, left: list[_Left], rough: list[str], settings: Settings) -> nn.Module:
+    from espalier.passes.export.onnx_nodes import activation, from_data, unsayable
 
+    runtime = settings.onnx.dynamic == "runtime"
+    if (found := from_data(held, runtime=runtime)) is not None:
+        rough += [site[0]] if runtime and not found.equals(from_data(held, runtime=False)) else []
+        return found
     if why := unsayable(held):
         left.append(_Left(site, held.format.label if held.format else "pruned", why))
         return nn.Identity()

@@ -18,11 +18,12 @@ from transformers.pytorch_utils import Conv1D
 from espalier.model.formats.base import by_rule
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.minifloat_ieee import MinifloatIEEE
-from espalier.model.formats.scaled import TENSOR
+from espalier.model.formats.scaled import ROW, TENSOR
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import tensor_scale
 from espalier.model.graph.views import View
 from espalier.model.torch.layers import Compressed, Effective
+from espalier.passes.export.fusing.dynamic import DOMAIN, OPERATOR
 from espalier.passes.export.grids import Grid
 from espalier.passes.export.standalone import Rounded
 
@@ -47,6 +48,16 @@ class Dequantised(nn.Module):
             self.register_buffer(self.names[2], torch.from_numpy(np.array(grid.zero)).to(carrier))
         self.given: dict[str, Any] = {} if grid.axis is None else {"axis": grid.axis}
         self.given |= {"block_size": grid.block} if grid.block else {}
+        self.turned = False
+
+    def turn(self) -> None:
+        """Hold a matrix transposed."""
+        self.turned = True
+        for name in self.names:
+            held = getattr(self, name)
+            setattr(self, name, held.t().contiguous() if held.dim() == 2 else held)
+        if "axis" in self.given:
+            self.given["axis"] = 1 - self.given["axis"]
 
     def forward(self, _: Tensor | None = None) -> Tensor:
         """The values, in the weight's own shape."""
@@ -68,6 +79,8 @@ class StoredLayer(nn.Module):
         super().__init__()
         self.inner: Any = layer.inner
         self.stored = weight
+        if isinstance(self.inner, nn.Linear) and weight.view is None:
+            weight.turn()  # as [in, out], so that no operation stands between the codes and their product
         self.inner.weight = nn.Parameter(torch.empty(0), requires_grad=False)
         if bias is not None:
             self.inner.bias = nn.Parameter(bias, requires_grad=False)
@@ -89,7 +102,7 @@ class StoredLayer(nn.Module):
 
     def _product(self, x: Tensor, weight: Tensor) -> Tensor:
         if isinstance(self.inner, nn.Linear):
-            return torch.matmul(x, weight.t())
+            return torch.matmul(x, weight if self.stored.turned else weight.t())
         if isinstance(self.inner, Conv1D):
             return torch.matmul(x, weight)
         return torch.func.functional_call(self.inner, {"weight": weight}, (x,))  # type: ignore[no-any-return]
@@ -117,6 +130,24 @@ class Clipped(nn.Module):
         codes = onnx_ops.symbolic("QuantizeLinear", (y, *given), dtype=dtype, shape=shape, version=OPSET)
         value = onnx_ops.symbolic("DequantizeLinear", (codes, *given), dtype=torch.float32, shape=shape, version=OPSET)
         return value.to(x.dtype)
+
+
+class FromData(nn.Module):
+    """A scaled integer whose scale the values give: the exporter's own operator, which `fusing.dynamic` replaces."""
+
+    def __init__(self, *, rows: bool, symmetric: bool, top: int) -> None:
+        super().__init__()
+        self.given: dict[str, Any] = {"rows": int(rows), "symmetric": int(symmetric), "top": top}
+
+    def equals(self, other: FromData | None) -> bool:
+        """Whether both compute the same."""
+        return other is not None and self.given == other.given
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape → the same shape and dtype."""
+        kind = f"{DOMAIN}::{OPERATOR}"
+        y = onnx_ops.symbolic(kind, (x.float(),), self.given, dtype=torch.float32, shape=list(x.shape), version=1)
+        return y.to(x.dtype)
 
 
 class FixedPoint(nn.Module):
@@ -154,6 +185,25 @@ def activation(held: Effective) -> nn.Module:
     """What an activation's format is in ONNX: its own operators where they are equal, else the definition traced."""
     found = None if held.mask is not None or held.rule is not None else _native(held)
     return found or Rounded(held)
+
+
+def from_data(held: Effective, *, runtime: bool) -> FromData | None:
+    """The operator of an 8-bit scaled integer with scales from the data; None where it has none.
+
+    `runtime`: as DynamicQuantizeLinear takes them, for the whole tensor and without symmetry.
+    """
+    fmt: Any = held.format
+    if not isinstance(fmt, ScaledInteger) or held.scale is not None or held.mask is not None or held.rule is not None:
+        return None
+    if runtime and fmt.width == 8:
+        return FromData(rows=False, symmetric=False, top=255)
+    if fmt.width > 8 or fmt.scale_dtype != "float32" or fmt.per not in (TENSOR, ROW):
+        return None
+    if fmt.per == ROW and held.view is not None:
+        return None
+    if not fmt.symmetric and (fmt.per != TENSOR or fmt.width != 8):
+        return None
+    return FromData(rows=fmt.per == ROW, symmetric=fmt.symmetric, top=fmt.top)
 
 
 def unsayable(held: Effective) -> str:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
+
+_EXACT = "equal results but for float rounding; by default integer operators round biases and clip at code −128"
+_CLIP = "where uint8 activations are clipped: at the ends of the format, or of the codes (faster after a Relu)"
+_DYNAMIC = "scales from the data: as the format says, or as onnxruntime takes them (uint8 of the whole tensor)"
+_LEVEL = "of products of float activations with stored integers: 1 computes in float32, 4 rounds activations to int8"
+_STANDARD = "ONNX's own operators alone, for other runtimes than onnxruntime"
 
 
 def _silent(done: int, total: int, text: str) -> None:
@@ -11,11 +18,23 @@ def _silent(done: int, total: int, text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class OnnxOptions:
+    """How an ONNX file computes: where an integer operator rounds otherwise than the model, the choice is here."""
+
+    exact: bool = field(default=False, metadata={"help": _EXACT})
+    clip: Literal["format", "code"] = field(default="format", metadata={"help": _CLIP})
+    dynamic: Literal["format", "runtime"] = field(default="format", metadata={"help": _DYNAMIC})
+    accuracy_level: int = field(default=1, metadata={"min": 1, "max": 4, "help": _LEVEL})
+    standard: bool = field(default=False, metadata={"help": _STANDARD})
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """`leave_float`: leave out, and tell, the formats of activations that the form has no equal of.
 
-    `progress`: hears how far it is, and may stop it (JobError).
+    `progress`: hears how far it is, and may stop it (JobError). `onnx`: of an ONNX file alone.
     """
 
     leave_float: bool = False
     progress: Callable[[int, int, str], None] = _silent
+    onnx: OnnxOptions = OnnxOptions()

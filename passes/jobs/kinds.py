@@ -20,9 +20,11 @@ from espalier.model.sources.info import SourceInfo
 from espalier.model.store.open_files import Version
 from espalier.model.store.weights import Location, WeightStore
 from espalier.model.trust import Origin
+from espalier.passes.export.settings import OnnxOptions
 from espalier.passes.jobs.kernel import KernelJob
 
 if TYPE_CHECKING:
+    from espalier.passes.export.checking.target import CheckOptions
     from espalier.passes.score import Score, Scorer
     from espalier.passes.search.search import Search
     from espalier.passes.search.space import Space
@@ -165,7 +167,7 @@ class SaveJob:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """Export a project in a format of passes.export."""
+    """Export a project in a format of passes.export. `check`: options of measuring the file in its runtime."""
 
     project: Project
     locations: Locations
@@ -173,6 +175,8 @@ class ExportJob:
     form: str
     workdir: Path
     leave_float: bool = False
+    onnx: OnnxOptions = field(default_factory=OnnxOptions)
+    check: CheckOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,12 +231,17 @@ def _trial(job: TrialJob, channel: Channel) -> Path:
 
 @HANDLERS.register(ExportJob)
 def _export(job: ExportJob, channel: Channel) -> Any:
-    from espalier.passes.export import export
+    from espalier.passes.export import checked_export, export
     from espalier.passes.export.settings import Settings
 
     store = _store(job.workdir, job.locations)
     channel.progress(0, 0, f"exporting to {job.path.name}")
-    return export(job.project, store, job.form, job.path, Settings(job.leave_float, channel.progress))
+    what = job.project, store, job.form, job.path, Settings(job.leave_float, channel.progress, job.onnx)
+    if job.check is None:
+        return export(*what)
+    source = job.project.source
+    callables = _callables(job.project.graph, source, job.workdir)
+    return checked_export(*what, job.check, _context(store, source, callables, channel))
 
 
 @HANDLERS.register(PluginJob)

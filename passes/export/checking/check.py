@@ -1,0 +1,118 @@
+"""Runs a file and its baselines on the same samples: accuracy, difference of results, time and memory."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from espalier.model.document.project import Project
+from espalier.model.errors import ExportError
+from espalier.model.store.weights import WeightStore
+from espalier.passes.base import Context
+from espalier.passes.export.checking.row import OWN, CheckRow
+from espalier.passes.export.checking.target import TARGETS, Baseline, CheckOptions, Inputs
+
+if TYPE_CHECKING:
+    from espalier.model.data.base import Split
+
+CALIBRATION = 128  # samples for the runtime's own quantiser
+WARM = 3  # runs before the timed ones
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a check measured. The first row is Espalier's own module, the second the file."""
+
+    runtime: str
+    rows: tuple[CheckRow, ...]
+    packed_bytes: int
+    batch_size: int
+    threads: int
+    runs: int
+    others: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For reports and the command line."""
+        return {**asdict(self), "rows": [r.to_json() for r in self.rows]}
+
+
+def ready(form: str) -> None:
+    """Raise ExportError for a form whose files no registered runtime checks, or whose runtime is not installed."""
+    target = TARGETS.get(form)
+    if missing := target.missing():
+        raise ExportError(f"The check needs {missing}, which is not installed.", f"Install it: pip install {missing}.")
+
+
+def check(
+    project: Project, store: WeightStore, form: str, path: Path, options: CheckOptions, context: Context
+) -> Check:
+    """Measure an exported file; raises ExportError, DataError."""
+    from espalier.kernels.bench.other_load import OtherLoad
+    from espalier.passes.export.checking.scores import rows_of
+    from espalier.passes.running.splits import load_split
+    from espalier.passes.score import static_score
+
+    ready(form)
+    target = TARGETS.get(form)
+    split = load_split(options, context) if options.data else None
+    with tempfile.TemporaryDirectory(prefix="espalier-check-") as folder:
+        context.progress(0, 4, "writing the baselines")
+        calibration = _calibration(project, split, options, context)
+        files = [Baseline(OWN, path), *target.baselines(project, store, Path(folder), calibration)]
+        runners = {f.name: target.opened(f.path, options.threads) for f in files if f.path is not None}
+        inputs = _batch(project, split, options, context)
+        context.progress(1, 4, "timing")
+        load = OtherLoad()
+        times = alternated([partial(r, inputs) for r in runners.values()], options.runs)
+        others = load.share()
+        seconds = dict(zip(runners, times, strict=True))
+        context.progress(2, 4, "measuring")
+        rows = rows_of(project, store, split, files, runners, inputs, seconds, options, context)
+        peaks = {f.name: target.memory(f.path, options.threads, inputs) for f in files if f.path is not None}
+    rows = tuple(replace(r, peak_bytes=peaks.get(r.name)) for r in rows)
+    size = static_score(project.graph).size_bytes
+    return Check(target.name(), rows, size, options.batch_size, options.threads, options.runs, others)
+
+
+def alternated(calls: Sequence[Any], runs: int) -> list[float]:
+    """Median seconds of each call, all of them in turn, so that other load meets all alike.
+
+    Each timed call follows an untimed one of its own, since otherwise the caches hold what the call before it needs.
+    """
+    seconds: list[list[float]] = [[] for _ in calls]
+    for turn in range(WARM + runs):
+        for call, found in zip(calls, seconds, strict=True):
+            call()
+            start = time.perf_counter()
+            call()
+            if turn >= WARM:
+                found.append(time.perf_counter() - start)
+    return [statistics.median(s) for s in seconds]
+
+
+def _batch(project: Project, split: Split | None, options: CheckOptions, context: Context) -> Inputs:
+    """The batch that is timed: the first of the data, or generated values."""
+    from espalier.passes.running.batches import batches
+    from espalier.passes.running.example import batch_sizes, example_inputs
+
+    if split is not None:
+        return next(batches(split, project.graph, options.batch_size))[0]
+    return example_inputs(project.graph, batch_sizes(project.graph, options.batch_size), context.seed)
+
+
+def _calibration(project: Project, split: Split | None, options: CheckOptions, context: Context) -> list[Inputs]:
+    """Batches for a quantiser that needs some: of the training data where there are any, else of those given."""
+    from espalier.passes.running.batches import batches
+    from espalier.passes.running.splits import TRAIN, choose_split, load_task
+
+    if split is None:
+        return [_batch(project, None, options, context)]
+    data = load_task(options, context.reading, whole=False)
+    source = choose_split(data, TRAIN, CALIBRATION) if TRAIN in data.splits else split.take(CALIBRATION)
+    return [inputs for inputs, _ in batches(source, project.graph, options.batch_size)]
