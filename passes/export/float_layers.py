@@ -13,6 +13,8 @@ from espalier.model.graph.graph import Graph, Node
 LAYERS = ("linear", "conv1d", "conv2d", "conv3d")
 MOST = 8  # layers that are named
 MOST_BITS = 8
+ONE_SCALE = "scaled_integer(width=8, granularity=tensor)"
+BY_CHANNEL = "scaled_integer(width=8, granularity=channel)"
 
 
 def in_float_layers(graph: Graph, integers: frozenset[str]) -> Iterator[str]:
@@ -28,9 +30,9 @@ def in_float_layers(graph: Graph, integers: frozenset[str]) -> Iterator[str]:
 def _reason(node: Node) -> str:
     data, weight = node.precision["data_in"], node.precision["weight"]
     if not _one_scale(data.format):
-        return f"its input is {data.format.label}; an 8-bit integer with one scale has an integer operator"
+        return f"its input is {data.format.label}; {ONE_SCALE} has an integer operator"
     if not _by_channel(weight.format):
-        return f"its weight is {weight.format.label}; an 8-bit integer with a scale a channel has an integer operator"
+        return f"its weight is {weight.format.label}; {BY_CHANNEL} has an integer operator"
     if isinstance(data.format, ScaledInteger) and data.scale is None:
         return "its input takes its scale from the data; a static scale (calibrate) has an integer operator"
     return "its result is not rounded to 8 bits; a format of its data_out, or of the input of what follows, does that"
