@@ -27,6 +27,7 @@ def flushed() -> Generator[None]:
     torch.set_flush_denormal(False)
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize("fmt", [*FORMS, *SCALED], ids=str)
 def test_zero_rows_and_tiny_rows_stay_numbers(fmt: Format, flushed: None) -> None:

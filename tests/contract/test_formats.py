@@ -194,6 +194,7 @@ def test_endless_lists_of_codes_are_refused(fmt: Format) -> None:
 # -- tensors
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @each
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

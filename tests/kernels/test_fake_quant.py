@@ -131,6 +131,7 @@ def test_bits_on_rows_of_every_kind(fmt: Format, dtype: torch.dtype) -> None:
         agrees(fmt, few)
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
@@ -154,6 +155,7 @@ def test_blocks_taken_side_by_side(text: str, dtype: torch.dtype) -> None:
     agrees(fmt, x)
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize("fmt", DEFAULTS, ids=str)
 @float32_and_some
@@ -173,6 +175,7 @@ def test_ordinary_tensors_never_need_the_definition(
     assert torch.equal(torch.ones_like(inside) if gate is None else gate, inside)
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize("fmt", [d for d in DEFAULTS if not d.stochastic], ids=str)
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_threads_change_nothing(fmt: Format, count: int) -> None:

@@ -97,6 +97,7 @@ def check(fmt: Format, x: torch.Tensor, mask: np.ndarray | None, view: View | No
     assert same_values(part, found.source, mask, again, found.effective)
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize("fmt", CASES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
@@ -107,6 +108,7 @@ def test_values_come_back(fmt: Format, shape: str) -> None:
         check(fmt, values(size, "float32", seed), masked(size, ratio, seed), view)
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize("fmt", CASES, ids=str)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

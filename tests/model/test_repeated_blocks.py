@@ -171,6 +171,7 @@ def same(replicated: Traced, whole: Graph) -> None:
 QUICK = ("gpt2",)
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SOURCES])
 def test_real_models_are_stamped_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_source(f"config:{SOURCES[name]}&weights=none")

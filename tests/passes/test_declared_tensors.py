@@ -107,6 +107,7 @@ MORE: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(0.34)
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("name", MEASURED)
