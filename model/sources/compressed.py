@@ -4,11 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import io
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, cast
 
 from espalier.model.errors import SourceError
 
 METHOD = "compressed-tensors"
+UNQUANTISED = "Open the model before it was quantised, or the project that wrote the folder."
+REGEX = "re:"
+MOST_CHARACTERS, MOST_REPEATS = 500, 5  # of a pattern
+_REPEAT, _NESTED = re.compile(r"[*+{]"), re.compile(r"\)[*+{]")
+
+
+def check_settings(settings: Any) -> None:
+    """Raise SourceError where the `quantization_config` of a configuration cannot be opened as it is, or safely.
+
+    compressed-tensors searches names of modules by the regular expressions of the file, without a limit of time.
+    """
+    if not isinstance(settings, dict) or settings.get("quant_method") != METHOD:
+        return
+    for key in ("kv_cache_scheme", "transform_config", "sparsity_config"):
+        if settings.get(key):
+            raise SourceError(f"The model has a {key} of compressed-tensors, which would be lost.", UNQUANTISED)
+    for pattern in _patterns(settings):
+        if len(pattern) > MOST_CHARACTERS or len(_REPEAT.findall(pattern)) > MOST_REPEATS or _NESTED.search(pattern):
+            shown = pattern if len(pattern) <= 60 else f"{pattern[:60]}…"
+            raise SourceError(f"The pattern {shown!r} of quantization_config may take too long to search.",
+                              "Name modules instead, or write a pattern without repeated groups.")  # fmt: skip
+
+
+def _patterns(value: Any) -> Iterator[str]:
+    """The regular expressions among the texts of a value of JSON."""
+    if isinstance(value, str):
+        if value.startswith(REGEX):
+            yield value.removeprefix(REGEX)
+    elif isinstance(value, dict | list):
+        for part in cast("list[Any]", [*value, *value.values()] if isinstance(value, dict) else value):
+            yield from _patterns(part)
 
 
 def decompress(model: Any) -> bool:
@@ -23,8 +56,7 @@ def decompress(model: Any) -> bool:
 
     coded = [m for m in model.modules() if getattr(m, "quantization_scheme", None) is not None]
     if any(m.quantization_scheme.input_activations or m.quantization_scheme.output_activations for m in coded):
-        raise SourceError("The model rounds activations by compressed-tensors, which would be lost.",
-                          "Open the model before it was quantised, or the project that wrote the folder.")  # fmt: skip
+        raise SourceError("The model rounds activations by compressed-tensors, which would be lost.", UNQUANTISED)
     with contextlib.redirect_stderr(io.StringIO()):
         for module in coded:
             decompress_module(module, leave_decompressed=False)

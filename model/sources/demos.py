@@ -64,7 +64,9 @@ def load_demo(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
     if not path.is_file():
         raise SourceError(f"The weights of demo:{name} are missing ({path}).", "Run `make demo-weights`.")
     module = demo.make()
-    module.load_state_dict(load_file(path), strict=not getattr(module, "all_tied_weights_keys", None))
+    tied: dict[str, str] = getattr(module, "all_tied_weights_keys", {})
+    found = module.load_state_dict(load_file(path), strict=not tied)
+    assert {*found.missing_keys, *found.unexpected_keys} <= tied.keys()
     return module.eval(), demo.inputs()
 
 

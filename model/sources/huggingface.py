@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from logging import CRITICAL
 from pathlib import Path
@@ -16,7 +17,7 @@ from urllib.parse import parse_qsl
 from espalier.model.borders import parse_json, read_bytes, tried
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line, nearest
 from espalier.model.network import offline_if_unreachable
-from espalier.model.sources.compressed import decompress
+from espalier.model.sources.compressed import check_settings, decompress
 from espalier.model.sources.config_sizes import check_sizes
 from espalier.model.sources.info import KINDS, Loaded, SourceInfo
 
@@ -83,6 +84,14 @@ def from_hub(spec: str) -> Loaded:
     return Loaded(SourceInfo(spec, name, tokenizer=name), model, example, uncached=uncached)
 
 
+def _check_complete(name: str, loading: Mapping[str, Any]) -> None:
+    """Raise SourceError where tensors of the model are not in its files: transformers draws them at random."""
+    if missing := sorted(loading["missing_keys"]):
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise SourceError(f"{Path(name).name} has no {missing[0]}{more}.",
+                          "Give a complete folder, with the configuration that belongs to it.")  # fmt: skip
+
+
 def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
     import transformers
     from transformers import AutoConfig, AutoModel
@@ -94,7 +103,12 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             cached = _no_cache(config)
             architecture = (getattr(config, "architectures", None) or [""])[0]
             cls = getattr(transformers, architecture, AutoModel)
-            model = cls.from_pretrained(name, config=config, trust_remote_code=False)
+            check_settings(getattr(config, "quantization_config", None))
+            with contextlib.redirect_stderr(io.StringIO()):  # bars of progress
+                model, loading = cls.from_pretrained(
+                    name, config=config, trust_remote_code=False, output_loading_info=True
+                )
+            _check_complete(name, loading)
             decompress(model)
     except (*PASSING, SourceError):
         raise

@@ -139,6 +139,13 @@ FORMS: dict[str, Exporter] = {
 CODED = ("compressed-tensors", "gguf")  # forms of codes and scales, whose bytes are told beside those of a packed file
 
 
+def _spare_the_source(path: Path, store: WeightStore) -> None:
+    """Raise ExportError where the export would replace the files that the model's weights are read from."""
+    sources = {place.path.resolve() for place in store.places().values()}
+    if (target := path.resolve()) in sources or any(source.parent == target for source in sources):
+        raise ExportError(f"{path} holds the weights that the model was opened from.", "Choose another place.")
+
+
 def export(
     project: Project,
     store: WeightStore,
@@ -150,10 +157,13 @@ def export(
     if form not in FORMS:
         raise ExportError(f"There is no form {form!r}.", nearest(form, FORMS))
     path = Path(path).expanduser()
+    _spare_the_source(path, store)
     try:
         files, notes, tensors, difference = FORMS[form](project, store, path, settings)
         notes = [*unhelped(project, store), *notes]
         for file in files:  # some writers make files that only their owner may read
+            if file.is_symlink():
+                continue
             file.chmod(file.stat().st_mode | 0o044)
         size = sum(f.stat().st_size for f in files)
     except OSError as error:

@@ -256,7 +256,7 @@ class DeployPanel(FormPanel):
         if name == SCALING and wanted is not None and (scaled := self.deployment.scaled) is not None:
             options = ShardScalingOptions(**asdict(replace(wanted, mesh=scaled.mesh)), most=MOST)  # without its mesh
             wanted = scaled
-        return "Of other options than those at the left" if wanted != options else ""
+        return "Of other options than those at the left" if wanted is None or wanted != options else ""
 
     def _show_run(self) -> None:
         self.tabs.setCurrentIndex(RUNS)

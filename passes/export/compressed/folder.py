@@ -19,7 +19,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer, model_of
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.compressed.codes import tensors_of
-from espalier.passes.export.compressed.inputs import input_tensors
+from espalier.passes.export.compressed.inputs import input_tensors, narrowed
 from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
@@ -52,6 +52,8 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
                           "Install it: pip install 'espalier[hf]'.")  # fmt: skip
     left = checked(TARGET, project.graph, leave_float=settings.leave_float)
     if not any(scheme_of(node, project.graph) for node in project.graph):
+        if left:
+            raise ExportError(f"{TARGET} can hold no weight of this model. {left[0]}", "Choose another format.")
         raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
     rounded = _rounded(project.graph)
     make_folder(folder.parent, ExportError)
@@ -61,8 +63,8 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
         settings.progress(1, 3, "packing and running it in transformers")
         made = _read_back(project, store, model, part, bool(left or rounded))
         copy_tokenizer(project, part)
+        made.files = sorted(folder / f.name for f in part.iterdir())
     clear_own_form(folder)
-    made.files = sorted(f for f in folder.iterdir() if f.is_file())
     made.notes = [*notes, *made.notes, *left, *rounded, *_told(made)]
     return made
 
@@ -106,7 +108,7 @@ def _read_back(project: Project, store: WeightStore, model: Any, part: Path, ine
                 why = why or str(error)
                 continue
             if whole:
-                made.notes.append("transformers opens no packed weights of this class: each code takes 8 bits.")
+                made.notes.append(f"Each code takes 8 bits: packed, transformers does not open the folder ({why}).")
             return made
     raise ExportError(f"transformers does not open the folder ({why}), so it is not written.",
                       "Export it as packed or ONNX.")  # fmt: skip
@@ -137,7 +139,10 @@ def _write(
     rows += [_float_row(name, value) for name, value in held.items() if name not in mine]
     save_file(held, path, {"format": "pt"})
     _write_config(part / "config.json", modules, model)
-    return Folder([], [], rows)
+    change = max((narrowed(m.node, m.scheme, project.graph, store, m.value.dtype) for m in modules), default=0.0)
+    # Within rounding of the model's own float32, it is none of the type.
+    notes = [f"Static scales of inputs lie in the model's type and differ by up to {change:.2g} of themselves."]
+    return Folder([], notes if change > 1e-7 else [], rows)
 
 
 # -- modules

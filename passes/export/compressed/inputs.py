@@ -35,6 +35,18 @@ def input_tensors(
     return parts | {"input_zero_point": torch.tensor([zero - 2 ** (args.num_bits - 1)], dtype=torch.int8)}
 
 
+def narrowed(node: Node, scheme: Scheme, graph: Graph, store: WeightStore, dtype: torch.dtype) -> float:
+    """The relative change of a static input scale in the type that the folder stores it in; 0 for others."""
+    import torch
+
+    args, chosen = scheme.inputs, node.precision.get("data_in")
+    if args is None or args.dynamic or chosen is None:
+        return 0.0
+    given = None if chosen.scale is None else store.get(graph.weights[chosen.scale].key or "").float32()
+    scale, _ = _scale_of(chosen.format, given)
+    return abs(float(torch.tensor([scale]).to(dtype)) - scale) / scale
+
+
 def _scale_of(fmt: Format, given: Array | None) -> tuple[float, int]:
     """(scale, zero point in unsigned codes)."""
     match fmt:

@@ -71,6 +71,8 @@ def _qwen2(config: Any) -> dict[str, Any]:
 def _gpt2(config: Any) -> dict[str, Any]:
     if config.activation_function != "gelu_new":
         raise ExportError(f"gpt2 has the activation {config.activation_function}, and GGUF only gelu_new.", LIKE)
+    if config.scale_attn_by_inverse_layer_idx or not config.scale_attn_weights:
+        raise ExportError("gpt2 in GGUF divides scores of attention by the root of the head's width alone.", LIKE)
     return {
         "context_length": config.n_positions, "embedding_length": config.n_embd, "block_count": config.n_layer,
         "feed_forward_length": config.n_inner or 4 * config.n_embd, "attention.head_count": config.n_head,

@@ -234,7 +234,7 @@ def load(path: Path, kind: Any, dtype: Any = None, config: Any = None) -> Any:
         return kind.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype, **given).eval()
 
 
-CONFIGURED = "transformers opens the file with config=… of the source only: its reader takes other settings."
+CONFIGURED = "transformers computes the same only with config=… of the source; from the file alone: "
 FAILURES = (RuntimeError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError, OSError)
 
 
@@ -252,7 +252,7 @@ def _again(graph: Graph, store: WeightStore, model: Any, path: Path) -> tuple[An
             continue
         found = _compared(alone, store, again)
         if found is None or (found.difference is not None and found.difference <= found.allowed):
-            return again, [] if config is None else [CONFIGURED]
+            return again, [] if config is None else [f"{CONFIGURED}{why}."]
         why = found.notes[-1].rstrip(".")
     raise ExportError(f"transformers does not read the same model from the file ({why}), so it is not written.",
                       "Export it as compressed-tensors or packed.")  # fmt: skip

@@ -36,19 +36,37 @@ def write_vocabulary(writer: Any, project: Project, config: Any) -> list[str]:
             kind = data["model"].get("type")
             return [f"The file has no vocabulary: byte-level BPE is written, and the tokenizer is another {kind}. "
                     "Give llama.cpp token ids."]  # fmt: skip
+        if data.get("normalizer") or any(p.get("add_prefix_space") for p in _levels(data["pre_tokenizer"])):
+            writer.add_tokenizer_model("none")
+            return ["The file has no vocabulary: GGUF does not say how the tokenizer changes texts before it splits "
+                    "them. Give llama.cpp token ids."]  # fmt: skip
         return _write(writer, data, pattern, config)
 
 
 def _pattern(before: dict[str, Any]) -> str | None:
     """The pattern of a byte-level tokenizer, "" for its own; None for one that is not byte-level."""
     parts: list[dict[str, Any]] = before.get("pretokenizers", [before])
-    levels = [p for p in parts if p.get("type") == "ByteLevel"]
+    levels = _levels(before)
     splits = [p for p in parts if p.get("type") == "Split"]
     if len(levels) != 1 or len(levels) + len(splits) != len(parts) or len(splits) > 1:
         return None
     if levels[0].get("use_regex", True):
         return "" if not splits else "other"
     return str(splits[0]["pattern"].get("Regex", "other")) if splits else "other"
+
+
+def _levels(before: dict[str, Any]) -> list[dict[str, Any]]:
+    return [p for p in before.get("pretokenizers", [before]) if p.get("type") == "ByteLevel"]
+
+
+def _added(data: dict[str, Any]) -> tuple[str, str]:
+    """The special tokens that the tokenizer puts before and after a text; empty for none."""
+    after = data.get("post_processor") or {}
+    for part in after.get("processors", [after]):
+        if part.get("type") == "TemplateProcessing":
+            names = [str(piece.get("SpecialToken", {}).get("id", "")) for piece in part.get("single", [{}])]
+            return names[0], names[-1]
+    return "", ""
 
 
 def _write(writer: Any, data: dict[str, Any], pattern: str, config: Any) -> list[str]:
@@ -71,6 +89,9 @@ def _write(writer: Any, data: dict[str, Any], pattern: str, config: Any) -> list
         number = number[0] if isinstance(number, list) and number else number
         if isinstance(number, int) and 0 <= number < size:
             getattr(writer, f"add_{name}_token_id")(number)
+    first, last = _added(data)
+    writer.add_add_bos_token(bool(first))
+    writer.add_add_eos_token(bool(last))
     if pattern in PATTERNS:
         return []
     return [

@@ -114,7 +114,7 @@ def test_classes_that_save_other_names_or_read_nothing_packed(kind: str, stored:
     project, store = opened(kind, "float32", tmp_path, {"linear.weight": INT8})
     done = export(project, store, "compressed-tensors", tmp_path / "out")
     assert done.max_abs_diff == 0.0 and {t["stored"] for t in done.tensors if t["label"]} == {stored}
-    assert any("no packed weights" in note for note in done.notes) is (kind == "t5")
+    assert any("Each code takes 8 bits" in note for note in done.notes) is (kind == "t5")
 
 
 def test_inputs_are_rounded_as_the_schema_says(tmp_path: Path) -> None:
@@ -219,3 +219,24 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ExportError, match="compressed-tensors, which is not installed") as found:
         export(project, store, "compressed-tensors", tmp_path / "out")
     assert "espalier[hf]" in found.value.hint
+
+
+@pytest.mark.slow
+def test_files_of_others_and_the_source_stay_as_they_are(tmp_path: Path) -> None:
+    home, out, secret = made("llama", tmp_path / "home"), tmp_path / "out", tmp_path / "secret"
+    found = open_any(str(home), tmp_path / "work")
+    project = replace(found.project, graph=chosen(found.project.graph, {"linear.weight": "scaled_integer(width=8)"}))
+    before = (home / "model.safetensors").read_bytes()
+    for form in ("compressed-tensors", "safetensors"):
+        with pytest.raises(ExportError, match="weights that the model was opened from"):
+            export(project, found.store, form, home)
+    assert (home / "model.safetensors").read_bytes() == before
+    out.mkdir()
+    secret.write_text("mine")
+    secret.chmod(0o600)
+    (out / "link").symlink_to(secret)
+    (out / "notes.txt").write_text("mine")
+    (out / "notes.txt").chmod(0o600)
+    done = export(project, found.store, "compressed-tensors", out)
+    assert {Path(f).name for f in done.files} == {p.name for p in out.iterdir()} - {"link", "notes.txt"}
+    assert secret.stat().st_mode & 0o777 == (out / "notes.txt").stat().st_mode & 0o777 == 0o600
