@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from espalier.passes.export.fusing.values import Array, Writer, array, only_use, operand, producer, stored
+from espalier.passes.export.fusing.values import Array, Writer, array, negated_bias, only_use, operand, producer, stored
 
 
 def fold(graph: ir.Graph, write: Writer) -> None:
@@ -27,7 +27,7 @@ def fold(graph: ir.Graph, write: Writer) -> None:
             continue
         scale, shift, mean, variance = (np.asarray(h, np.float64) for h in held)
         factor = scale / np.sqrt(variance + norm.attributes.get_float("epsilon", 1e-5))
-        bias = np.zeros(1) if minus is None else array(minus.inputs[1])
+        bias = np.zeros(1) if minus is None else negated_bias(node, minus)
         if bias is None or not _scaled(weight, factor, write):
             continue
         minus_bias = -((-np.asarray(bias, np.float64).reshape(-1) - mean) * factor + shift)
@@ -48,8 +48,9 @@ def _scaled(weight: ir.Node, factor: Array, write: Writer) -> bool:
     if low is None or kind is None or weight.attributes.get_int("block_size", 0) or (wide[turned] == low).any():
         return False
     wide[turned] *= -1
+    wide[factor == 0] = 0  # a scale of 0 would take the steps from its bias
     weight.replace_input_with(0, write.constant(wide.astype(kind.numpy()), kind, name=operand(weight).name or "codes"))
-    by_channel = (scale.reshape(-1) * np.abs(factor)).astype(np.float32)
+    by_channel = (scale.reshape(-1) * np.where(factor == 0, 1.0, np.abs(factor))).astype(np.float32)
     weight.replace_input_with(1, write.constant(np.broadcast_to(by_channel, factor.shape).copy(), name="scale"))
     weight.attributes["axis"] = ir.AttrInt64("axis", 0)
     return True

@@ -8,7 +8,16 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from espalier.passes.export.fusing.values import Array, Writer, activation, array, only_use, operand, stored
+from espalier.passes.export.fusing.values import (
+    Array,
+    Writer,
+    activation,
+    array,
+    negated_bias,
+    only_use,
+    operand,
+    stored,
+)
 
 FLOAT = 1  # ONNX's number of float32
 
@@ -52,12 +61,12 @@ def _in_uneven_blocks(node: ir.Node, value: ir.Value, size: int, write: Writer) 
     """The last block is shorter: each element takes its block's scale by index."""
     axis, block = node.attributes.get_int("axis", 1), node.attributes.get_int("block_size", 0)
     index = write.constant(np.arange(size, dtype=np.int64) // block, name="block")
-    for kind, number in (("Sub", node.inputs[2] if len(node.inputs) > 2 else None), ("Mul", node.inputs[1])):
+    zero = array(node.inputs[2]) if len(node.inputs) > 2 else None
+    for kind, number in (("Sub", zero), ("Mul", array(node.inputs[1]))):
         if number is None:
             continue
-        each = write.node(node, "Gather", (number, index), {"axis": axis})
-        if kind == "Sub":
-            each = write.node(node, "Cast", (each,), {"to": FLOAT})
+        held = write.constant(np.asarray(number).astype(np.float32), name="scale")  # Gather takes no codes of 4 bits
+        each = write.node(node, "Gather", (held, index), {"axis": axis})
         value = write.node(node, kind, (value, each), like=node.outputs[0])
     return value
 
@@ -111,7 +120,7 @@ def _row_scales(reader: ir.Node, scale: Array, write: Writer) -> ir.Value:
 def _with_bias(node: ir.Node, write: Writer) -> None:
     """The negated bias that was subtracted after a convolution or product, as a bias: nothing rounds it here."""
     minus = only_use(node.outputs[0], "Sub") if node.op_type in ("Conv", "ConvTranspose", "MatMul") else None
-    bias = array(minus.inputs[1]) if minus is not None and minus.inputs[0] is node.outputs[0] else None
+    bias = negated_bias(node, minus)
     if minus is None or bias is None or len(node.inputs) > 2 or activation(node.inputs[0]) is not None:
         return  # onnxruntime makes int8 of float weights between quantised ends
     like = minus.outputs[0]

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from espalier.passes.export.fusing.layers import layer, widen
 from espalier.passes.export.fusing.nbits import DOMAIN
-from espalier.passes.export.fusing.values import Writer, array, operand
+from espalier.passes.export.fusing.values import Writer, array, negated_bias, operand
 
 
 def products(graph: ir.Graph, write: Writer) -> None:
@@ -29,8 +29,9 @@ def products(graph: ir.Graph, write: Writer) -> None:
             shift = write.constant(np.asarray(array(shift)).reshape(-1)[:1].reshape(()), name="zero")
         inputs = [codes, weight.inputs[0], scale, write.constant(by_column, name="scale"), zero, shift]
         if found.minus is not None:
-            bias = -np.asarray(array(found.minus.inputs[1]), np.float32).reshape(-1)
-            inputs.append(write.constant(bias, name="bias"))
+            minus = negated_bias(node, found.minus)
+            assert minus is not None
+            inputs.append(write.constant(-minus, name="bias"))
         while inputs[-1] is None:
             inputs.pop()
         result = found.result

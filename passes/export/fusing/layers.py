@@ -13,6 +13,7 @@ from espalier.passes.export.fusing.values import (
     Writer,
     activation,
     array,
+    negated_bias,
     only_use,
     operand,
     producer,
@@ -23,6 +24,7 @@ from espalier.passes.export.fusing.values import (
 EIGHT = (ir.DataType.INT8, ir.DataType.UINT8)
 NARROW = {ir.DataType.INT4: ir.DataType.INT8, ir.DataType.UINT4: ir.DataType.UINT8}
 LAYERS = ("Conv", "MatMul", "Gemm")
+DEAD_STEPS = 1 << 20  # of the bias of a channel without weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,7 @@ def layer(node: ir.Node) -> Layer | None:
     if grid is None or weight is None or grid.dtype not in EIGHT or not simple(weight):
         return None
     minus = only_use(node.outputs[0], "Sub")
-    minus = minus if minus and minus.inputs[0] is node.outputs[0] and array(minus.inputs[1]) is not None else None
-    return Layer(node, grid, weight, minus)
+    return Layer(node, grid, weight, minus if negated_bias(node, minus) is not None else None)
 
 
 def simple(weight: ir.Node) -> bool:
@@ -77,14 +78,14 @@ def computes_in_integers(value: ir.Value, *, exact: bool) -> bool:
         return False
     if found.minus is None:
         return True
-    bias = _bias(found)
-    codes, scale = bias_codes(bias, found)
-    return _takes_bias(found) and not (exact and (codes * scale.astype(np.float64) != bias).any())
+    held = bias_codes(_bias(found), found)
+    return _takes_bias(found) and held is not None and not (exact and held.change)
 
 
 def _bias(found: Layer) -> Array:
-    assert found.minus is not None
-    return -np.asarray(array(found.minus.inputs[1]), np.float32).reshape(-1)
+    minus = negated_bias(found.node, found.minus)
+    assert minus is not None
+    return -minus
 
 
 def integer_layers(graph: ir.Graph, write: Writer, *, exact: bool) -> tuple[set[ir.Node], float]:
@@ -101,14 +102,12 @@ def integer_layers(graph: ir.Graph, write: Writer, *, exact: bool) -> tuple[set[
             fused.add(node)
         if not ends or found.minus is None:
             continue
-        bias = _bias(found)
-        codes, scale = bias_codes(bias, found)
-        apart = float(np.abs(codes * scale.astype(np.float64) - bias).max(initial=0.0))
-        if not _takes_bias(found) or (exact and apart):
+        held = bias_codes(_bias(found), found)
+        if not _takes_bias(found) or held is None or (exact and held.change):
             continue
-        changed = max(changed, apart)
+        changed = max(changed, held.change)
         widen(found.weight, write)
-        fused.add(_with_bias(found, codes, scale, write))
+        fused.add(_with_bias(found, held, write))
     return fused, changed
 
 
@@ -118,17 +117,53 @@ def _takes_bias(found: Layer) -> bool:
     return found.node.op_type == "Conv" or (found.node.op_type == "MatMul" and shape is not None and len(shape) == 2)
 
 
-def bias_codes(bias: Array, found: Layer) -> tuple[Array, Array]:
-    """(int32 codes, scales) of a bias in steps of input scale × weight scale."""
-    scale = np.float32(found.grid.scale) * np.asarray(array(found.weight.inputs[1]), np.float32).reshape(-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        codes = np.nan_to_num(np.rint(bias.astype(np.float64) / scale), posinf=0, neginf=0)
-    return np.clip(codes, -(2**31) + 1, 2**31 - 1).astype(np.int32), scale
+@dataclass(frozen=True, slots=True)
+class HeldBias:
+    """A bias as int32 `codes` in steps of `scale`, input scale × weight scale. `change`: the largest by rounding."""
+
+    codes: Array
+    scale: Array
+    weight_scale: Array
+    change: float
 
 
-def _with_bias(found: Layer, codes: Array, scale: Array, write: Writer) -> ir.Node:
-    node, minus = found.node, found.minus
+def bias_codes(bias: Array, found: Layer) -> HeldBias | None:
+    """The bias in int32; None where that does not hold it within half a step.
+
+    A channel whose weights are all 0 is the same at any scale: it takes one by which its bias has many steps.
+    """
+    given = np.asarray(array(found.weight.inputs[1]), np.float32).reshape(-1)
+    step = np.float32(found.grid.scale)
+    with np.errstate(all="ignore"):
+        better = (np.abs(bias) / np.float32(DEAD_STEPS) / step).astype(np.float32)
+        weight = np.where(_dead(found) & (bias != 0), better, given) if given.size == bias.size else given
+        scale = step * weight
+        exact = np.rint(bias.astype(np.float64) / scale)
+        exact = np.where(bias == 0, 0.0, exact)
+        change = np.abs(exact * scale.astype(np.float64) - bias)
+        held = np.isfinite(exact) & (np.abs(exact) < 2**31) & (change <= scale)
+    if not held.all():
+        return None
+    return HeldBias(exact.astype(np.int32), scale, weight, float(change.max(initial=0.0)))
+
+
+def _dead(found: Layer) -> Array:
+    """Channels whose weights are all 0, [channels] or [1]."""
+    codes, zero = array(found.weight.inputs[0]), array(found.weight.inputs[2] if len(found.weight.inputs) > 2 else None)
+    assert codes is not None
+    level = 0 if zero is None else int(np.asarray(zero).reshape(-1)[0])
+    axis = 0 if found.node.op_type == "Conv" else codes.ndim - 1
+    return (codes.astype(np.int64) == level).all(tuple(i for i in range(codes.ndim) if i != axis))
+
+
+def _with_bias(found: Layer, held: HeldBias, write: Writer) -> ir.Node:
+    node, minus, codes, scale = found.node, found.minus, held.codes, held.scale
     assert minus is not None
+    before = array(found.weight.inputs[1])
+    assert before is not None
+    if (held.weight_scale != np.asarray(before, np.float32).reshape(-1)).any():
+        new = held.weight_scale.reshape(before.shape)
+        found.weight.replace_input_with(1, write.constant(new, name="scale"))
     many = scale.size > 1
     inputs = [write.constant(codes, name="bias"), write.constant(scale if many else scale.reshape(()), name="scale")]
     bias = write.node(node, "DequantizeLinear", inputs, {"axis": 0} if many else {}, like=None)

@@ -96,6 +96,26 @@ def stored(value: ir.Value | None) -> ir.Node | None:
     return back if back is not None and array(back.inputs[0]) is not None else None
 
 
+def negated_bias(node: ir.Node | None, minus: ir.Node | None) -> Array | None:
+    """What `minus` subtracts from each channel of a product or convolution, float32 [channels]; None for another Sub.
+
+    Its shape is that in which exports write biases: a number of the model's own may broadcast along other axes.
+    """
+    found = None if minus is None else array(minus.inputs[1])
+    if node is None or minus is None or found is None or minus.inputs[0] is not node.outputs[0]:
+        return None
+    shape = operand(node, 1).shape
+    sizes = None if shape is None else tuple(shape.numpy())
+    if node.op_type == "MatMul":
+        wanted = None if sizes is None else sizes[-1:]
+    elif sizes is None:
+        return None
+    else:
+        channels = sizes[0] if node.op_type == "Conv" else sizes[1] * node.attributes.get_int("group", 1)
+        wanted = (channels, *[1] * (len(sizes) - 2))
+    return np.asarray(found, np.float32).reshape(-1) if found.shape == wanted else None
+
+
 def layer_of(weight: ir.Node | None) -> str:
     """The module path of the layer whose codes a DequantizeLinear reads; empty where that is not in their name."""
     name = "" if weight is None or weight.inputs[0] is None else weight.inputs[0].name or ""

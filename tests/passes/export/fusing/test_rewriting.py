@@ -247,7 +247,8 @@ def test_stored_integers_keep_their_bits_and_values(
     model.quantize("linear", weight=weight)
     path = tmp_path / "m.onnx"
     report = model.export("onnx", path, **options)
-    assert Made(path, report, model.to_torch()).operators[product or "MatMulNBits"] == (2 if product else 0)
+    count = 1 if weight == "int8" else 2  # blocks of the second one would take more bytes than its codes and scales
+    assert Made(path, report, model.to_torch()).operators[product or "MatMulNBits"] == (count if product else 0)
     own = {n.domain for n in onnx.load(path).graph.node}
     assert own <= ({"", "com.microsoft"} if product else {""})
     if options.get("accuracy_level") == 4:
