@@ -44,8 +44,8 @@ def _run(args: Arguments, console: Console) -> Answer:
     onnx = read_options(OnnxOptions, args)
     if args.form != "onnx" and onnx != OnnxOptions():
         raise UsageError(f"--as {args.form} has none of the options of ONNX.", "Remove them, or write --as onnx.")
-    if args.data and not args.check:
-        raise UsageError("--data is of no use without --check.", "Add --check, or remove --data.")
+    if not args.check and read_options(CheckOptions, args) != CheckOptions():
+        raise UsageError("An option of the check is of no use without --check.", "Add --check, or remove the option.")
     with opened(args.target, args, console) as target:
         settings = Settings(args.leave_float, onnx=onnx)
         what = target.project, target.store, args.form, Path(args.output), settings

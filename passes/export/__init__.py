@@ -183,8 +183,9 @@ def checked_export(
 
     Raises DataError.
     """
-    from espalier.passes.export.checking.check import check, ready
+    from espalier.passes.export.checking.check import check, check_data, ready
 
     ready(form)
+    check_data(project, store, options, context)
     done = export(project, store, form, path, settings)
     return replace(done, check=check(project, store, form, Path(done.files[0]), options, context))

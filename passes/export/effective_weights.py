@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from espalier.model.errors import ExportError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weights_of
@@ -20,6 +22,18 @@ def effective_weights(graph: Graph, store: WeightStore) -> Iterator[tuple[str, T
     for name in graph.weights:
         node_port = next(iter(users.get(name, ())), None) if not differs(users.get(name, [])) else None
         yield name, value_of(name, node_port, graph, store)
+
+
+def check_finite(graph: Graph, store: WeightStore) -> None:
+    """Raise ExportError for a weight in a format that has values which are no numbers: no code stands for them."""
+    for node in graph:
+        for port, name in weights_of(node, graph):
+            key = graph.weights[name].key
+            if port not in node.precision or key is None:
+                continue
+            if not np.isfinite(store.get(key).float32()).all():
+                raise ExportError(f"{node.id} {port} has values that are no numbers, and its format none for them.",
+                                  "Leave it in float, or correct the weights.", node.id)  # fmt: skip
 
 
 def shared_differently(graph: Graph) -> list[str]:

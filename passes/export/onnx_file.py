@@ -19,6 +19,7 @@ from espalier.model.files import check_target, filling, make_folder
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.layers import Compressed, Effective
+from espalier.passes.export.effective_weights import check_finite
 from espalier.passes.export.float_layers import in_float_layers
 from espalier.passes.export.grids import grid_of
 from espalier.passes.export.program import first_line, program_of
@@ -65,6 +66,10 @@ def write_onnx(project: Project, store: WeightStore, path: Path, settings: Setti
         raise ExportError(f"ONNX needs the package {missing[0]}, which is not installed.",
                           "Install Espalier's ONNX packages: pip install 'espalier[onnx]'.")  # fmt: skip
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
+    if settings.onnx.exact and settings.onnx.accuracy_level != 1:
+        raise ExportError(f"Accuracy level {settings.onnx.accuracy_level} rounds activations, which is not exact.",
+                          "Leave out one of the two options.")  # fmt: skip
+    check_finite(project.graph, store)
     made, left, found = onnx_program(project.graph, store, settings)
     settings.progress(2, 4, "writing the file")
     make_folder(path.parent, ExportError)

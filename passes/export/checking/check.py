@@ -49,6 +49,21 @@ def ready(form: str) -> None:
         raise ExportError(f"The check needs {missing}, which is not installed.", f"Install it: pip install {missing}.")
 
 
+def check_data(project: Project, store: WeightStore, options: CheckOptions, context: Context) -> None:
+    """Raise DataError where the model cannot take the data of a check; it runs on the first batch."""
+    import torch
+
+    from espalier.model.torch.build import build
+    from espalier.passes.running.batches import batches, fit_error
+    from espalier.passes.running.splits import load_split
+
+    if not options.data:
+        return
+    inputs, _ = next(batches(load_split(options, context), project.graph, options.batch_size))
+    with torch.no_grad(), fit_error(inputs):
+        build(project.graph, store, context.callables)(**inputs)
+
+
 def check(
     project: Project, store: WeightStore, form: str, path: Path, options: CheckOptions, context: Context
 ) -> Check:

@@ -53,7 +53,7 @@ def _score(
     """Accuracy with the data of its interval; None without data."""
     from espalier.passes.analysis.evaluate import measure, noise_of
 
-    if split is None:
+    if split is None or (split.labels < 0).any():  # not labelled
         return None
     correct = list[bool]()
     accuracy, _ = measure(module, project.graph, split, options.batch_size, context, correct=correct)

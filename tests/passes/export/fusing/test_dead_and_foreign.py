@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import espalier as es
+from espalier.model.errors import DataError, ExportError
 
 ort = pytest.importorskip("onnxruntime")
 AFFINE = "scaled_integer(width=8, granularity=tensor, symmetric=false)"
@@ -93,3 +94,20 @@ def test_numbers_beside_a_product_broadcast_as_in_torch(shape: tuple[int, ...], 
 def test_groups_of_4_bits_that_do_not_divide_a_row(standard: bool, tmp_path: Path) -> None:
     x = torch.randn(3, 10, generator=torch.Generator().manual_seed(5))
     assert difference(Product(0.5), x, tmp_path / "m.onnx", UNEVEN, standard=standard) < 1e-5
+
+
+@pytest.mark.slow
+def test_what_makes_no_sense_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    x, path = torch.randn(8, 10), tmp_path / "m.onnx"
+    m = es.trace(Product(0.5).eval(), x).quantize("linear", weight=INT8)
+    with pytest.raises(DataError, match="cannot take this data"):
+        m.export("onnx", path, check=True, data="demo:digits")
+    with pytest.raises(ExportError, match="not exact"):
+        m.export("onnx", path, exact=True, accuracy_level=4)
+    broken = Product(0.5)
+    broken.first.weight.data[2, 1] = torch.nan
+    with pytest.raises(ExportError, match="first weight has values that are no numbers"):
+        es.trace(broken.eval(), x).quantize("linear", weight=INT8).export("onnx", path)
+    assert not path.exists()
+    rows = m.export("onnx", path, check=True, data=np.tile(x.numpy(), (2, 1)), runs=2).summary["check"]["rows"]
+    assert all("accuracy" not in row or row["accuracy"] is None for row in rows), "without labels"
