@@ -62,17 +62,25 @@ def _packed(project: Project, store: WeightStore, path: Path, _: Settings) -> Wr
 
 
 def _onnx(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
-    from espalier.passes.export.compare import compare_onnx
-    from espalier.passes.export.onnx_file import write_onnx
+    from espalier.passes.export.compare import Compared, compare_onnx
+    from espalier.passes.export.onnx_file import OnnxFile, write_onnx
 
-    made = write_onnx(project, store, path, settings)
+    seen: list[Compared | None] = []
+    half = any(w.dtype == "bfloat16" for w in project.graph.weights.values())  # onnxruntime has none on a processor
+
+    def judge(file: Path, made: OnnxFile) -> None:
+        settings.progress(3, 4, "running it in onnxruntime")
+        found = compare_onnx(project.graph, store, file, equal=not (made.changes or made.left))
+        if found is not None and not half and (found.difference is None or found.difference == float("inf")):
+            raise ExportError(" ".join(found.notes), "Choose other formats or options of ONNX, or export it as pt2.")
+        seen.append(None if made.left else found)
+
+    runs = importlib.util.find_spec("onnxruntime") is not None
+    made = write_onnx(project, store, path, settings, judge if runs else None)
     notes = [*made.left, *made.changes, *made.floats]
-    if importlib.util.find_spec("onnxruntime") is None:
+    if not runs:
         return Written(made.files, [*notes, "onnxruntime is not installed, so the file was not run."], [])
-    settings.progress(3, 4, "running it in onnxruntime")
-    if made.left:
-        return Written(made.files, notes, [])
-    found = compare_onnx(project.graph, store, made.files[0], equal=not made.changes)
+    found = seen[0]
     return Written(made.files, [*notes, *(found.notes if found else ())], [], found.difference if found else None)
 
 

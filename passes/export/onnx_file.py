@@ -6,6 +6,7 @@ The file is then run by onnxruntime, where that is installed, and compared with 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -59,8 +60,11 @@ class OnnxFile:
     floats: tuple[str, ...]
 
 
-def write_onnx(project: Project, store: WeightStore, path: Path, settings: Settings) -> OnnxFile:
-    """Write the file; raises ExportError."""
+def write_onnx(
+    project: Project, store: WeightStore, path: Path, settings: Settings, judge: Callable[[Path, OnnxFile], None] | None
+    = None
+) -> OnnxFile:  # fmt: skip
+    """Write the file; raises ExportError. `judge`: sees the whole file before it is at `path`, and may raise."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ExportError(f"ONNX needs the package {missing[0]}, which is not installed.",
@@ -76,10 +80,13 @@ def write_onnx(project: Project, store: WeightStore, path: Path, settings: Setti
     check_target(path, ExportError)
     with filling(path.parent, ExportError) as part:  # the file names the one beside it, so it is written under its name
         made.save(str(part / path.name))
-    beside = path.with_name(path.name + ".data")
-    files = [path, *([beside] if beside.exists() else [])]
-    floats = () if settings.onnx.exact else tuple(in_float_layers(project.graph, found.integers))
-    return OnnxFile(files, tuple(f"{item} is left in float." for item in left), found.changes, floats)
+        beside = f"{path.name}.data"
+        files = [path, *([path.with_name(beside)] if (part / beside).exists() else [])]
+        floats = () if settings.onnx.exact else tuple(in_float_layers(project.graph, found.integers))
+        done = OnnxFile(files, tuple(f"{item} is left in float." for item in left), found.changes, floats)
+        if judge is not None:
+            judge(part / path.name, done)
+    return done
 
 
 def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[Any, list[_Left], Rewritten]:

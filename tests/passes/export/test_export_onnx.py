@@ -172,6 +172,19 @@ def test_errors_without_words_are_called_by_their_type(tmp_path: Path, monkeypat
     assert unopened is not None and "(MemoryError)" in unopened.notes[0]
 
 
+def test_a_file_that_the_runtime_does_not_open_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("no such operator")
+
+    monkeypatch.setattr(compare, "_session", fails)
+    held = case("mlp")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "m.onnx").write_bytes(b"older")
+    with pytest.raises(ExportError, match=r"cannot open it \(no such operator\)"):
+        written(held.graph, held.store, tmp_path / "out")
+    assert [p.read_bytes() for p in (tmp_path / "out").iterdir()] == [b"older"]
+
+
 @pytest.mark.slow
 def test_activations_round_through_whole_numbers(tmp_path: Path) -> None:
     """Given scales too; 6 bits through 8, with a clip."""
