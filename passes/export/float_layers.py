@@ -22,12 +22,12 @@ def in_float_layers(graph: Graph, integers: frozenset[str]) -> Iterator[str]:
     nodes = [
         n for n in graph if n.op in LAYERS and {"weight", "data_in"} <= set(n.precision) and n.target not in integers
     ]
-    yield from (f"{n.id} computes in float: {_reason(n)}." for n in nodes[:MOST])
+    yield from (f"{n.id} computes in float: {_reason(n, graph)}." for n in nodes[:MOST])
     if len(nodes) > MOST:
         yield f"{len(nodes) - MOST} more quantised layers compute in float."
 
 
-def _reason(node: Node) -> str:
+def _reason(node: Node, graph: Graph) -> str:
     data, weight = node.precision["data_in"], node.precision["weight"]
     if not _one_scale(data.format):
         return f"its input is {data.format.label}; {ONE_SCALE} has an integer operator"
@@ -35,7 +35,25 @@ def _reason(node: Node) -> str:
         return f"its weight is {weight.format.label}; {BY_CHANNEL} has an integer operator"
     if isinstance(data.format, ScaledInteger) and data.scale is None:
         return "its input takes its scale from the data; a static scale (calibrate) has an integer operator"
+    if _rounded(node, graph):
+        return "no integer operator of onnxruntime was found for it"
     return "its result is not rounded to 8 bits; a format of its data_out, or of the input of what follows, does that"
+
+
+def _rounded(node: Node, graph: Graph) -> bool:
+    """Whether its result, or the input of an operation that follows, has a format of 8 bits at most."""
+    out = node.precision.get("data_out")
+    formats = [out.format] if out is not None else []
+    users, seen, waiting = graph.users(), {node.id}, [node.id]
+    while waiting:
+        for reader in (graph[i] for i in users[waiting.pop()]):
+            if reader.id not in seen:
+                seen.add(reader.id)
+                if "data_in" in reader.precision:
+                    formats.append(reader.precision["data_in"].format)
+                elif len(reader.inputs) == 1 and not reader.weights:
+                    waiting.append(reader.id)
+    return any(map(_one_scale, formats))
 
 
 def _one_scale(fmt: Format) -> bool:
