@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from espalier.passes.export.fusing.rewriting import Rewritten
 
 NEEDED = ("onnx", "onnxscript")
+LEVELS = (1, 4)  # accuracy levels of MatMulNBits
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,9 @@ def write_onnx(
         raise ExportError(f"ONNX needs the package {missing[0]}, which is not installed.",
                           "Install Espalier's ONNX packages: pip install 'espalier[onnx]'.")  # fmt: skip
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
+    if settings.onnx.accuracy_level not in LEVELS:
+        raise ExportError(f"Accuracy level {settings.onnx.accuracy_level} is none of those that are known here.",
+                          "Give 1 or 4.")  # fmt: skip
     if settings.onnx.exact and settings.onnx.accuracy_level != 1:
         raise ExportError(f"Accuracy level {settings.onnx.accuracy_level} rounds activations, which is not exact.",
                           "Leave out one of the two options.")  # fmt: skip

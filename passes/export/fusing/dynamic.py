@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from espalier.passes.export.fusing.layers import simple, widen
-from espalier.passes.export.fusing.values import Writer, array, layer_of, only_use, operand, stored
+from espalier.passes.export.fusing.values import Writer, array, layer_of, negated_bias, only_use, operand, stored
 
 OPERATOR, DOMAIN = "FromData", "espalier"
 TINY = np.float32(2.0**-126)  # the scale of zeros
@@ -94,7 +94,7 @@ def _product(reader: ir.Node, made: _Codes, write: Writer) -> None:
     assert weight is not None
     widen(weight, write)
     minus = only_use(reader.outputs[0], "Sub")
-    minus = minus if minus is not None and array(minus.inputs[1]) is not None else None
+    minus = minus if negated_bias(reader, minus) is not None else None
     like = (minus or reader).outputs[0]
     before = minus or reader
     shift = weight.inputs[2] if len(weight.inputs) > 2 else None
