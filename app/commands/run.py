@@ -133,7 +133,8 @@ def _repeated(
         scores.append((args.seed + extra, score(graph, target, data_options(args, target))))
         console.note(f"[{extra + 1}/{args.seeds}] seed {args.seed + extra}: {_short(scores[-1][1])}")
         target.store.flush(f"seed-{extra}")
-    means = {k: mean_of([s[k] for _, s in scores if s[k] is not None]) for k in FIGURES}
+    present = [k for k in FIGURES if any(k in s for _, s in scores)]
+    means = {k: mean_of([s[k] for _, s in scores if s[k] is not None]) for k in present}
     ends = {"mean": "mean", "std": "std", "min": "low", "max": "high"}
     statistics = {f"after_{n}": {k: getattr(m, a) if m else None for k, m in means.items()} for n, a in ends.items()}
     return {**statistics, "seeds": [{"seed": n, "after": plain(s)} for n, s in scores]}
