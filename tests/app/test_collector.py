@@ -48,7 +48,11 @@ for thread in threads:
 clock = QTimer(interval=20)
 clock.timeout.connect(make)
 clock.start()
-QTimer.singleShot(2500, app.quit)
+begun = time.monotonic()
+patience = QTimer(interval=100)
+patience.timeout.connect(lambda: app.quit() if (spent := time.monotonic() - begun) > 2.5 and (
+    len(ended) > 100 or spent > 60) else None)
+patience.start()
 app.exec()
 over.set()
 for thread in threads:

@@ -289,12 +289,12 @@ def test_welcome_lists_demos_and_recent_files(qtbot: QtBot, settings: Settings, 
     settings.add_recent("demo:digits")
     page = WelcomePage(settings)
     qtbot.addWidget(page)
-    assert [c.spec for c in cards()] == ["demo:reviews", "demo:digits", "demo:digits-mlp"]
-    assert all("held-out accuracy" in c.figures for c in cards())
+    assert [c.spec for c in cards()] == ["demo:reviews", "demo:stories", "demo:digits", "demo:digits-mlp"]
+    assert all(f"held-out {'perplexity' if c.spec == 'demo:stories' else 'accuracy'}" in c.figures for c in cards())
     assert "gone.espalier is missing" in [label.text() for label in page.findChildren(QLabel)]
     with qtbot.waitSignal(page.open_wanted) as heard:
         qtbot.keyClick(page.findChildren(CardButton)[1], Qt.Key.Key_Return)
-    assert heard.args == ["demo:digits"]
+    assert heard.args == ["demo:stories"]
 
 
 def test_a_bug_ends_in_a_report_and_a_banner(
