@@ -13,7 +13,7 @@ from espalier.verilog.design.template import Template
 from espalier.verilog.numbers.fixed import Fixed
 from espalier.verilog.templates.chain import Chain, Replay
 from espalier.verilog.templates.lut import Lut, Pieces, all_codes, fit_segments, tabled
-from espalier.verilog.templates.pair import KINDS, Pair, exact_format
+from espalier.verilog.templates.pair import COMPARE, KINDS, Pair, exact_format
 from tests.verilog.checks import needs_icarus
 from tests.verilog.test_fold import FORMATS, ROUNDINGS, checked
 
@@ -93,3 +93,9 @@ def chains(draw: st.DrawFn) -> Template:
 @given(chains(), st.integers(0, 2**32 - 1))
 def test_chains_equal_their_integer_models(tmp_path_factory: pytest.TempPathFactory, made: Template, seed: int) -> None:
     checked(made, seed, tmp_path_factory.mktemp("builds"))
+
+
+def test_a_comparison_of_single_signed_bits_has_room_for_true() -> None:
+    """1 is no value of one signed bit: the result was 0."""
+    for kind in COMPARE:
+        assert exact_format(kind, Fixed(1, 0), Fixed(1, 0)).high >= 1

@@ -86,9 +86,10 @@ def combine_codes(kind: Kind, a: Codes, b: Codes) -> Codes:
 
 def exact_format(kind: Kind, a: Fixed, b: Fixed) -> Fixed:
     """The narrowest signed format of all results and both operands."""
+    least = 1 if kind in COMPARE else 0  # true is 1, which one signed bit is not
     kind = "max" if kind in COMPARE else kind
     frac = a.frac + b.frac if kind == "mul" else max(a.frac, b.frac)
     up = (0, 0) if kind == "mul" else (frac - a.frac, frac - b.frac)
     p, q = (np.array([f.low << n, f.high << n, 0], object) for f, n in zip((a, b), up, strict=True))
     ends = np.concatenate([combine_codes(kind, p[:, None], q[None, :]).reshape(-1), p, q])
-    return covering(min(-1, int(ends.min())), max(0, int(ends.max())), frac)
+    return covering(min(-1, int(ends.min())), max(least, int(ends.max())), frac)
