@@ -1,4 +1,4 @@
-"""`export` of codes and scales: what is told of them, and what is refused."""
+"""`export` of codes and scales: what is reported, and what is refused."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_classes_that_save_other_names_or_read_nothing_packed(kind: str, stored:
 
 
 def test_inputs_are_rounded_as_the_schema_says(tmp_path: Path) -> None:
-    """Equal where compressed-tensors has the same rule; else the difference is told, and is that of its rule."""
+    """Equal where compressed-tensors has the same rule; else the difference is reported, and is that of its rule."""
     exact = {"linear.weight": INT8, "linear.data_in": "integer(width=8,frac_width=4)"}
     project, store = opened("llama", "float32", tmp_path, exact)
     done = export(project, store, "compressed-tensors", tmp_path / "out")

@@ -66,7 +66,7 @@ def test_transformers_computes_the_same(
     assert {t["stored"] for t in done.tensors} == stored and done.max_abs_diff == 0.0
     assert done.files == (str(tmp_path / "m.gguf"),)
     config = None
-    if kind in ("gpt2", "biased", "qwen3"):  # transformers' reader takes other sizes, or no biases, which is told
+    if kind in ("gpt2", "biased", "qwen3"):  # transformers' reader takes other sizes, or no biases; a note says so
         assert any("config=…" in note for note in done.notes)
         config = transformers.AutoConfig.from_pretrained(tmp_path / "home")
     else:
