@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QBoxLayout,
     QFrame,
+    QGraphicsProxyWidget,
     QGraphicsScene,
     QGraphicsView,
     QMainWindow,
@@ -43,7 +44,11 @@ class ScaledPanel(QGraphicsView):
             set_policy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         panel.setParent(None)
         panel.move(0, 0)  # the proxy takes the place that it had in its dock
-        self._proxy = self.scene().addWidget(panel)
+        # Of its own: the proxy that `QGraphicsScene.addWidget` returns keeps a reference to the panel, and its deletion
+        # would make the layout items below the panel unusable in Python.
+        self._proxy = QGraphicsProxyWidget()
+        self.scene().addItem(self._proxy)
+        self._proxy.setWidget(panel)
         self._panel, self._fits = panel, fits
         self._proxy.setPos(0, 0)
         panel.show()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
+from shiboken6 import Shiboken
 
 from espalier.app.shell.presenting import SCALE, Presenting, ScaledPanel
 from espalier.app.shell.window import Window
+from espalier.app.widgets.forms.flow_layout import FlowLayout
 
 pytestmark = pytest.mark.gui
 
@@ -67,6 +69,22 @@ def test_all_is_as_before(opened: Window, name: str) -> None:
     after = arrangement(opened)
     assert after.pop("look") == pytest.approx(before.pop("look"))
     assert after == before
+
+
+def test_a_panel_that_was_presented_is_laid_out_again(opened: Window) -> None:
+    """Its layouts still have their items when what showed it is deleted: Qt would ask for them and end the program."""
+    opened.show_dock("plots")
+    settle()
+    presenting(opened).begin("plots")
+    view = cover(opened).findChild(ScaledPanel)
+    presenting(opened).end()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert not Shiboken.isValid(view)
+    items = [f.itemAt(k) for f in opened.docks.panels["plots"].findChildren(FlowLayout) for k in range(f.count())]
+    assert items and all(Shiboken.isValid(item) for item in items)
+    opened.show_dock("search")
+    opened.show_dock("plots")
+    settle()
 
 
 def test_the_key_presents_what_has_the_focus(opened: Window, qtbot: QtBot) -> None:
