@@ -19,8 +19,9 @@ PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n logical --maxprocesses 8 
 
 help:
 	@echo 'make run           set up, then open the window on the demo project (without a display: render it to a file)'
-	@echo 'make test          set up, then lint, types, import contracts and all tests'
-	@echo 'make test-all      as make test, with all sampled cases and 20 times the examples of each property'
+	@echo 'make test          set up, then lint, types, import contracts and the tests: of the slow ones a quarter, drawn,'
+	@echo '                   and all of the files that belong to what the last commits changed'
+	@echo 'make test-all      as make test, with all tests and all sampled cases (THOROUGH=1: 20 times the examples too)'
 	@echo 'make check         the quick form: without the tests marked slow'
 	@echo 'make attack        open 5 000 damaged files of each kind (KINDS="pt2 tables": some; COUNT=100: fewer), and kill'
 	@echo '                   the window, sweeps, searches, workers and trainings 200 times each (KILLS=20: fewer)'
@@ -55,8 +56,8 @@ test: setup-test lint types contracts
 	@$(PYTEST)
 
 test-all: setup-test lint types contracts
-	@echo '== tests, 20 times the examples of each property'
-	@HYPOTHESIS_PROFILE=thorough $(PYTEST)
+	@echo '== all tests'
+	@HYPOTHESIS_PROFILE=$(if $(THOROUGH),thorough,whole) $(PYTEST)
 
 check: setup-test lint types contracts
 	@echo '== tests (not slow)'

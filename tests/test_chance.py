@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE
+from tests.recent_changes import files_for
 
 FILE = """
 import zlib
@@ -70,6 +71,77 @@ def test_a_run_says_its_seed_and_repeats_with_it(root: Path, tmp_path: Path) -> 
     _, other, again = ran(root, tmp_path, CI="1")
     assert other != drawn and seeds[0] not in again, "another run tries other examples"
     assert other.partition("torch")[2] == drawn.partition("torch")[2]
+
+
+DRAWN = """
+import pytest
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", range(40))
+def test_slow(case):
+    pass
+
+def test_quick():
+    pass
+"""
+
+
+def run_whole(root: Path, folder: Path, *options: str, **env: str) -> dict[str, set[str]]:
+    """The cases of slow tests that ran, by file, in a folder that names its tests."""
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "tests.conftest", *options]
+    paths = {"PYTHONPATH": f"{root / 'roots'}{os.pathsep}{root}"}
+    kept = {k: v for k, v in os.environ.items() if k != "HYPOTHESIS_PROFILE"} | paths | env
+    done = subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ran: dict[str, set[str]] = {}
+    for name, case in set(re.findall(r"test_(\w+)\.py::test_slow\[(\d+)\]", done.stdout)):
+        ran.setdefault(name, set()).add(case)
+    assert len(set(re.findall(r"\w+\.py::test_quick", done.stdout))) == 2, "tests that are not slow run always"
+    return ran
+
+
+@pytest.mark.slow
+def test_slow_tests_are_drawn_but_for_those_of_what_changed(root: Path, tmp_path: Path) -> None:
+    """In a run of all tests only; a file that is named runs whole, and so does everything under `whole`."""
+    tests = tmp_path / "tests" / "passes"
+    tests.mkdir(parents=True)
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers =\n    slow: slow\n    gui: gui\n")
+    for name in ("plan", "other"):
+        (tests / f"test_{name}.py").write_text(DRAWN)
+    seed = "--hypothesis-seed=7"
+    drawn = run_whole(root, tmp_path, seed)
+    assert {name: 2 <= len(cases) <= 20 for name, cases in drawn.items()} == {"plan": True, "other": True}
+    assert run_whole(root, tmp_path, seed) == drawn, "the seed repeats it"
+    assert run_whole(root, tmp_path, "--hypothesis-seed=8") != drawn, "another run draws others"
+    shared = run_whole(root, tmp_path, seed, "-n", "2")
+    assert shared == drawn, "processes of a run draw alike"
+    named = run_whole(root, tmp_path, seed, "tests/passes/test_plan.py", "tests/passes/test_other.py")
+    everything = run_whole(root, tmp_path, seed, HYPOTHESIS_PROFILE="whole")
+    assert len(named["plan"]) == len(named["other"]) == len(everything["plan"]) == len(everything["other"]) == 40
+
+    (tmp_path / "passes").mkdir()
+    (tmp_path / "passes" / "plan.py").write_text("")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    old = {**os.environ, "GIT_AUTHOR_DATE": "2020-01-01T12:00:00Z", "GIT_COMMITTER_DATE": "2020-01-01T12:00:00Z"}
+    for words, env in (
+        (["init", "-q"], old),
+        (["add", "tests"], old),
+        (["commit", "-qm", "Add tests"], old),
+        (["add", "passes"], None),
+        (["commit", "-qm", "Add a plan"], None),
+    ):
+        subprocess.run([*git, *words], check=True, capture_output=True, env=env)
+    near = run_whole(root, tmp_path, seed)
+    assert len(near["plan"]) == 40 and near["other"] == drawn["other"]
+
+
+def test_files_of_tests_that_belong_to_a_change() -> None:
+    folder = "tests/passes/sharding"
+    tests = [f"{folder}/test_plan.py", f"{folder}/test_plan_costs.py", f"{folder}/test_planets.py",
+             "tests/passes/test_plan.py", "tests/gui/test_tabs.py"]  # fmt: skip
+    assert files_for({"passes/sharding/plan.py"}, tests) == set(tests[:2])
+    assert files_for({"tests/gui/test_tabs.py", "README.md"}, tests) == {"tests/gui/test_tabs.py"}
+    assert files_for(set(), tests) == set()
 
 
 @pytest.mark.slow

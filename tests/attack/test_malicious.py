@@ -33,7 +33,7 @@ from tests.attack.mutants.calling import command
 from tests.attack.strangers.made import Place, Stranger, seeds
 from tests.attack.strangers.models import MODELS
 from tests.attack.strangers.others import MODEL, OTHERS
-from tests.chance import number, thorough
+from tests.chance import number, whole
 from tests.patience import PATIENCE
 
 SECONDS, MEGABYTES = 20.0, 500.0
@@ -307,7 +307,7 @@ def _rest(window: Any, qtbot: QtBot, name: str, counts: Counts) -> None:
 def drawn(config: pytest.Config, surface: str, count: int) -> tuple[str, ...]:
     """As many of the files as this run opens by a surface; all in a thorough run."""
     names = sorted(ALL)
-    return tuple(names if thorough() else sorted(Random(number(config, surface)).sample(names, count)))
+    return tuple(names if whole() else sorted(Random(number(config, surface)).sample(names, count)))
 
 
 def test_there_are_fifty_of_many_kinds() -> None:

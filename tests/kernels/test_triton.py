@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from espalier.model.formats.base import FAST, Format
-from tests.chance import number, thorough
+from tests.chance import number, whole
 from tests.kernels.test_fake_quant import DEFAULTS, each_dtype, tame
 from tests.patience import PATIENCE
 
@@ -40,7 +40,7 @@ def run(script: str, tmp_path: Path, *words: str, **environment: str) -> str:
 @pytest.mark.slow
 @needs_triton
 def test_bits_of_every_format_when_interpreted(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    drawn = str(number(pytestconfig, "triton_bits")), "1" if thorough() else "0.15"
+    drawn = str(number(pytestconfig, "triton_bits")), "1" if whole() else "0.15"
     told = json.loads(run("triton_bits.py", tmp_path, *drawn, TRITON_INTERPRET="1"))
     assert told["wrong"] == [] and len(told["ran"]) == 15
 
@@ -48,7 +48,7 @@ def test_bits_of_every_format_when_interpreted(tmp_path: Path, pytestconfig: pyt
 @pytest.mark.slow
 @needs_triton
 def test_all_kernels_compile_for_a_gpu(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    drawn = str(number(pytestconfig, "triton_compiles")), "3" if thorough() else "1"
+    drawn = str(number(pytestconfig, "triton_compiles")), "3" if whole() else "1"
     assert int(run("triton_compiles.py", tmp_path, *drawn)) == 17
 
 

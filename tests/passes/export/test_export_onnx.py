@@ -34,7 +34,7 @@ from espalier.passes.export.grids import grid_of
 from espalier.passes.export.settings import OnnxOptions, Settings
 from espalier.passes.running.example import example_inputs
 from espalier.passes.transform.prune import prune
-from tests.chance import number, thorough
+from tests.chance import number, whole
 from tests.model.zoo import Case, case
 
 onnx = pytest.importorskip("onnx")
@@ -245,7 +245,7 @@ def test_every_format_of_activations_is_equal_bit_for_bit(pytestconfig: pytest.C
     from espalier.passes.export.onnx_powers import TRANSLATIONS
 
     drawn = Random(number(pytestconfig, "activations")).sample(ACTIVATIONS, len(ACTIVATIONS) // 3)
-    formats = [parse_format(t) for t in (ACTIVATIONS if thorough() else drawn)]
+    formats = [parse_format(t) for t in (ACTIVATIONS if whole() else drawn)]
 
     class All(torch.nn.Module):
         def __init__(self) -> None:
