@@ -1,11 +1,9 @@
-"""The panel Compare: sides, differences, linked canvases, pins, files, and what becomes of the document."""
+"""The panel Compare: sides, differences, linked canvases, and the table."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,99 +11,18 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from espalier.app.features.compare.actions import existing_panel, is_shown
-from espalier.app.features.compare.canvases import TITLE_HEIGHT, CanvasPair
-from espalier.app.features.compare.panel import ComparePanel
-from espalier.app.features.compare.state.choices import StateChoice, choices_of
-from espalier.app.features.compare.state.pins import MEMBER, pin, pins_of
-from espalier.app.features.compare.state_box import UNPIN
+from espalier.app.features.compare.actions import is_shown
+from espalier.app.features.compare.canvases import TITLE_HEIGHT
 from espalier.app.features.compare.tables import shared_widths
-from espalier.app.features.log.panel import LogPanel
-from espalier.app.figures.difference import COST
 from espalier.app.shell.presenting import SCALE
 from espalier.app.shell.window import Window
 from espalier.model.document.arrangement import UNARRANGED, Arrangement, Pin
-from espalier.model.document.recipe import Recipe, Step
-from espalier.model.errors import EspalierError
+from espalier.model.document.recipe import Recipe
 from espalier.model.formats.base import parse_format
-from espalier.model.graph.meta import Precision
-from espalier.model.trust import Origin
-from espalier.passes.analysis.change_divergence import RowDivergence
-from espalier.passes.base import NoOptions, Report
-from espalier.passes.choices.prune import PruneOptions
-from espalier.passes.jobs.kinds import (
-    AnalyseJob,
-    Done,
-    Failed,
-    JobInfo,
-    OpenJob,
-    OpenResult,
-    PartialResult,
-    ReplayJob,
-    ReplayResult,
-    Started,
-    Stopped,
-)
-from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import static_score
-from espalier.passes.search.record import Record, dump, member_of
-from espalier.passes.search.space import Choice, Space
-from espalier.passes.search.spec import SearchSpec
-from espalier.passes.search.trial import Trial
-from espalier.passes.sensitivity.outputs import WORDS
-from tests.gui.conftest import FakeRunner, open_small, small_project
+from tests.gui.compare.steps import choice, laid_out, shown
 
 pytestmark = pytest.mark.gui
-
-INT8, INT4 = parse_format("int8"), parse_format("int4")
-
-
-@pytest.fixture
-def edited(window: Window, runner: list[FakeRunner], qtbot: QtBot) -> Window:
-    """The small model after two steps: a weight in int8, and the dropout removed."""
-    window.live.enabled = False
-    open_small(window, runner, small_project())
-    window.resize(1200, 800)
-    window.show()
-    window.session.set_format(["fc1"], "weight", INT8)
-    window.session.run_pass("remove_dropout", NoOptions())
-    return window
-
-
-def shown(window: Window, qtbot: QtBot) -> ComparePanel:
-    """The panel with its comparison."""
-    if not is_shown(window.host):
-        window.actions_table.run("compare")
-    panel = existing_panel(window.host)
-    assert panel is not None
-    qtbot.waitUntil(lambda: panel.comparing.result is not None or panel.comparing.error is not None)
-    return panel
-
-
-def choice(window: Window, kind: str, name: str = "") -> StateChoice:
-    """A choice of the open document."""
-    return next(c for g in choices_of(window.session) for c in g if (c.kind, c.name) == (kind, name))
-
-
-def job_of(runner: list[FakeRunner], kind: type) -> JobInfo:
-    """The only job of a kind; copies for recovery come when they come."""
-    (info,) = (i for i in runner[-1].waiting if isinstance(i.job, kind))
-    return info
-
-
-def finish(runner: list[FakeRunner], kind: type, result: object) -> None:
-    """Let the only job of a kind end."""
-    info = job_of(runner, kind)
-    for event in (Started(), Done(result)):
-        runner[-1].tell(info, event)
-
-
-def laid_out(panel: ComparePanel, qtbot: QtBot) -> CanvasPair:
-    """The canvases, once both graphs are laid out."""
-    pair = panel.pair
-    assert pair is not None
-    qtbot.waitUntil(lambda: all(c.scene is not None and not c.waiting for c in pair.canvases))
-    return pair
 
 
 def test_opened_and_now_are_compared_first(edited: Window, qtbot: QtBot) -> None:
@@ -260,139 +177,6 @@ def test_using_b_is_one_edit(edited: Window, qtbot: QtBot) -> None:
     assert session.recipe == whole
 
 
-def test_now_follows_the_document(edited: Window, qtbot: QtBot) -> None:
-    panel = shown(edited, qtbot)
-    edited.session.set_format(["fc2"], "weight", INT4)
-    qtbot.waitUntil(lambda: panel.comparing.result is not None)
-    rows = {(r["node"], r["what"]): r["B"] for r in panel.table.rows.shown}
-    assert rows["fc2", "weight format"] == "int4 channel"
-    edited.session.undo()
-    qtbot.waitUntil(lambda: panel.comparing.result is not None)
-    assert ("fc2", "weight format") not in {(r["node"], r["what"]) for r in panel.table.rows.shown}
-
-
-def test_a_pinned_state_is_kept_by_the_project(edited: Window, qtbot: QtBot) -> None:
-    panel = shown(edited, qtbot)
-    recipe = edited.session.recipe
-    panel.pin("  both\nsteps ")
-    document = edited.session.open_document
-    assert MEMBER in document.project.extras and document.dirty
-    assert [(p.name, p.recipe) for p in pins_of(document)] == [("both steps", recipe)]
-    edited.session.undo()
-    panel.comparing.choose("a", choice(edited, "pin", "both steps"))
-    qtbot.waitUntil(lambda: panel.comparing.result is not None)
-    assert ("drop", "added") in {(r["node"], r["what"]) for r in panel.table.rows.shown}
-    box = panel.selectors.boxes["a"]
-    box.activated.emit(box.findText(UNPIN))
-    assert pins_of(document) == () and MEMBER not in document.project.extras
-    assert box.currentText().startswith("Opened") and box.findText(UNPIN) < 0
-
-
-def test_pins_that_cannot_be_read_are_left_out(edited: Window) -> None:
-    document = edited.session.open_document
-    for data in (b"", b"[1]", b'{"pins": 3}', b'{"pins": [{"name": 1}, {"recipe": {}}]}', b"\xff"):
-        document.keep(MEMBER, data)
-        assert pins_of(document) == ()
-
-
-@pytest.mark.slow
-def test_another_file_is_opened_in_the_worker_as_the_user_named_it(
-    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
-) -> None:
-    panel = shown(edited, qtbot)
-    panel.choose_file("a", str(tmp_path / "other.espalier"))
-    job = job_of(runner, OpenJob).job
-    assert job.origin is Origin.TYPED and job.spec == str(tmp_path / "other.espalier")
-    edited.session.score_changed.emit()
-    assert job_of(runner, OpenJob).job is job, "it is not opened twice"
-    base = small_project()
-    node = replace(base.graph["fc2"], precision={"weight": Precision(INT4)})
-    other = replace(base, graph=base.graph.replace(node))
-    finish(runner, OpenJob, OpenResult(other, {}, (), {}))
-    qtbot.waitUntil(lambda: panel.comparing.result is not None)
-    rows = {(r["node"], r["what"]): (r["A"], r["B"]) for r in panel.table.rows.shown}
-    assert rows["fc2", "weight format"] == ("int4 channel", "float")
-    assert edited.session.document.recipe.steps, "the document stays"
-    panel.comparing.swap()
-    assert not panel.selectors.use.isEnabled(), "a file has no recipe for this document"
-
-
-@pytest.mark.slow
-def test_a_python_file_is_compared_by_its_factory(
-    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    panel = shown(edited, qtbot)
-    file = tmp_path / "net.py"
-    file.write_text("def small():\n    ...\ndef large():\n    ...\n")
-    offered: list[list[str]] = []
-
-    def ask_text(title: str, label: str, text: str, then: Callable[[str], object], items: list[str]) -> None:
-        offered.append(items)
-        then("large")
-
-    dialogs = edited.services.dialogs
-    monkeypatch.setattr(dialogs, "ask_path", lambda title, then, **_: then(file))
-    monkeypatch.setattr(dialogs, "ask_text", ask_text)
-    panel.file_wanted.emit("a")
-    job = job_of(runner, OpenJob).job
-    assert offered == [["small", "large"]]
-    assert job.spec == f"{file}:large" and job.origin is Origin.TYPED
-    assert panel.comparing.sides["a"] and panel.comparing.sides["a"].title == "net.py:large"
-
-
-@pytest.mark.slow
-def test_a_file_that_does_not_open_says_so(
-    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
-) -> None:
-    panel = shown(edited, qtbot)
-    panel.choose_file("b", str(tmp_path / "broken.espalier"))
-    runner[-1].tell(job_of(runner, OpenJob), Failed("broken.espalier is not a project.", "Choose another.", None, ""))
-    assert panel.message.text() == "broken.espalier is not a project. Choose another."
-    assert not edited.banner.isVisible(), "said in the panel alone"
-
-
-@pytest.mark.slow
-def test_a_state_that_needs_the_worker_is_computed_beside_the_document(
-    edited: Window, runner: list[FakeRunner], qtbot: QtBot
-) -> None:
-    session = edited.session
-    recipe = Recipe((Step("prune", PruneOptions(sparsity=0.5)),))
-    panel = shown(edited, qtbot)
-    pin(session.open_document, "half", recipe)
-    before = session.recipe
-    panel.comparing.choose("a", choice(edited, "pin", "half"))
-    job = job_of(runner, ReplayJob).job
-    assert job.beside and job.recipe == recipe
-    session.set_format(["fc2"], "weight", INT4)
-    assert session.recipe != before and not session.pending_edits, "edits do not wait for it"
-    base = session.open_document.project.base
-    finish(runner, ReplayJob, ReplayResult(base, (None,), {}))
-    qtbot.waitUntil(lambda: panel.comparing.result is not None)
-    assert session.recipe != recipe and panel.comparing.result.a is base
-
-
-@pytest.mark.slow
-def test_trials_of_a_study_are_states(edited: Window, qtbot: QtBot) -> None:
-    document = edited.session.open_document
-    space = Space((Choice("bits", "format", (str(INT8), str(INT4)), nodes=("fc2",), ports=("weight",)),))
-    spec = SearchSpec(study="mixed", score=EvaluateOptions(data="demo:reviews"))
-    worse, best = (
-        Trial(i, "complete", {"bits": str(f)}, (value,), figures={"accuracy": value, "loss": 1.0, "kl": 0.25})
-        for i, f, value in ((0, INT8, 0.5), (1, INT4, 0.75))
-    )
-    document.keep(member_of("mixed"), dump(Record(spec, Recipe(), space, (worse, best), "k")))
-    panel = shown(edited, qtbot)
-    titles = [c.title for g in choices_of(edited.session) for c in g if c.kind == "trial"]
-    assert titles == ["Trial 1 of mixed · 75.0\u2009%", "Trial 0 of mixed · 50.0\u2009%"], "the best first"
-    panel.comparing.choose("b", choice(edited, "trial", "mixed/1"))
-    qtbot.waitUntil(lambda: panel.comparing.result is not None)
-    rows = {(r["node"], r["what"]): r["B"] for r in panel.table.rows.shown}
-    assert rows == {("fc2", "weight format"): "int4 channel"}
-    panel.selectors.use.click()
-    assert str(document.graph["fc2"].precision["weight"].format) == str(INT4)
-    assert edited.session.score.accuracy == 0.75, "its score is known"
-
-
 @pytest.mark.slow
 def test_the_table_is_filtered_copied_and_saved(edited: Window, qtbot: QtBot, tmp_path: Path) -> None:
     panel = shown(edited, qtbot)
@@ -416,156 +200,6 @@ def test_the_theme_reaches_both_canvases(edited: Window, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: all(c.tokens.dark for c in pair.canvases))
     edited.appearance.set_mode("light")
     qtbot.waitUntil(lambda: not any(c.tokens.dark for c in pair.canvases))
-
-
-@pytest.mark.slow
-def test_another_document_ends_the_comparison(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
-    panel = shown(edited, qtbot)
-    edited.begin_opening("demo:small")
-    finish(runner, OpenJob, OpenResult(small_project(), {}, (), {}))
-    assert not is_shown(edited.host) and edited.canvas.isVisible()
-    panel = shown(edited, qtbot)
-    assert panel.headline.toolTip().startswith("Nothing differs") and panel.table.rows.shown == []
-
-
-@pytest.mark.slow
-def test_closing_the_document_ends_the_comparison_and_lets_it_go(
-    edited: Window, runner: list[FakeRunner], qtbot: QtBot
-) -> None:
-    panel = shown(edited, qtbot)
-    assert panel.table.rows.shown
-    edited.session.close()
-    assert panel.comparing.result is None and panel.table.rows.shown == []
-    assert panel.pair is not None and [c.graph for c in panel.pair.canvases] == [None, None]
-    open_small(edited, runner, small_project())
-    assert edited.canvas.isVisible() and not panel.isVisible()
-
-
-@pytest.mark.slow
-def test_a_stopped_job_says_so_and_can_be_repeated(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
-    panel = shown(edited, qtbot)
-    pin(edited.session.open_document, "half", Recipe((Step("prune", PruneOptions(sparsity=0.5)),)))
-    half = choice(edited, "pin", "half")
-    panel.comparing.choose("a", half)
-    edited.session.cancel(job_of(runner, ReplayJob).id)
-    assert "was stopped" in panel.message.text()
-    panel.comparing.choose("a", half)
-    finish(runner, ReplayJob, ReplayResult(edited.session.open_document.project.base, (None,), {}))
-    qtbot.waitUntil(lambda: panel.comparing.result is not None)
-
-
-@pytest.mark.slow
-def test_a_file_that_opens_after_its_document_was_closed_is_let_go(
-    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    panel = shown(edited, qtbot)
-    panel.choose_file("a", str(tmp_path / "other.espalier"))
-    info = job_of(runner, OpenJob)
-    monkeypatch.setattr(runner[-1], "cancel", lambda number: None)  # it ends before the worker hears of it
-    edited.session.close()
-    runner[-1].tell(info, Done(OpenResult(small_project(), {}, (), {})))
-    assert not info.job.workdir.exists(), "its folder is deleted"
-
-
-@pytest.mark.slow
-def test_a_file_is_opened_again_when_it_is_chosen_again(
-    edited: Window, runner: list[FakeRunner], qtbot: QtBot, tmp_path: Path
-) -> None:
-    panel, base = shown(edited, qtbot), small_project()
-    for fmt in (INT4, INT8):
-        panel.choose_file("a", str(tmp_path / "other.espalier"))
-        node = replace(base.graph["fc2"], precision={"weight": Precision(fmt)})
-        finish(runner, OpenJob, OpenResult(replace(base, graph=base.graph.replace(node)), {}, (), {}))
-        qtbot.waitUntil(lambda: panel.comparing.result is not None)
-        assert panel.comparing.result.a["fc2"].precision["weight"].format == fmt
-
-
-@pytest.mark.slow
-def test_a_computed_state_has_lines_in_the_log_and_resolves_no_error_of_an_edit(
-    edited: Window, runner: list[FakeRunner], qtbot: QtBot
-) -> None:
-    panel, log = shown(edited, qtbot), edited.docks.panels["log"]
-    assert isinstance(log, LogPanel)
-    edited.banner.show_error(EspalierError("The edit failed."))
-    pin(edited.session.open_document, "half", Recipe((Step("prune", PruneOptions(sparsity=0.5)),)))
-    panel.comparing.choose("a", choice(edited, "pin", "half"))
-    finish(runner, ReplayJob, ReplayResult(edited.session.open_document.project.base, (None,), {}))
-    assert "Compute Pinned: half: started" in log._text.toPlainText()
-    assert edited.banner.isVisible(), "the edit still failed"
-
-
-def measurable(window: Window) -> None:
-    """Data for the score, which the fake worker never reads."""
-    window.session.measures.options = EvaluateOptions("demo:digits", limit=8)
-
-
-@pytest.mark.slow
-def test_what_each_row_costs_arrives_row_by_row(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
-    measurable(edited)
-    panel = shown(edited, qtbot)
-    assert panel.costs.button.isVisible() and COST not in panel.table.rows.columns
-    panel.costs.button.click()
-    info = job_of(runner, AnalyseJob)
-    assert info.job.step.pass_name == "change_divergence" and info.job.base is panel.comparing.result.a
-    assert info.job.graph is panel.comparing.result.b and panel.costs.button.text() == "Stop measuring"
-    groups = panel.comparing.result.groups
-    runner[-1].tell(info, Started())
-    index = next(i for i, g in enumerate(groups) if g.kind == "format")
-    removed = next(i for i, g in enumerate(groups) if g.kind == "removed")
-    panel.table.setCurrentIndex(panel.table.rows.index(1, 0))
-    for row in (RowDivergence(index, 0.0125), RowDivergence(removed, None, "The structure differs.")):
-        runner[-1].tell(info, PartialResult(row))
-    cells = [r[COST] for r in panel.table.rows.shown]
-    assert (cells[index], cells[removed]) == (0.0125, "The structure differs")
-    assert cells.count("…") == len(groups) - 2 and panel.costs.words.isVisible()
-    figures = {"n": 8, "what": WORDS["classes"], "together": 0.5}
-    runner[-1].tell(info, Done(Report("change_divergence", (), figures)))
-    assert "n = 8 · all rows 0.5" in panel.costs.words.toolTip() and not panel.costs.button.isVisible()
-    panel.copy_as("CSV")
-    rows = list(csv.DictReader(io.StringIO(QGuiApplication.clipboard().text())))
-    assert next(r for r in rows if r["what"] == "weight format")["row_kl"] == "0.0125"
-    assert next(r for r in rows if r["what"] == "removed")["row_kl_note"] == "The structure differs."
-    edited.session.set_format(["fc2"], "weight", INT4)
-    qtbot.waitUntil(lambda: len(panel.table.rows.shown) > len(groups))
-    assert COST not in panel.table.rows.columns and panel.costs.button.isVisible(), "other graphs are not measured"
-
-
-@pytest.mark.slow
-def test_measuring_rows_can_be_stopped(edited: Window, runner: list[FakeRunner], qtbot: QtBot) -> None:
-    measurable(edited)
-    panel = shown(edited, qtbot)
-    panel.costs.button.click()
-    info = job_of(runner, AnalyseJob)
-    runner[-1].tell(info, Started())
-    runner[-1].tell(info, PartialResult(RowDivergence(0, 0.25)))
-    panel.costs.button.click()
-    if info in runner[-1].waiting:
-        runner[-1].tell(info, Stopped())
-    assert not panel.comparing.costs.busy and panel.costs.button.text() == "Measure KL"
-    assert panel.table.rows.shown[0][COST] == 0.25, "what was measured stays"
-
-
-def test_rows_show_that_they_are_measured_in_the_pair_that_is(
-    edited: Window, runner: list[FakeRunner], qtbot: QtBot
-) -> None:
-    """Another pair that is known has nothing to wait for, and can still be measured."""
-    measurable(edited)
-    panel = shown(edited, qtbot)
-    first, costs = panel.comparing.result, panel.comparing.costs
-    panel.costs.button.click()
-    runner[-1].tell(job_of(runner, AnalyseJob), Stopped())
-    edited.session.set_format(["fc2"], "weight", INT4)
-    qtbot.waitUntil(lambda: panel.comparing.result is not None and panel.comparing.result is not first)
-    second = panel.comparing.result
-    assert first is not None and second is not None
-    panel.costs.button.click()
-    info = job_of(runner, AnalyseJob)
-    assert costs.busy and costs.of(first) is None and costs.of(second) is not None
-    edited.session.undo()
-    qtbot.waitUntil(lambda: panel.comparing.result is not None and panel.comparing.result.b is first.b)
-    assert COST not in panel.table.rows.columns
-    runner[-1].tell(info, Stopped())
-    assert costs.of(second) is None
 
 
 def test_pins_and_frames_are_shown(edited: Window, qtbot: QtBot) -> None:
