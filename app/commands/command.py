@@ -6,10 +6,13 @@ import argparse
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from espalier.app.commands.console import Console
 from espalier.model.errors import EspalierError, nearest
+
+if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
 
 Arguments = argparse.Namespace
 
@@ -83,20 +86,21 @@ class Parser(argparse.ArgumentParser):
 
 def add_common(parser: Parser) -> None:
     """Add the arguments of every command."""
-    parser.add_argument("--seed", type=int, default=0, help="equal seeds give equal results (default 0)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.add_argument("--no-cache", action="store_true", help="capture and measure again without the cache")
-    parser.add_argument(
+    group = parser.add_argument_group("every command")
+    group.add_argument("--seed", type=int, default=0, help="equal seeds give equal results (default 0)")
+    group.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    group.add_argument("--no-cache", action="store_true", help="capture and measure again without the cache")
+    group.add_argument(
         "--trust",
         action="append",
         default=[],
         metavar="FILE.py",
         help="allow this file to run if a project or a recipe names it; may repeat",
     )
-    add_plugins(parser)
+    add_plugins(group)
 
 
-def add_plugins(parser: Parser) -> None:
+def add_plugins(parser: Parser | _ArgumentGroup) -> None:
     """Add --plugin, also for the window."""
     parser.add_argument(
         "--plugin",

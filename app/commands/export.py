@@ -16,28 +16,33 @@ from espalier.passes.export import FORMS, checked_export, export
 from espalier.passes.export.checking.target import CheckOptions
 from espalier.passes.export.settings import OnnxOptions, Settings
 
+_FORMS = """forms:
+  safetensors         a folder with the fake-quantised weights
+  packed              one file in the bits of the formats
+  compressed-tensors  a folder with weights as codes and scales, which transformers and vLLM read
+  gguf                one file for llama.cpp
+  onnx                QuantizeLinear and DequantizeLinear
+  pt2                 a torch.export file
+  adapter             the LoRA adapters as PEFT saves them
+  script              Python
+  recipe              TOML or JSON
+  graphml             the graph for Gephi, yEd, networkx"""
+
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="PROJECT|SOURCE", help="the project")
-    text = (
-        "safetensors: a folder with the fake-quantised weights; packed: one file in the bits of the formats; "
-        "compressed-tensors: a folder with weights as codes and scales, which transformers and vLLM read; "
-        "gguf: one file for llama.cpp; "
-        "onnx: QuantizeLinear and DequantizeLinear; pt2: a torch.export file; "
-        "adapter: the LoRA adapters as PEFT saves them; "
-        "script: Python; recipe: TOML or JSON; graphml: the graph for Gephi, yEd, networkx"
-    )
-    parser.add_argument("--as", dest="form", required=True, choices=tuple(FORMS), help=text)
+    parser.add_argument("--as", dest="form", required=True, choices=tuple(FORMS), help="the form, see above")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")
     text = (
         "onnx: leave activations in float if ONNX has no equivalent format, and report it; "
         "compressed-tensors, gguf: weights, too"
     )
     parser.add_argument("--leave-float", action="store_true", help=text)
-    add_options(parser, OnnxOptions)
+    add_options(parser.add_argument_group("onnx"), OnnxOptions)
     text = "run the file in its runtime beside a float file and the runtime's own quantisers (onnx): accuracy, time"
-    parser.add_argument("--check", action="store_true", help=text)
-    add_options(parser, CheckOptions)
+    check = parser.add_argument_group("check")
+    check.add_argument("--check", action="store_true", help=text)
+    add_options(check, CheckOptions)
 
 
 def _run(args: Arguments, console: Console) -> Answer:
@@ -99,4 +104,5 @@ def _packed_lines(tensors: list[dict[str, Any]]) -> Iterable[str]:
     yield f"tensors: {size(real)}, of which padding to whole bytes {real - ideal:g} bytes; the rest is header and graph"
 
 
-COMMAND = Command("export", "exports a project: weights, ONNX, a torch program, a recipe or a script", _arguments, _run)
+ABOUT = "exports a project: weights, ONNX, a torch program, a recipe or a script"
+COMMAND = Command("export", ABOUT, _arguments, _run, _FORMS)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from espalier.app.commands.command import Arguments, Parser
 from espalier.model.document.codec import decode, hints, in_range
 
+if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
 
-def add_options(parser: Parser, options: type, skip: tuple[str, ...] = ()) -> None:
-    """Add one flag per field of `options`, with help and default."""
+
+def add_options(parser: Parser | _ArgumentGroup, options: type, skip: tuple[str, ...] = ()) -> None:
+    """Add one flag per field of `options`, with help and default, to a parser or to a section of its help."""
     kinds = hints(options)
     for field in dataclasses.fields(options):
         if field.name not in skip:
             _add(parser, field, kinds[field.name])
 
 
-def _add(parser: Parser, field: dataclasses.Field[Any], kind: Any) -> None:
+def _add(parser: Parser | _ArgumentGroup, field: dataclasses.Field[Any], kind: Any) -> None:
     flag = "--" + field.name.replace("_", "-")
     default = "" if field.default in ("", dataclasses.MISSING) else f" (default {field.default})"
     text = (str(field.metadata.get("help", "")) + default).strip() or None

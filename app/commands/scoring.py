@@ -25,7 +25,7 @@ from espalier.passes.score import static_score
 
 def add_data(parser: Parser) -> None:
     """Add --data and its options."""
-    add_options(parser, EvaluateOptions)
+    add_options(parser.add_argument_group("data"), EvaluateOptions)
 
 
 def data_options(args: Arguments, target: Target) -> EvaluateOptions | None:
