@@ -59,11 +59,11 @@ QUESTIONS: tuple[Question, ...] = (
         "torch.compile",
         "What does torch.compile cost, and when does it pay?",
         (
-            "The first call traces the function, generates code and runs a C++ or Triton compiler: seconds. Later"
-            " calls only check that the code still applies (guards) and enter it.",
-            "A large chain of elementwise operations gains: fused, it reads and writes memory once instead of at "
-            "each operation. A small layer has little to fuse; where its operations take microseconds, guards and"
-            " the entry can cost more than they save, so on a CPU it may be slower for ever.",
+            "The first call traces the function, generates code and runs a C++ or Triton compiler, which takes "
+            "seconds. Later calls check that the code still applies (guards) and run it.",
+            "A long chain of elementwise operations becomes faster: fused, it reads and writes memory once instead of "
+            "once per operation. A small layer has little to fuse. Where its operations take microseconds, the guards "
+            "can cost more than fusion saves, so the compiled layer may stay slower on a CPU.",
         ),
         ("break-even = (first compiled − first eager) / (eager − compiled) calls",),
         "compiles a small layer and a large chain: about half a minute",
@@ -76,8 +76,8 @@ QUESTIONS: tuple[Question, ...] = (
         "Naive and fused softmax",
         "Why is a fused softmax faster than a naive one?",
         (
-            "Neither computes more than the other. Op by op, each of five operations brings its operands from "
-            "memory and takes its result back. Fused, a row stays in registers or caches between them.",
+            "Both compute the same. Unfused, each of five operations reads its operands from memory and writes its "
+            "result back. Fused, a row stays in registers or caches between them.",
         ),
         ("naive reads 5MN + 2M elements, writes 3MN + 2M", "fused reads MN, writes MN",
          "yᵢ = exp(xᵢ − max x) / Σⱼ exp(xⱼ − max x)"),
@@ -88,12 +88,12 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "attention",
         "Attention over tokens",
-        "What does fused attention save over tokens?",
+        "What does fused attention save as sequences grow?",
         (
-            "Every token meets every other: s² scores for each head. The naive way writes that matrix, and reads "
-            "and writes it again for the scale and the softmax; its memory grows with the square of the tokens.",
-            "Fused, a block of queries goes along the keys. The softmax grows with them (online): where a block "
-            "holds a larger score, what was summed so far is multiplied by exp(old − new). No score ever reaches "
+            "Every token attends to every other: s² scores per head. Naive attention writes that matrix, then reads "
+            "and writes it again for the scale and the softmax. Its memory grows with the square of the length.",
+            "Fused, a block of queries visits the keys block by block. The softmax is computed online: where a block "
+            "has a larger score, the sums so far are multiplied by exp(old − new). The scores are never written to "
             "memory.",
         ),
         ("scores: b·h·s² elements; fused: b·h·s·d", "m′ = max(m, max block), l′ = l·exp(m − m′) + Σ exp(score − m′)"),
@@ -108,13 +108,13 @@ QUESTIONS: tuple[Question, ...] = (
         "How does an MXINT8 code become a float?",
         (
             "A code m has a sign, one integer bit (bit 6 of |m|) and six bits of fraction; 32 of them share a "
-            "byte s. A bfloat16 has the same parts in another order: sign, exponent, fraction. So they are put "
-            "together by shifts alone. But a float implies a one before its fraction. Where bit 6 is set that one"
-            " is real (dont_need_abs); where not, the float with the same sign and exponent and no fraction "
-            "(bias) is taken off.",
+            "byte s. A bfloat16 has the same parts in another order: sign, exponent, fraction. So shifts alone build "
+            "it. But a float has an implicit one before its fraction. Where bit 6 is set, that one is in the code "
+            "(dont_need_abs). Elsewhere the float with the same sign and exponent and no fraction (bias) is "
+            "subtracted.",
         ),
         ("y = m/64·2^(s − 127)", "built = sign · s · (|m| & 63) « 1", "y = built, or built − bias where bit 6 is 0"),
-        "times the ways from codes to floats: some seconds",
+        "times the conversions from codes to floats: some seconds",
         (Link("OCP Microscaling Formats 1.0",
               "https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf"),),
         (Source("kernels/lab/mx_dequantize.py", "_bits8"), Source("kernels/lab/mx_dequantize.py", "_values8")),
@@ -122,13 +122,12 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "tiles",
         "Tiles and threads",
-        "How is a tensor shared out among tiles and threads?",
+        "How is a tensor divided into tiles and among threads?",
         (
-            "A GPU runs a block of threads for each tile (cta_tiler). The layout of threads (layout_sX) lies on "
-            "the tile like a stamp: each thread takes the element below it, then the stamp moves on. Memory gives"
-            " sectors of 32 bytes: where neighbouring threads read neighbouring elements few sectors serve a "
-            "warp; down a column each thread needs one of its own. A CPU feels the same with its cache lines, "
-            "which is what is timed here.",
+            "A GPU runs a block of threads for each tile (cta_tiler). The layout of threads (layout_sX) is repeated "
+            "over the tile: each thread takes one element per repetition. Memory is read in sectors of 32 bytes. "
+            "Where neighbouring threads read neighbouring elements, few sectors serve a warp; along a column each "
+            "thread needs a sector of its own. Cache lines of a CPU have the same effect, which is timed here.",
         ),
         ("element of thread t: (r(t) + i·thread rows, c(t) + j·thread columns)",),
         "copies a matrix along rows and down columns: a few seconds",
@@ -140,12 +139,12 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "memory",
         "Memory ledger",
-        "How much memory do 8 bits save in fact?",
+        "How much memory do 8 bits save?",
         (
-            "A code of 8 bits and a 32nd of a byte of exponent are 8.25 bits: 74.2 % less than float32. The "
-            "figure 86.7 % that is sometimes read belongs to 4 bits (4.25).",
-            "A whole model saves less: embeddings, norms and biases stay in float, a layer's values exist for a "
-            "moment while it is multiplied, and allocators round up. The lines of a model stand below where one is "
+            "A code of 8 bits and its share of an 8-bit exponent per 32 codes are 8.25 bits: 74.2 % less than float32. "
+            "86.7 %, which is sometimes quoted, is the figure of 4 bits (4.25).",
+            "A whole model saves less: embeddings, norms and biases stay in float, a layer's values are in memory "
+            "while it is multiplied, and allocators round up. The figures of a model are shown below where one is "
             "open, or is named with --model.",
         ),
         ("1 − (8 + 8/32)/32 = 74.2 %", "1 − (4 + 8/32)/32 = 86.7 %"),
@@ -159,10 +158,10 @@ QUESTIONS: tuple[Question, ...] = (
         "Roofline",
         "What bounds a kernel: bandwidth or operations?",
         (
-            "A kernel must move its bytes and do its operations; the longer of both times is the least it can "
-            "take. FLOPs for each byte tell which: left of the ridge memory decides, however clever the code; "
-            "right of it the arithmetic does. The roof here is measured: a copy beyond the caches, and a product "
-            "of matrices.",
+            "A kernel must move its bytes and do its operations. The longer of the two times is a lower bound of its "
+            "time. FLOPs per byte (arithmetic intensity) tell which: left of the ridge a kernel is bound by memory, "
+            "right of it by arithmetic. The roof here is measured: a copy larger than the caches, and a product of "
+            "matrices.",
         ),
         ("time ≥ max(bytes / bandwidth, FLOPs / rate)", "ridge = rate / bandwidth"),
         "times five kernels and the ceilings: half a minute",
