@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from espalier.app.features.search.charts.board import KINDS, StudyBoard
 from espalier.app.features.search.charts.comparison import Compared
+from espalier.app.features.search.charts.tile import BETWEEN
 from espalier.app.number_text import percent
 from espalier.app.widgets.style import Appearance
 from tests.gui.search.made_study import BASELINE, GOALS, trials
@@ -68,13 +69,18 @@ def test_a_file_is_light_where_the_window_is_dark(
     appearance.deleteLater()
 
 
-def test_a_narrow_legend_ends_with_a_whole_word(board: StudyBoard, qapp: QApplication) -> None:
+def test_a_narrow_legend_has_two_lines_and_ends_with_a_whole_word(board: StudyBoard, qapp: QApplication) -> None:
     show(board, 60)
     qapp.processEvents()
-    whole = board.tiles[0].legend.text()
+    tile = board.tiles[0]
+    whole = tile.legend.toolTip()
     assert f"{board.study.named} {percent(BASELINE['accuracy'])}" in whole
-    board.resize(260, 300)
-    qapp.processEvents()
-    short = board.tiles[0].legend.text()
-    assert board.study.named not in short and short.endswith("…") and whole.startswith(short.removesuffix(" …"))
-    assert board.tiles[0].legend.toolTip() == whole
+    for width in (400, 300, 260, 200):
+        board.resize(width, 300)
+        qapp.processEvents()
+        first, _, second = (short := tile.legend.text()).partition("<br>")
+        parts = short.removesuffix(" …").replace("<br>", BETWEEN)
+        assert "<br>" not in second and whole.startswith(parts) and (short.endswith("…") or parts == whole)
+        if second:
+            assert tile.legend.sizeHint().height() > 1.8 * tile.legend.fontMetrics().height()
+    assert first and second.endswith(" …") and board.study.named not in short

@@ -21,6 +21,7 @@ from espalier.app.widgets.heading import empty_state, link
 WIDEST = 150  # pixels of a list of options
 BETWEEN, MORE = " &nbsp; ", " …"  # separator of the parts of a legend
 LEGEND = 18  # pixels beside the legend
+LINES = 2  # of a legend
 LEAST = (160, 70)  # smallest chart in pixels; four fit a small window
 
 
@@ -172,17 +173,28 @@ class Tile(QWidget):
             field.put(chart.option(name))
 
     def _shorten(self) -> None:
-        """Drop the last parts of the legend that do not fit."""
-        parts, room = self._legend.split(BETWEEN), self.width() - LEGEND
-        measured = QTextDocument()
-        measured.setDefaultFont(self.legend.font())
-        for many in range(len(parts), 0, -1):
-            text = BETWEEN.join(parts[:many]) + MORE * (many < len(parts))
-            measured.setHtml(text)
-            if many == 1 or measured.idealWidth() <= room:
+        """Break the legend into lines that fit, and drop the last parts of what needs more lines."""
+        room, lines = self.width() - LEGEND, list[str]()
+        parts = self._legend.split(BETWEEN)
+        for k, part in enumerate(parts):
+            longer = f"{lines[-1]}{BETWEEN}{part}" if lines else part
+            ending = MORE * (k + 1 < len(parts) and len(lines) == LINES)
+            if lines and self._legend_width(longer + ending) <= room:
+                lines[-1] = longer
+            elif len(lines) < LINES:
+                lines.append(part)
+            else:
+                lines[-1] += MORE
                 break
+        text = "<br>".join(lines)
         if text != self.legend.text():
             self.legend.setText(text)
+
+    def _legend_width(self, text: str) -> float:
+        measured = QTextDocument()
+        measured.setDefaultFont(self.legend.font())
+        measured.setHtml(text)
+        return measured.idealWidth()
 
     def _offer(self, options: list[Option]) -> None:
         if options == self._offered:
