@@ -13,9 +13,10 @@ from espalier.app.widgets.forms.fields import Choice, Line, NumberField
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link
 from espalier.model.errors import OptionsError
+from espalier.passes.search.goals import figures
 from espalier.passes.search.spec import Goal
 
-BETTER = {"": "higher is better (default)", "high": "high", "low": "low"}
+BETTER = {"": "{} (default)", "high": "high", "low": "low"}  # "" is that of the metric
 SIGNS = {"<=": "at most", ">=": "at least"}
 BEGIN = {"weight_bits": "4.5", "activation_bits": "8", "accuracy": "0.9", "sparsity": "0.5"}
 
@@ -47,16 +48,23 @@ class Row(QWidget):
 class GoalRow(Row):
     """A metric, its direction, and its weight if goals are summed."""
 
-    def __init__(self, goal: Goal, figures: Sequence[str]) -> None:
-        super().__init__(goal.figure, figures, "Goal", "Remove this goal")
-        self.better = Choice(tuple(BETTER), tuple(BETTER.values()))
+    def __init__(self, goal: Goal, offered: Sequence[str]) -> None:
+        super().__init__(goal.figure, offered, "Goal", "Remove this goal")
+        self.better = Choice()
         self.better.setAccessibleName("Direction")
+        self.better.setToolTip("Which values of the metric are better")
+        self.figure.edited.connect(self._offer_directions)
+        self._offer_directions()
         self.weight = NumberField(float, 0)
         self.weight.setToolTip("Its weight in the sum of the goals")
         self.weight.setAccessibleName("Weight of the goal")
         self.better.put(goal.better)
         self.weight.put(goal.weight)
         self.arrange(self.better, self.weight)
+
+    def _offer_directions(self) -> None:
+        usual = figures().get(self.figure.get(), "low")
+        self.better.offer(tuple(BETTER), tuple(text.format(usual) for text in BETTER.values()))
 
     def get(self) -> Goal:
         """The goal; raises OptionsError."""

@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
+from espalier.app.features.search.goals import GoalRow
 from espalier.app.features.search.panel import SearchPanel
 from espalier.app.features.search.state.format_families import Family, read, write
 from espalier.app.features.search.state.templates import beginning, to_toml
@@ -113,6 +114,18 @@ def test_the_form_begins_with_mixed_precision_and_counts_it(panel: SearchPanel) 
     card.per.put("all")
     panel.setup.update_notes()
     assert panel.setup.counted.text() == "7 configurations" and card.note.text() == "2 layers · 1 choice · 7 formats"
+
+
+def test_the_direction_of_a_goal_is_that_of_its_metric(qapp: QApplication) -> None:
+    """Weight bits are to be low, whatever other metrics are."""
+    row = GoalRow(Goal("weight_bits"), ("accuracy", "weight_bits"))
+    assert row.better.currentText() == "low (default)" and row.get().better == ""
+    row.figure.put("accuracy")
+    row.figure.edited.emit()
+    assert row.better.currentText() == "high (default)" and row.get() == Goal("accuracy")
+    row.better.put("low")
+    row.figure.edited.emit()
+    assert row.better.currentText() == "low" and row.get().better == "low"
 
 
 @pytest.mark.slow
