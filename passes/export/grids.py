@@ -66,8 +66,10 @@ def grid_of(value: Array, source: Array, fmt: Format, view: View | None, scale: 
         return None
     with np.errstate(all="ignore"):
         codes = np.rint(np.nan_to_num(seen.astype(np.float64) / broadcast_scale(unit, per, seen.shape)))
-        if np.abs(codes).max() > TYPES[-1][1] or not np.array_equal(
-            codes.astype(np.float32) * broadcast_scale(unit, per, seen.shape), seen
+        if (
+            codes.max() > TYPES[-1][1]
+            or codes.min() < -TYPES[-1][1] - 1
+            or not np.array_equal(codes.astype(np.float32) * broadcast_scale(unit, per, seen.shape), seen)
         ):
             return None
     return _stored(codes.astype(np.int64), unit, per, held, view, value.shape)

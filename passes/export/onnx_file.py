@@ -142,13 +142,14 @@ def _converted(program: ExportedProgram, graph: Graph, opset: int, translations:
 
 
 def _activation(held: Effective, site: Site, left: list[_Left], rough: list[str], settings: Settings) -> nn.Module:
-    from espalier.passes.export.onnx_nodes import activation, from_data, unsayable
+    from espalier.passes.export.onnx_nodes import activation, from_data
+    from espalier.passes.export.targets.onnx import activation_unsayable
 
     runtime = settings.onnx.dynamic == "runtime"
     if (found := from_data(held, runtime=runtime)) is not None:
         rough += [site[0]] if runtime and not found.equals(from_data(held, runtime=False)) else []
         return found
-    if why := unsayable(held):
+    if why := activation_unsayable(held.format, calibrated=held.scale is not None):
         left.append(_Left(site, held.format.label if held.format else "pruned", why))
         return nn.Identity()
     return activation(held)

@@ -206,18 +206,6 @@ def from_data(held: Effective, *, runtime: bool) -> FromData | None:
     return FromData(rows=fmt.per == ROW, symmetric=fmt.symmetric, top=fmt.top)
 
 
-def unsayable(held: Effective) -> str:
-    """Why an activation's format has no equal in ONNX; empty where it has one."""
-    fmt: Any = held.format
-    if isinstance(fmt, Integer):
-        return ""
-    if isinstance(fmt, ScaledInteger) and fmt.scale_dtype != "float32" and (held.scale is None or fmt.per != TENSOR):
-        return f"its scales are {fmt.scale_dtype}s taken from the data"
-    if fmt is not None and fmt.element_bits > 16:
-        return "it has more than 16 bits"
-    return ""
-
-
 def _native(held: Effective) -> nn.Module | None:
     match by_rule(held.format):
         case Integer() as fmt if fmt.rounding == "nearest_even" and fmt.width <= 16:

@@ -75,7 +75,9 @@ def test_what_is_a_bug_is_found(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(watch_module, "HEAVY", ())  # tests before this one may have loaded any
     session, banner = _Session(), SimpleNamespace(text="")
     before = qInstallMessageHandler(None)
-    watch = Watch(cast("Window", SimpleNamespace(session=session, banner=banner)))
+    window = cast("Window", SimpleNamespace(session=session, banner=banner))
+    watch = Watch(lambda: [window])
+    watch.follow(window)
     info = JobInfo(1, "Evaluate", PluginJob(()))
     try:
         session.problem.emit(EspalierError("No.", "Mend it."))

@@ -23,6 +23,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from espalier.app.session.session import Session
+from espalier.app.shell.tabs import Tabs
 from espalier.app.shell.window import Window
 from tests.attack.soak.inner import inner
 from tests.attack.soak.watch import Watch
@@ -38,9 +40,18 @@ KEYS = (Key.Key_Up, Key.Key_Down, Key.Key_Left, Key.Key_Right, Key.Key_Home, Key
 class Hands:
     """Mouse and keys; everything that is done comes from `drawn`."""
 
-    def __init__(self, window: Window, watch: Watch, drawn: Random, folder: Path) -> None:
-        self.window, self.session, self.watch, self.drawn = window, window.session, watch, drawn
-        self.folder = folder
+    def __init__(self, tabs: Tabs, watch: Watch, drawn: Random, folder: Path) -> None:
+        self.tabs, self.watch, self.drawn, self.folder = tabs, watch, drawn, folder
+
+    @property
+    def window(self) -> Window:
+        """The window of the tab in front."""
+        return self.tabs.current
+
+    @property
+    def session(self) -> Session:
+        """Its session."""
+        return self.tabs.current.session
 
     def pick(self, of: Sequence[T]) -> T:
         """One of them."""

@@ -60,9 +60,13 @@ def soak(plan: Plan, folder: Path) -> dict[str, Any]:
     from PySide6.QtCore import QSettings, QTimer
     from PySide6.QtWidgets import QApplication, QDialog
 
+    from espalier.app.session.session import Session
     from espalier.app.settings import Settings
-    from espalier.app.shell.application import make_application, make_window
+    from espalier.app.shell.application import make_application
+    from espalier.app.shell.tabs import Tabs
+    from espalier.app.shell.window import Window
     from espalier.app.widgets.collector import WindowCollector
+    from espalier.app.widgets.style import Appearance
     from tests.attack.soak.first_uses import look_round, use_all
     from tests.attack.soak.hands import settle
     from tests.attack.soak.user import User
@@ -70,14 +74,19 @@ def soak(plan: Plan, folder: Path) -> dict[str, Any]:
     faulthandler.enable()
     application = make_application()
     WindowCollector(application)
-    window = make_window(application, Settings(QSettings(str(folder / "s.ini"), QSettings.Format.IniFormat)), "light")
-    watch = Watch(window)
-    window.resize(1400, 900)
-    window.show()
-    window.build_panels()
+    settings = Settings(QSettings(str(folder / "s.ini"), QSettings.Format.IniFormat))
+    appearance = Appearance(application, "light")
+    watch = Watch(lambda: tabs.windows)
+    tabs = Tabs(
+        lambda: watch.follow(Window(Session(), settings, appearance)), settings, lambda window: window.plugins.start(())
+    )
+    tabs.add("")
+    tabs.resize(1400, 900)
+    tabs.show()
+    tabs.current.build_panels()
     files = folder / "files"
     files.mkdir()
-    user, inside = User(window, watch, Random(plan.seed), files), [0.0]
+    user, inside = User(tabs, watch, Random(plan.seed), files), [0.0]
 
     def free() -> None:
         """Leave a dialog that runs a loop of its own: no action would follow."""
@@ -110,7 +119,7 @@ def soak(plan: Plan, folder: Path) -> dict[str, Any]:
         clock.stop()
         user.rest()
         begun = time.monotonic()
-        window.close_now()
+        tabs.close()
         settle(0.2)
         closing = time.monotonic() - begun
     reference = min(REFERENCE, plan.minutes / 2)

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from espalier.app.shell.application import IDLE
 from espalier.app.shell.memory import PAUSE
-from espalier.app.shell.window import Window
+from espalier.app.shell.tabs import Tabs
 from espalier.model.document.recipe import Step
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
@@ -30,6 +30,7 @@ from tests.attack.soak.inner import windows
 from tests.attack.soak.menus import DEMOS, MenuHands
 from tests.attack.soak.watch import Watch
 
+TABS = 4  # open at the same time
 FOREIGN = '''"""A model that is nobody's."""
 import torch
 from torch import nn
@@ -53,8 +54,8 @@ class _Links(QObject):
 class User(MenuHands):
     """One person at one window; everything that he does comes from `drawn`."""
 
-    def __init__(self, window: Window, watch: Watch, drawn: Random, folder: Path) -> None:
-        super().__init__(window, watch, drawn, folder)
+    def __init__(self, tabs: Tabs, watch: Watch, drawn: Random, folder: Path) -> None:
+        super().__init__(tabs, watch, drawn, folder)
         self._links = _Links()
         for scheme in ("file", "http", "https"):
             QDesktopServices.setUrlHandler(scheme, self._links, "take")
@@ -65,7 +66,7 @@ class User(MenuHands):
             self.poke_inspector: 12, self.poke_dock: 16, self.dock: 8, self.tab: 8, self.row: 14, self.shortcut: 5,
             self.theme: 2, self.find: 2, self.resize: 1, self.evaluate: 3, self.report: 4, self.sweep: 2,
             self.search: 2, self.train: 2, self.stop: 6, self.pause: 2, self.save: 3, self.open: 3, self.reload: 2,
-            self.close: 1, self.banner: 3,
+            self.close: 1, self.banner: 3, self.new_tab: 2, self.step_tab: 4, self.close_tab: 2,
         }  # fmt: skip
 
     # -- one action
@@ -77,6 +78,8 @@ class User(MenuHands):
             self._do(lambda: self.answer_menu(popup))
         elif modal is not None:
             self._do(lambda: self.answer(modal))
+        elif self.tabs.count > TABS:
+            self._do(self.close_tab)
         elif self.session.document is None and self.drawn.random() < 0.5:
             self._do(self.open)
         else:
@@ -165,7 +168,7 @@ class User(MenuHands):
         return "find"
 
     def resize(self) -> str:
-        self.window.resize(self.drawn.randrange(700, 1700), self.drawn.randrange(500, 1050))
+        self.tabs.resize(self.drawn.randrange(700, 1700), self.drawn.randrange(500, 1050))
         return "resize"
 
     def evaluate(self) -> str:
@@ -239,6 +242,21 @@ class User(MenuHands):
         self.window.services.saving.close()
         return "close"
 
+    def new_tab(self) -> str:
+        """Open an empty tab, or a model in a tab of its own."""
+        spec = self.pick(("", *DEMOS))
+        self.note(f"new tab {spec}")
+        self.tabs.open(spec) if spec else self.tabs.new()
+        return self.watch.trail[-1]
+
+    def step_tab(self) -> str:
+        self.tabs.step(self.pick((1, -1)))
+        return f"tab {self.tabs.bar.currentIndex() + 1} of {self.tabs.count}"
+
+    def close_tab(self) -> str:
+        self.tabs.close_current()
+        return "close a tab"
+
     def banner(self) -> str:
         if self.window.banner.isVisible():
             return self.poke(self.window.banner)
@@ -258,12 +276,19 @@ class User(MenuHands):
                     widget.reject()
 
     def rest(self, patience: float = 60.0) -> None:
-        """Close everything but the window, and wait until nothing runs."""
+        """Close everything but the window with one tab, and wait until nothing runs."""
         self.watch.trail.append("rest")
         self.answer_all()
-        self.window.services.saving.cancel_continuation()
         end = time.monotonic() + patience
-        self.session.close()
+        for window in self.tabs.windows:
+            window.services.saving.cancel_continuation()
+            window.session.close()
+        while self.tabs.count > 1:
+            self.tabs.close_current()
+        while self.tabs._ending.windows and time.monotonic() < end:
+            settle(0.1)
+        if self.tabs._ending.windows:
+            self.watch.wrong("tabs", f"{len(self.tabs._ending.windows)} closed ones do not end.")
         while self.session.jobs and time.monotonic() < end:
             for job in list(self.session.jobs):
                 self.session.cancel(job.id)

@@ -8,7 +8,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -56,22 +56,29 @@ class Sample:
 
 
 class Watch:
-    """Hears all that goes wrong in this process and its worker; what a user can mend is no bug, only counted."""
+    """Hears all that goes wrong in this process and its worker; what a user can mend is no bug, only counted.
 
-    def __init__(self, window: Window) -> None:
+    `windows` returns those of the open tabs.
+    """
+
+    def __init__(self, windows: Callable[[], Sequence[Window]]) -> None:
         self.problems: list[dict[str, Any]] = []
         self.told: Counter[str] = Counter()
         self.trail: deque[str] = deque(maxlen=8)
         self.loaded: dict[str, str] = {}
         self.action, self.longest = 0, (0.0, "")
         self._seen: set[str] = set()
-        self._window, self._begun = window, time.monotonic()
+        self._windows, self._begun = windows, time.monotonic()
         install_hooks()
         sys.unraisablehook = lambda found: self.wrong("unraisable", _text(found.exc_value, str(found.object)))
         qInstallMessageHandler(self._qt)
         CRASHES.happened.connect(self._crashed)
+
+    def follow(self, window: Window) -> Window:
+        """Hear what goes wrong in a window; returns it."""
         window.session.problem.connect(self._problem)
         window.session.job_event.connect(self._job)
+        return window
 
     def wrong(self, kind: str, text: str) -> None:
         """Take down a problem, once for each place that it comes from."""
@@ -91,8 +98,9 @@ class Watch:
                 self.loaded[name] = f"{self.action}: {list(self.trail)[-1:]}"
                 if name in FOREIGN:
                     self.wrong("import", f"{name} is in the window's process.")
-        if INSIDE in self._window.banner.text:
-            self.wrong("banner", self._window.banner.text.split(" The report is")[0])
+        for window in self._windows():
+            if INSIDE in window.banner.text:
+                self.wrong("banner", window.banner.text.split(" The report is")[0])
 
     def turn(self, act: Callable[[], object]) -> None:
         """Do something in the window's thread, and remember what took longest of its own time."""
@@ -131,7 +139,7 @@ class Watch:
             widgets = len(QApplication.allWidgets())
         return Sample(
             minute=round(minute, 2), action=self.action, rss_mb=round(mine.memory_info().rss / mebi, 1),
-            widgets=widgets, objects=qt_objects(self._window.session).total(),
+            widgets=widgets, objects=qt_objects(*(w.session for w in self._windows())).total(),
             threads=mine.num_threads() - pooled, descriptors=mine.num_fds() - pooled, pooled=pooled,
             tracked=len(gc.get_objects()),
             worker_rss_mb=round(worker.memory_info().rss / mebi, 1) if worker else 0.0,
@@ -141,11 +149,11 @@ class Watch:
 
     def details(self, found: Sample) -> dict[str, Any]:
         """A count with all that it consists of."""
-        return {**asdict(found), **details(self._window.session)}
+        return {**asdict(found), **details(*(w.session for w in self._windows()))}
 
     def worker(self) -> psutil.Process | None:
         """The worker's process."""
-        pid = self._window.session._runner.worker_pid  # type: ignore[attr-defined]
+        pid = self._windows()[0].session._runner.worker_pid  # type: ignore[attr-defined]
         return psutil.Process(pid) if pid and psutil.pid_exists(pid) else None
 
 
