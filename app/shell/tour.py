@@ -150,7 +150,8 @@ class Tour(QObject):
         if self.bubble is None or self.frame is None:
             return
         widget, bubble, whole = self._visible_part(), self.bubble, self._window.rect()
-        area = QRect(widget.mapTo(self._window, QPoint()), widget.size()).intersected(whole)
+        corner = self._window.mapFromGlobal(widget.mapToGlobal(QPoint()))  # a floating panel is a window of its own
+        area = QRect(corner, widget.size()).intersected(whole)
         bubble.fit()
         self.frame.setGeometry(area)
         room = whole.adjusted(EDGE, EDGE, -EDGE, -EDGE)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from PySide6.QtCore import QRect, QSettings, Qt
+from PySide6.QtCore import QPoint, QRect, QSettings, Qt
 from PySide6.QtTest import QTest
 
 from espalier.app.settings import Settings
@@ -40,6 +41,20 @@ def test_each_step_frames_a_visible_part_and_stays_in_the_window(opened: Window,
             assert not bubble.geometry().intersects(tour.frame.geometry())
         bubble.next.click()
     assert tour.bubble is None and tour.index == -1
+
+
+def test_a_floating_panel_is_framed_where_it_lies_over_the_window(opened: Window, qtlog: Any) -> None:
+    dock = opened.docks.docks["inspector"]
+    dock.setFloating(True)
+    dock.setGeometry(QRect(opened.mapToGlobal(QPoint(300, 200)), dock.size()))
+    opened.actions_table.run("tour")
+    bubble_of(opened).next.click()
+    tour = opened.services.tour
+    assert tour.frame is not None and tour.frame.geometry().topLeft().x() >= 300
+    assert opened.rect().contains(tour.frame.geometry()) and opened.rect().contains(bubble_of(opened).geometry())
+    assert not [r.message for r in qtlog.records if "mapTo" in r.message]
+    dock.setFloating(False)
+    tour.end()
 
 
 def test_the_window_stays_usable_and_escape_ends_it(opened: Window) -> None:
