@@ -167,8 +167,8 @@ class Tour(QObject):
             part.raise_()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow the size of the window."""
-        if event.type() == QEvent.Type.Resize:
+        """Follow the size of the window, and find the parts anew when its tab comes to the front."""
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.Show):
             self._place()
         return False
 

@@ -6,9 +6,10 @@ import gc
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QSettings, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QRect, QSettings, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 from pytestqt.qtbot import QtBot
@@ -104,6 +105,25 @@ def test_a_second_document_opens_in_a_tab_and_both_are_edited_apart(tabs: Tabs, 
     assert tabs.current is first and tabs.isWindowModified()
     first.actions_table.run("undo")
     assert texts(tabs) == ["Small", "Small"] and len(first.session.open_document.recipe) == 0
+
+
+@pytest.mark.slow
+def test_a_tour_that_begins_in_a_tab_behind_points_at_its_parts_later(
+    tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot, qtlog: Any
+) -> None:
+    first = tabs.current
+    first.actions_table.run("tour")  # opens a demo first
+    tabs.new()
+    load_first = next(r for r in runner if any(isinstance(j.job, OpenJob) for j in r.waiting))
+    load_first.finish(OpenResult(small_project(), {}, (), {}))
+    assert first.services.tour.index == 0 and not first.isVisible()
+    assert not [r.message for r in qtlog.records if "mapTo" in r.message]
+    tabs.bar.setCurrentIndex(0)
+    QApplication.processEvents()
+    frame, canvas = first.services.tour.frame, first.canvas
+    assert frame is not None and frame.isVisible() and canvas.isVisible()
+    place = QRect(canvas.mapTo(first, QPoint()), canvas.size())
+    assert place.contains(frame.geometry()) and frame.width() > place.width() / 2
 
 
 def test_keys_open_choose_and_close_tabs(tabs: Tabs, runner: list[FakeRunner], qtbot: QtBot) -> None:
