@@ -19,6 +19,7 @@ from espalier.passes.costs.parallel import product_of
 from espalier.passes.search.format_lists import FLOAT, formats_of
 from espalier.passes.search.space import IDENTITY, LINEAR, Choice, Plain, Space
 from espalier.passes.search.spec import SearchSpec, Vary, When
+from espalier.passes.search.target import check_rest, limited
 from espalier.passes.select import chosen
 from espalier.passes.sweep.spec_text import parse_place
 from espalier.passes.sweep.sweep import Setting, with_settings
@@ -39,12 +40,14 @@ def expand(spec: SearchSpec, graph: Graph, recipe: Recipe) -> Space:
     entries: dict[str, list[Choice]] = {}
     for i, entry in enumerate(spec.space):
         where = f"space[{i}]"
-        for choice in [_conditional(c, entry, choices, entries, where) for c in _choices(entry, graph, recipe, where)]:
+        made = limited(_choices(entry, graph, recipe, where), graph, spec.target)
+        for choice in [_conditional(c, entry, choices, entries, where) for c in made]:
             unique = _unique(choice, choices)
             choices[unique.name] = unique
             entries.setdefault(entry.name or entry.kind, []).append(unique)
     if len(choices) > MAX_CHOICES:
         raise OptionsError(f"The space has {len(choices)} choices.", f"At most {MAX_CHOICES}: tie layers with `per`.")
+    check_rest(choices.values(), graph, spec.target)
     return Space(tuple(choices.values()), score=spec.score)
 
 

@@ -13,6 +13,7 @@ Kind = Literal["format", "sparsity", "option", "config", "identity", "parallel"]
 Sampler = Literal["tpe", "random", "grid", "nsga2", "nsga3", "gp", "cmaes", "qmc"]
 Pruner = Literal["none", "rungs", "median", "percentile", "halving", "hyperband", "patient", "threshold", "wilcoxon"]
 Training = Literal["none", "before", "after", "both"]
+ExportTarget = Literal["", "compressed-tensors", "gguf", "onnx"]
 LINEAR = Select("type", ("linear",))
 
 
@@ -69,7 +70,8 @@ class SearchSpec:
     `within`: constraints such as `weight_bits<=4.5`. `train`: whether trials train: not (PTQ), before or after
     compression, or both, with the options of `finetune` (those of the pass, as JSON). `warm`: number of trials from
     the Pareto front that sensitivities predict. `rungs`: sample counts at which weak trials are pruned; `lower`,
-    `upper`: bounds of the goal for the pruner threshold. `study`: the name under which a search is resumed.
+    `upper`: bounds of the goal for the pruner threshold. `study`: the name under which a search is resumed. `target`:
+    formats that this target of export does not hold are left out.
     """
 
     study: str = ""
@@ -93,6 +95,9 @@ class SearchSpec:
     )
     seed: int = field(default=0, metadata={"min": 0})
     warm: int = field(default=0, metadata={"min": 0, "help": "number of trials taken from the predicted Pareto front"})
+    target: ExportTarget = field(
+        default="", metadata={"help": "only formats that this export target holds; empty: all"}
+    )
     train: Training = "none"
     finetune: dict[str, Any] = field(default_factory=dict[str, Any])
     begin_at: Literal["source", "best"] = field(

@@ -46,6 +46,7 @@ GROUPS = (
     Group("When it ends", ("timeout", "patience", "terminator")),
     Group("Weak trials end early", ("pruner", "rungs", "lower", "upper", "judge_from")),
     Group("How it begins", ("warm", "begin_at", "seed")),
+    Group("Where it is to run", ("target",)),
 )
 WITHOUT = ("study", "space", "goals", "within", "summed", "train", "finetune", "inherit", "score")
 ADDS = {"format": "+ formats", "sparsity": "+ sparsity", "option": "+ option of a step",

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, cell, seconds, table
@@ -32,7 +32,7 @@ from espalier.passes.saved import recipe_with_members, with_members
 from espalier.passes.search.goals import Wanted, best, front, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
-from espalier.passes.search.spec import SearchSpec
+from espalier.passes.search.spec import ExportTarget, SearchSpec
 from espalier.passes.search.spec_file import filled, load_search
 from espalier.passes.search.trial import Trial
 
@@ -47,9 +47,9 @@ DETAILS = """examples
   main.py search demo:reviews samplers.toml --study grid -o grid.svg
   main.py search demo:reviews samplers.toml --study tpe -o tpe.svg --compare grid.svg.journal --inset
 SPEC is a TOML or JSON file, or the name of a template: {templates}.
-Keys: study, goals, within, sampler, pruner, trials, timeout, patience, seed, warm, rungs, train, finetune, score,
-[[space]] entries (kind, select, ports, values or low and high, key, method, per, when), and [[steps]] or recipe that
-every trial begins with. Ctrl-C keeps all that has ended; --resume goes on from there."""
+Keys: study, goals, within, sampler, pruner, trials, timeout, patience, seed, warm, rungs, target, train, finetune,
+score, [[space]] entries (kind, select, ports, values or low and high, key, method, per, when), and [[steps]] or recipe
+that every trial begins with. Ctrl-C keeps all that has ended; --resume goes on from there."""
 
 
 def _arguments(parser: Parser) -> None:
@@ -61,6 +61,8 @@ def _arguments(parser: Parser) -> None:
     )
     parser.add_argument("--study", metavar="NAME", help="its name in the storage (default: the spec's)")
     add_workers(parser)
+    parser.add_argument("--export-target", choices=get_args(ExportTarget)[1:],
+                        help="only formats that this target of export holds")  # fmt: skip
     parser.add_argument("--baseline", choices=(OPENED, "start", "none"), default=OPENED,
                         help="what the best is compared with (default: the model as opened)")  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="resume the study of that name")
@@ -122,7 +124,8 @@ def _run(arguments: Arguments, console: Console) -> Answer:
 
 def _asked(spec: SearchSpec, arguments: Arguments) -> SearchSpec:
     """The spec with the options of the command line; raises UsageError."""
-    overrides: dict[str, Any] = {"trials": arguments.trials, "study": arguments.study, "seed": arguments.seed or None}
+    overrides: dict[str, Any] = {"trials": arguments.trials, "study": arguments.study, "seed": arguments.seed or None,
+                                 "target": arguments.export_target}  # fmt: skip
     spec = replace(spec, **{k: v for k, v in overrides.items() if v is not None})
     if not 1 <= spec.trials <= 100_000:
         raise UsageError(f"--trials is {spec.trials}.", "It must be a whole number from 1 to 100000.")
