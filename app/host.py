@@ -134,6 +134,10 @@ class Host(Protocol):
         """Ask for a file and write charts into it."""
         ...
 
+    def export(self, form: str) -> None:
+        """Export the model in a form such as "gguf", after asking for its path."""
+        ...
+
     def save_table(self, rows: Savable, suggestion: str = "report.csv") -> None:
         """Ask for a file and write a table into it."""
         ...

@@ -19,6 +19,8 @@ from espalier.app.features.console.state import console_of
 from espalier.app.features.data.panel import DataPanel
 from espalier.app.features.deploy import actions as deploy
 from espalier.app.features.deploy.panel import DeployPanel
+from espalier.app.features.exports import actions as exports
+from espalier.app.features.exports.panel import ExportPanel
 from espalier.app.features.hardware import actions as hardware
 from espalier.app.features.hardware.panel import HardwarePanel
 from espalier.app.features.inspector.panel import InspectorPanel
@@ -98,6 +100,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("hardware", "Hardware", "hardware", HardwarePanel, hardware.connect, hardware.follow),
     Spec("kernels", "Kernels", "kernels", KernelsPanel, kernels.connect, kernels.follow),
     Spec("deploy", "Deploy", "deploy", DeployPanel, deploy.connect, deploy.follow),
+    Spec("exports", "Export", "deploy", ExportPanel, exports.connect),
     Spec("data", "Data", "data", DataPanel, follow=_state(opened_state_of)),
 )
 # All sizes are in pixels.
@@ -206,7 +209,7 @@ class Docks(QObject):
         with self.arranging():
             self._arrange()
             self._workbench.reset()
-            for name in ("nodes", "sensitivity", "search"):
+            for name in ("nodes", "sensitivity", "search", "deploy"):
                 self.docks[name].raise_()
             self._set_sizes()
         self._follow_drawer_tabs()

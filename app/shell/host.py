@@ -172,6 +172,10 @@ class WindowHost(QObject):
         """Ask for a file and write charts into it."""
         self._parts.services.dialogs.save_plots(plots, title, suggestion)
 
+    def export(self, form: str) -> None:
+        """Export the model in a form such as "gguf", after asking for its path."""
+        self._parts.services.exports.export(form)
+
     def save_table(self, rows: Savable, suggestion: str = "report.csv") -> None:
         """Ask for a file and write a table into it."""
         self._parts.services.dialogs.save_table(rows, suggestion)

@@ -35,7 +35,7 @@ WORKSPACES: tuple[Workspace, ...] = (
     Workspace("hardware", "Hardware", "Ctrl+4", "SystemVerilog, simulation, cycles and area"),
     Workspace("kernels", "Kernels", "Ctrl+5", "Timed kernels and what they compute", False),
     Workspace("data", "Data", "Ctrl+6", "The data that the model is scored on", False),
-    Workspace("deploy", "Deploy", "Ctrl+7", "The model over many devices: plans, placements, scaling"),
+    Workspace("deploy", "Deploy", "Ctrl+7", "The model over many devices, and in the files of other programs"),
 )
 WIDTH, ITEM_HEIGHT, ICON, GAP = 80, 52, 20, 8  # pixels
 

@@ -28,7 +28,7 @@ def test_the_first_layout_comes_back_whole(opened: Window, qtbot: QtBot) -> None
         return {s.id: areas[s.workspace].dockWidgetArea(opened.docks.docks[s.id]) for s in DOCKS}
 
     first, tabs = places(), bars()
-    assert sum(tabs.values()) == 3  # of the drawer, Compress and Experiments
+    assert sum(tabs.values()) == 4  # of the drawer, Compress, Experiments and Deploy
     opened.docks.bring("kernels")
     opened.host.toggle_graph()
     bench.show_drawer(True)

@@ -47,12 +47,25 @@ class No(NamedTuple):
 
 LEAVE = "Leave it in float."
 Check = Callable[[Node, Graph], Iterator[Unheld]]
-TARGETS: Registry[str, Check] = Registry("target of export", ExportError, (__name__,))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file format. `check`: the choices of a node that it has no equal of.
+
+    `own`: type of a weight → its own names of formats, and the formats as text.
+    """
+
+    check: Check
+    own: Callable[[str], dict[str, str]]
+
+
+TARGETS: Registry[str, Target] = Registry("target of export", ExportError, (__name__,))
 
 
 def unheld(target: str, node: Node, graph: Graph) -> tuple[Unheld, ...]:
     """The choices of a node that `target` cannot hold; raises ExportError for an unknown target."""
-    return tuple(TARGETS.get(target)(node, graph))
+    return tuple(TARGETS.get(target).check(node, graph))
 
 
 def holds(target: str, node: Node, graph: Graph) -> str | None:

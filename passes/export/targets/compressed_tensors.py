@@ -21,7 +21,7 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
-from espalier.passes.export.targets import LEAVE, TARGETS, No, Unheld
+from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld
 
 MODULES = ("Linear", "Embedding")
 WIDEST = 8  # bits of an integer
@@ -97,7 +97,20 @@ def _weight_args(fmt: Format, dtype: str) -> Args | No:
 
 def _eight(dtype: str) -> str:
     """A format that any weight of this type can have."""
-    return f"Choose scaled_integer(width=8{f', scale_dtype={dtype}' if dtype in HALVES else ''})."
+    return f"Choose scaled_integer(width=8{_scales(dtype)})."
+
+
+def _scales(dtype: str) -> str:
+    """Scales of a weight's own type."""
+    return f", scale_dtype={dtype}" if dtype in HALVES else ""
+
+
+def own(dtype: str) -> dict[str, str]:
+    """Its formats by the names of its compressors."""
+    group = "scaled_integer(width=4, granularity=group, group={}" + _scales(dtype) + ")"
+    return {"int8 per channel": f"scaled_integer(width=8{_scales(dtype)})", "int4 in groups of 128": group.format(128),
+            "int4 in groups of 32": group.format(32), "float8": FP8, "nvfp4": "nvfp4",
+            "mxfp4": "mxfp(element=e2m1)"}  # fmt: skip
 
 
 def _narrow(bits: int, args: Args) -> Args | No:
@@ -219,7 +232,6 @@ def _weights(node: Node, graph: Graph) -> Args | No | None:
     return args
 
 
-@TARGETS.register("compressed-tensors")
 def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     """The choices of a node that compressed-tensors has no equal of."""
     if node.adapters:
@@ -241,3 +253,6 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     for port, sparsity in node.sparsity.items():
         if sparsity.flows:
             yield Unheld(node.id, port, "pruned activation", "activations are not pruned", "Remove it.", True)
+
+
+TARGETS.add("compressed-tensors", Target(check, own))

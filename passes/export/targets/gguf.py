@@ -16,11 +16,13 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
 from espalier.model.graph.views import view_at
-from espalier.passes.export.targets import LEAVE, TARGETS, No, Unheld
+from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld
 
 BLOCK = 32  # elements that share a scale
 MODULES = ("Linear", "Embedding", "Conv1D")
 Q8 = "scaled_integer(width=8, granularity=group, group=32, scale_dtype=float16)"
+_GROUPS = "scaled_integer(width={}, granularity=group, group=32, scale_dtype=float16)"
+OWN = {"Q8_0": Q8, "Q5_0": _GROUPS.format(5), "Q4_0": _GROUPS.format(4), "MXFP4": "mxfp(element=e2m1)"}
 CHOOSE = f"Choose {Q8} for Q8_0, with width=4 for Q4_0."
 
 
@@ -72,7 +74,6 @@ def weight_type(node: Node, graph: Graph) -> str | No | None:
     return type_of(chosen.format, (view.shape(shape) if view else shape)[-1])
 
 
-@TARGETS.register("gguf")
 def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     """The choices of a node that a GGUF file has no equal of."""
     if node.adapters:
@@ -88,3 +89,6 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     for port, sparsity in node.sparsity.items():
         if sparsity.flows:
             yield Unheld(node.id, port, "pruned activation", "activations are not pruned", "Remove it.", True)
+
+
+TARGETS.add("gguf", Target(check, lambda _: OWN))

@@ -18,9 +18,11 @@ from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
 from espalier.model.graph.views import view_at
-from espalier.passes.export.targets import TARGETS, No
+from espalier.passes.export.targets import TARGETS, No, Target
 
 WIDEST, MOST = 16, 32767  # bits of an activation; the largest code of a weight
+OWN = {"int8 per channel": "scaled_integer(width=8)", "int8": "scaled_integer(width=8, granularity=tensor)",
+       "int4 in blocks of 32": "scaled_integer(width=4, granularity=group, group=32)"}  # fmt: skip
 CHOOSE = "Choose scaled_integer(width=8)."
 
 
@@ -70,7 +72,6 @@ def activation_unsayable(fmt: Format | None, *, calibrated: bool) -> str:
     return ""
 
 
-@TARGETS.register("onnx")
 def check(node: Node, graph: Graph) -> Iterator[Any]:
     """The choices of a node that an ONNX file has no equal of, and weights that it holds in float."""
     chosen, name = choice(node, "weight"), weight_at(node, "weight", graph)
@@ -87,3 +88,6 @@ def check(node: Node, graph: Graph) -> Iterator[Any]:
             text := activation_unsayable(precision.format, calibrated=precision.scale is not None)
         ):
             yield No(text, CHOOSE).at(node, port)
+
+
+TARGETS.add("onnx", Target(check, lambda _: OWN))

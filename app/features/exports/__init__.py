@@ -1,0 +1,1 @@
+"""What other programs can hold of the model, layer by layer, before it is exported."""
