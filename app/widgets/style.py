@@ -89,6 +89,9 @@ class Appearance(QObject):
         self._palette = palette
         with without_garbage_collection():
             self._app.setPalette(qt_palette(palette))
+            # Qt polishes a widget once for each of its ancestors where one sheet replaces another: by none in between,
+            # twice in all.
+            self._app.setStyleSheet("")
             self._app.setStyleSheet(sheet(palette))
         self.changed.emit(palette)
 
