@@ -311,6 +311,12 @@ class PassMethods:
     ) -> Self:
         """Set the number formats of data_in, weight, bias and data_out of the selected nodes."""
 
+    def quantize_preset(
+        self, select: str | list[str] | Select | None = ..., /, preset: list[dict[str, Any]] = ..., *, group: int =
+        ..., uneven: Literal['error', 'channel'] = ..., head: bool = ..., seed: int = ...
+    ) -> Self:
+        """Set the formats of a preset for weights and inputs of Linears; the output layer of a language model stays float."""
+
     def remove_dropout(
         self, /, *, seed: int = ...
     ) -> Self:

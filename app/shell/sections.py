@@ -7,7 +7,7 @@ from espalier.passes.base import PassSpec
 
 # Section → passes, in the order in which they are usually run. Other passes come last.
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Quantise": ("quantize",),
+    "Quantise": ("quantize", "quantize_preset"),
     "Calibrate": ("calibrate", "learn_scales"),
     "Recover": ("mse_clip", "smoothquant", "gptq", "bias_correction"),
     "Train": ("finetune",),
