@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from espalier.model.formats.base import Format
+from espalier.model.formats.offset_integer import OffsetInteger
 from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, broadcast_scale, sum_shared
 from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
@@ -38,7 +39,7 @@ def scaled_clipping(fmt: ScaledFormat, x: Tensor, energy: Tensor, steps: int, le
     `steps` multiples from 1 down to `least`; from 2 − `least` if the scale is no range (binary, ternary).
     """
     base, per = fmt.scale_of(x), _per(fmt, tuple(x.shape))
-    highest = 1.0 if isinstance(fmt, ScaledInteger | ScaledElement) else 2.0 - least
+    highest = 1.0 if isinstance(fmt, ScaledInteger | ScaledElement | OffsetInteger) else 2.0 - least
     # The format's own scale first, so that it wins ties.
     factors = [1.0, *(f for f in torch.linspace(highest, least, steps).tolist() if f != 1.0)]
     best, lowest = torch.ones(()), None

@@ -19,6 +19,7 @@ from espalier.model.formats.base import Array, Format, make_format, parse_format
 from espalier.model.formats.binary import Binary
 from espalier.model.formats.binary_residual import BinaryResidual
 from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.offset_integer import OffsetInteger
 from espalier.model.formats.scaled import ScaledFormat, shared_shape
 from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
@@ -44,7 +45,8 @@ ELEMENTS: list[ScaledFormat] = [
     ScaledElement("int8", "group", 5, "bfloat16"), ScaledElement("int4", "group", 5, "float16"),
     ScaledElement("e4m3", "group", 5, "bfloat16"),
 ]  # fmt: skip
-SCALED: list[ScaledFormat] = [*INTEGERS, *SIGNS, *ELEMENTS]
+OFFSETS: list[ScaledFormat] = [OffsetInteger(w, g, 5) for w in (1, 4, 8) for g in ("tensor", "channel", "group")]
+SCALED: list[ScaledFormat] = [*INTEGERS, *SIGNS, *ELEMENTS, *OFFSETS]
 BINARY = [Binary(), Binary(bipolar=False)]
 RULED: list[Format] = [*SCALED, *BINARY]
 SHAPES = [(), (1,), (7,), (4, 13), (2, 3, 11), (2, 1, 3, 5), (0,), (3, 0), (0, 4)]
@@ -286,7 +288,7 @@ def test_mean_scales_are_least_squares(fmt: ScaledFormat) -> None:
 
 
 WHOLE = [f for f in ELEMENTS if getattr(f, "integer", False)]  # one more code below zero than above
-ODD = [f for f in RULED if f != Binary(bipolar=False) and getattr(f, "symmetric", True) and f not in WHOLE]
+ODD = [f for f in RULED if f != Binary(bipolar=False) and getattr(f, "symmetric", True) and f not in (*WHOLE, *OFFSETS)]
 SAME_AGAIN = [f for f in RULED if not isinstance(f, BinaryResidual) and f not in WHOLE
               and getattr(f, "scale_dtype", "float32") == "float32"]  # fmt: skip
 MONOTONE = [f for f in RULED if getattr(f, "levels", 1) == 1]
@@ -306,7 +308,7 @@ def test_signed_formats_mirror(fmt: Format) -> None:
 def test_idempotent(fmt: Format) -> None:
     """Not residual signs and 16-bit scales: what they give has another scale. Without symmetry, under one scale."""
     once = apply(fmt, rows())
-    if isinstance(fmt, ScaledInteger) and not fmt.symmetric:
+    if isinstance(fmt, OffsetInteger) or (isinstance(fmt, ScaledInteger) and not fmt.symmetric):
         x = torch.from_numpy(once)
         again = fmt.with_scale(x, fmt.scale_of(torch.from_numpy(rows())))
         np.testing.assert_array_equal(again.numpy(), once)
@@ -351,7 +353,7 @@ def test_codes_are_all_values_at_a_scale_of_one(fmt: Format) -> None:
     if isinstance(fmt, ScaledFormat):
         shape = fmt.scale_shape(codes.shape)
         scale = torch.ones(shape)
-        if isinstance(fmt, ScaledInteger) and not fmt.symmetric:
+        if isinstance(fmt, OffsetInteger) or (isinstance(fmt, ScaledInteger) and not fmt.symmetric):
             scale[1] = 0
         if isinstance(fmt, BinaryResidual):
             scale = scale * (0.5 ** torch.arange(fmt.levels)).reshape(-1, *[1] * (len(shape) - 1))
