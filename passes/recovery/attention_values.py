@@ -7,18 +7,9 @@ from collections.abc import Mapping
 from espalier.model.graph.graph import Graph, Node, Ref
 
 ATTENTION = "scaled_dot_product_attention"
-MOVES = (
-    "view",
-    "reshape",
-    "transpose",
-    "permute",
-    "contiguous",
-    "clone",
-    "dropout",
-    "identity",
-    "unflatten",
-    "flatten",
-)
+MOVES = ("view", "reshape", "unflatten", "flatten", "transpose", "permute", "contiguous", "clone", "dropout",
+         "identity")  # fmt: skip
+JOINED = ["positions", "heads", "elements"]
 _VALUE = 2  # operand of the attention
 Users = Mapping[str, tuple[str, ...]]
 
@@ -63,31 +54,34 @@ def _chain(node: Node, graph: Graph, users: Users, op: str) -> list[Node] | str:
 
 
 def _keeps_channels(nodes: list[Node]) -> bool:
-    """Whether axes split into (heads, elements) come to the attention as heads, positions, elements and leave joined."""
-    axes: list[str] | None = None
+    """Whether channels split into (heads, elements) come to the attention as heads, positions, elements, and leave it
+    joined in that order."""
+    axes: list[str] = []
     for node in nodes:
-        shape, source = node.out.shape if node.out else (), node.ports["data_in"].shape
         if node.op == ATTENTION:
-            if axes is None or axes[-3:] != ["heads", "positions", "elements"]:
+            if axes[-3:] != ["heads", "positions", "elements"]:
                 return False
         elif node.op in ("transpose", "permute"):
-            if axes is None:
-                return False
             axes = _moved(axes, node)
-        elif axes is None:
-            if shape == source:
-                continue
-            if len(shape) != len(source) + 1 or shape[:-2] != source[:-1]:
-                return False
-            axes = [*(f"batch{i}" for i in range(len(shape) - 3)), "positions", "heads", "elements"]
-        elif len(shape) == len(axes) - 1:
-            return axes[-3:] == ["positions", "heads", "elements"] and shape[:-1] == source[:-2]
-        elif shape != source:
-            return False
-    return False
+        else:
+            axes = _reshaped(axes, node)
+    return axes == ["channels"]
+
+
+def _reshaped(axes: list[str], node: Node) -> list[str]:
+    """The axes after a reshape that splits channels into heads, joins them, or leaves the shape; else none."""
+    shape, source = node.out.shape if node.out else (), node.ports["data_in"].shape
+    if shape == source:
+        return axes
+    if not axes and len(shape) == len(source) + 1 and shape[:-2] == source[:-1]:
+        return [*(f"batch{i}" for i in range(len(shape) - 3)), *JOINED]
+    joins = axes[-3:] == JOINED and len(shape) == len(axes) - 1 and shape[:-1] == source[:-2]
+    return ["channels"] if joins else ["unknown"]
 
 
 def _moved(axes: list[str], node: Node) -> list[str]:
+    if not axes:
+        return ["unknown"]
     numbers = node.args[1:] if node.op == "transpose" else node.args[1]
     order = [int(n) % len(axes) for n in numbers if isinstance(n, int)] if isinstance(numbers, tuple | list) else []
     if node.op == "permute" and len(order) == len(axes):
@@ -97,4 +91,4 @@ def _moved(axes: list[str], node: Node) -> list[str]:
         moved = list(axes)
         moved[first], moved[second] = axes[second], axes[first]
         return moved
-    return []
+    return ["unknown"]

@@ -30,8 +30,8 @@ def shrunk(x: Tensor, beta: float, lp_norm: float) -> Tensor:
 def optimised(groups: Tensor, top: int, solver: Solver) -> tuple[Tensor, Tensor, float, float]:
     """(1/s, z) [groups, 1] of `groups` [groups, elements] and the mean |w − ŵ| before and after, ŵ = (q − z)·s.
 
-    q = clip(rne(w/s + z), 0, top). Each round shrinks the error, e = shrink(w − ŵ, β), and takes z = mean(q − (w − e)/s)
-    of each group; it ends where the mean error of all groups grows, with the z before.
+    q = clip(rne(w/s + z), 0, top). Each round shrinks the error, e = shrink(w − ŵ, β), and takes the mean of q − (w −
+    e)/s in each group as z; it ends where the mean error of all groups grows, with the z before.
     """
     low, high = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
     inverse = torch.where(high - low <= FLAT, 1.0, top / (high - low)).clamp(max=MAX_INVERSE)

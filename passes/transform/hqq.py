@@ -43,8 +43,8 @@ def hqq(graph: Graph, options: HqqOptions, context: Context) -> tuple[Graph, Rep
     """Choose the zero points of weights that minimise φ(W − Ŵ) by half-quadratic splitting; φ is an l_p norm, p < 1.
 
     Without data: rounds of e = shrink(W − Ŵ, β), z = mean(q − (W − e)/s) of each group, under the scale of the range
-    (Badri & Shaji 2023, https://mobiusml.github.io/hqq_blog/). For weights in `offset_integer`, whose zero point −m/s is
-    real, as in the authors' code. A layer keeps plain rounding where the mean error is no smaller.
+    (Badri & Shaji 2023, https://mobiusml.github.io/hqq_blog/). For weights in `offset_integer`, whose zero point −m/s
+    is real, as in the authors' code. A layer keeps plain rounding where the mean error is no smaller.
     """
     from espalier.passes.recovery.half_quadratic import Solver
 
@@ -60,8 +60,9 @@ def hqq(graph: Graph, options: HqqOptions, context: Context) -> tuple[Graph, Rep
         rows.append(row)
     changed = [r for r in rows if r["changed"]]
     ratios = [r["error"] / r["error_rounded"] for r in changed]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
     summary: Row = {"layers": len(changed), "left": len(rows) - len(changed), "skipped": len(skipped),
-                    "mean_error_ratio": math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None}  # fmt: skip
+                    "mean_error_ratio": mean}  # fmt: skip
     return after, Report("hqq", (*rows, *({"node": n.id, "skipped": why} for n, why in skipped)), summary)
 
 

@@ -188,7 +188,7 @@ def test_layers_without_a_place_for_the_scale_are_named_and_clipped() -> None:
 @pytest.mark.slow
 def test_what_it_cannot_do_is_told() -> None:
     opened, context = demo("demo:stories")
-    with pytest.raises(PassError, match="None of the .* nodes can be scaled by AWQ") as caught:
+    with pytest.raises(PassError, match=r"None of the .* nodes can be scaled by AWQ") as caught:
         awq(opened.project.graph, AwqOptions(**STORIES), context)
     assert "format first" in caught.value.hint
     graph = weights_in(opened.project.graph, context, INT3, Select("name", ("model_layers_0_self_attn_o_proj",)))
