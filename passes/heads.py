@@ -7,6 +7,7 @@ from espalier.model.graph.ops import category
 from espalier.model.graph.ports import weight_at
 
 NAME = "lm_head"
+SAME = ("to", "cast", "identity", "dropout")
 
 
 def output_layers(graph: Graph) -> frozenset[str]:
@@ -17,14 +18,31 @@ def output_layers(graph: Graph) -> frozenset[str]:
     )
 
 
-def _vocabulary(graph: Graph) -> int:
-    """The rows of the largest embedding of an input (positions are computed); 0 without one."""
+def token_embedding(graph: Graph) -> Node | None:
+    """The largest embedding of an input of the model; those of positions are of computed numbers."""
+    found = [n for n in graph if n.op == "embedding" and weight_at(n, "weight", graph) and _of_input(n, graph)]
+    return max(found, key=lambda n: _rows(n, graph), default=None)
+
+
+def _of_input(node: Node, graph: Graph) -> bool:
+    """Whether a node reads an input of the model, but for its shape or type."""
     inputs = {n.id for n in graph.placeholders}
-    sizes = [
-        graph.weights[name].shape[0] for n in graph
-        if n.op == "embedding" and (name := weight_at(n, "weight", graph)) and inputs & {r.node for r in n.inputs}
-    ]  # fmt: skip
-    return max(sizes, default=0)
+    while node.inputs and node.inputs[0].node not in inputs:
+        node = graph.nodes[node.inputs[0].node if node.op != "embedding" else node.inputs[-1].node]
+        if category(node) != "shape" and node.op not in SAME:
+            return False
+    return bool(node.inputs)
+
+
+def _rows(node: Node, graph: Graph) -> int:
+    name = weight_at(node, "weight", graph)
+    return graph.weights[name].shape[0] if name else 0
+
+
+def _vocabulary(graph: Graph) -> int:
+    """The rows of the embedding of the tokens; 0 without one."""
+    tokens = token_embedding(graph)
+    return _rows(tokens, graph) if tokens else 0
 
 
 def _last(node: Node) -> str:
@@ -44,6 +62,6 @@ def _results(graph: Graph) -> set[str]:
         if node.id in found:
             continue
         found.add(node.id)
-        if category(node) == "shape" or node.op in ("to", "cast", "identity", "dropout"):
+        if category(node) == "shape" or node.op in SAME:
             waiting += [r.node for r in node.inputs]
     return found
