@@ -18,7 +18,7 @@ from espalier.model.formats.stored_scale import ScaleType
 from espalier.passes.select import Select
 
 Name = Literal[
-    "w4a16_g128", "w4a16_asym", "w8a8_dynamic", "w8a16", "fp8_dynamic", "w4afp8", "w4a8", "w4a4", "w3a16_g128",
+    "w8a8_dynamic", "w8a16", "w4a16_g128", "w4a16_asym", "fp8_dynamic", "w4afp8", "w4a8", "w4a4", "w3a16_g128",
     "w2a16_g128", "nvfp4", "nvfp4a16", "mxfp4", "mxfp4a16", "mxfp8", "mxfp8a16",
 ]  # fmt: skip
 
@@ -64,7 +64,7 @@ class QuantizePresetOptions:
     """A preset, and what of it differs."""
 
     preset: Name = field(
-        default="w4a16_g128", metadata={"help": "weights and activations (w4a16: 4 and 16 bits)", "positional": True}
+        default="w8a8_dynamic", metadata={"help": "weights and activations (w4a16: 4 and 16 bits)", "positional": True}
     )
     group: int = field(
         default=0, metadata={"min": 0, "max": 65536, "help": "elements that share a scale; 0: the preset's own"}

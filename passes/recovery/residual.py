@@ -150,7 +150,9 @@ class _Search:
 
     def _div(self, node: Node) -> None:
         other = node.args[1] if len(node.args) > 1 else None
-        scalar = isinstance(other, int | float) or (isinstance(other, Ref) and self.states.get(other.node) == "statistic")
+        scalar = isinstance(other, int | float) or (
+            isinstance(other, Ref) and self.states.get(other.node) == "statistic"
+        )
         if not scalar:
             raise Unrotatable(node, f"{node.id} (div) divides channels by one another")
         self._pass_on(node)
