@@ -22,6 +22,14 @@ class PassMethods:
     ) -> Report:
         """KL divergence of the outputs from the baseline of the predictions, and accuracy, after further steps."""
 
+    def awq(
+        self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
+        ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
+        task: Literal['', 'classification', 'next-token'] = ..., grid: int = ..., clip: bool = ..., insert: bool =
+        ..., seed: int = ...
+    ) -> Self:
+        """Multiply input channels of Linears by s = mean|x|^α and divide their inputs by it, with the least output error."""
+
     def balance_front(
         self, /, *, points: int = ..., sizes: str = ..., seed: int = ...
     ) -> Report:
@@ -195,6 +203,12 @@ class PassMethods:
     ) -> Self:
         """Compute softmax, norms, tables and fused steps as their hardware templates do, in every later score."""
 
+    def hqq(
+        self, select: str | list[str] | Select | None = ..., /, *, lp_norm: float = ..., beta: float = ..., kappa:
+        float = ..., iterations: int = ..., seed: int = ...
+    ) -> Self:
+        """Choose the zero points of weights that minimise φ(W − Ŵ) by half-quadratic splitting; φ is an l_p norm, p < 1."""
+
     def layer_latency(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
@@ -311,6 +325,12 @@ class PassMethods:
     ) -> Self:
         """Set the number formats of data_in, weight, bias and data_out of the selected nodes."""
 
+    def quantize_preset(
+        self, select: str | list[str] | Select | None = ..., /, preset: list[dict[str, Any]] = ..., *, group: int =
+        ..., uneven: Literal['error', 'channel'] = ..., head: bool = ..., seed: int = ...
+    ) -> Self:
+        """Set the formats of a preset for weights and inputs of Linears; the output layer of a language model stays float."""
+
     def remove_dropout(
         self, /, *, seed: int = ...
     ) -> Self:
@@ -333,6 +353,11 @@ class PassMethods:
         self, select: str | list[str] | Select | None = ..., /, *, seed: int = ...
     ) -> Self:
         """Replace Linear layers with as many outputs as inputs by an identity, biases included."""
+
+    def rotate(
+        self, /, *, seed: int = ...
+    ) -> Self:
+        """Replace the residual stream x by xQ, Q a randomised Hadamard matrix, in the weights; results stay the same."""
 
     def shapes(
         self, /, *, seed: int = ...

@@ -47,10 +47,14 @@ def _arguments(parser: Parser) -> None:
 
 
 def _run(args: Arguments, console: Console) -> Answer:
+    return replayed_answer(args, from_anywhere(load_recipe(args.recipe, args.seed)), console)
+
+
+def replayed_answer(args: Arguments, recipe: Recipe, console: Console) -> Answer:
+    """Replay a recipe on the model of `args`, with the score before and after."""
     if not 1 <= args.seeds <= 1000:
         raise UsageError(f"--seeds is {args.seeds}.", "It must be a whole number from 1 to 1000.")
     curves = Curves(args)
-    recipe = from_anywhere(load_recipe(args.recipe, args.seed))
     check_ready(recipe)
     if not recipe.steps:
         console.note("The recipe has no steps.")

@@ -7,9 +7,9 @@ from espalier.passes.base import PassSpec
 
 # Section → passes, in the order in which they are usually run. Other passes come last.
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Quantise": ("quantize",),
+    "Quantise": ("quantize", "quantize_preset"),
     "Calibrate": ("calibrate", "learn_scales"),
-    "Recover": ("mse_clip", "smoothquant", "gptq", "bias_correction"),
+    "Recover": ("mse_clip", "rotate", "smoothquant", "awq", "hqq", "gptq", "bias_correction"),
     "Train": ("finetune",),
     "Adapt": ("lora", "load_adapter", "take_weights", "fuse_lora", "freeze", "unfreeze"),
     "Prune": ("prune", "prune_structured", "prune_activations", "remove_pruned"),

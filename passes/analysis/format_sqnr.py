@@ -34,6 +34,8 @@ USUAL: dict[str, tuple[str, ...]] = {
         "scaled_integer(width=8)", "scaled_integer(width=4)",
         "scaled_integer(width=4, granularity=group, group=64)",
     ),
+    "scaled_element": ("scaled_element(element=e4m3)",),
+    "offset_integer": ("offset_integer(width=4)",),
     "minifloat_ieee": (
         "minifloat_ieee(width=8, exponent_width=4)", "minifloat_ieee(width=6, exponent_width=3)",
         "minifloat_ieee(width=4, exponent_width=2)",

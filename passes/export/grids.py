@@ -25,6 +25,7 @@ from espalier.model.formats.scaled import (
     per_of,
     shared_shape,
 )
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import scale_value
 from espalier.model.formats.ternary import Ternary
@@ -85,6 +86,8 @@ def _unit(fmt: Format, seen: Array, scale: Array | None) -> tuple[Array, int] | 
             return np.asarray(2.0**-fmt.frac_width, np.float32), TENSOR
         case ScaledInteger():
             return scale_value(_encoded(fmt, seen, scale).shared[0], fmt.scale_dtype), fmt.per
+        case ScaledElement(integer=True):
+            return fmt.stored_scale(_encoded(fmt, seen, scale)), fmt.per
         case Ternary() | BinaryScaled():
             return scale_value(_encoded(fmt, seen, scale).shared[0], "float32"), per_of(fmt.granularity)
         case PowerBlocks() if fmt.blocks.rows == 1 and not fmt.wide:

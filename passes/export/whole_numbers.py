@@ -8,6 +8,7 @@ from espalier.model.formats.base import Array, Encoded, Format
 from espalier.model.formats.blocks import PowerBlocks
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled import broadcast_scale
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import array_scale, scale_value
 
@@ -20,6 +21,8 @@ def whole_numbers(fmt: Format, encoded: Encoded) -> tuple[Array, Array, Array | 
             if fmt.symmetric:
                 return encoded.codes, scale, None
             return encoded.codes - half, scale, encoded.shared[1].values.astype(np.int64) - half
+        case ScaledElement(integer=True):
+            return encoded.codes, fmt.stored_scale(encoded), None
         case Integer():
             low = 0 if fmt.signed else -(2 ** (fmt.width - 1))
             unit = np.asarray(2.0**-fmt.frac_width, np.float32)

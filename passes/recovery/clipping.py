@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from espalier.model.formats.base import Format
+from espalier.model.formats.offset_integer import OffsetInteger
 from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, broadcast_scale, sum_shared
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.passes.observed.shift_selection import covering, shift_of, shifted
 
@@ -37,7 +39,7 @@ def scaled_clipping(fmt: ScaledFormat, x: Tensor, energy: Tensor, steps: int, le
     `steps` multiples from 1 down to `least`; from 2 − `least` if the scale is no range (binary, ternary).
     """
     base, per = fmt.scale_of(x), _per(fmt, tuple(x.shape))
-    highest = 1.0 if isinstance(fmt, ScaledInteger) else 2.0 - least
+    highest = 1.0 if isinstance(fmt, ScaledInteger | ScaledElement | OffsetInteger) else 2.0 - least
     # The format's own scale first, so that it wins ties.
     factors = [1.0, *(f for f in torch.linspace(highest, least, steps).tolist() if f != 1.0)]
     best, lowest = torch.ones(()), None
@@ -74,6 +76,8 @@ def _around(first: Format) -> Iterator[Format]:
 def clipped_share(fmt: Format, scale: Tensor | None, x: Tensor) -> float | None:
     """The share of elements beyond the largest value under `scale`; None if the scale is no range."""
     untyped = cast("Any", fmt)
+    if isinstance(fmt, ScaledElement) and scale is not None:
+        return float((~untyped.inside_with(x, scale)).float().mean())
     if not isinstance(fmt, ScaledInteger) or scale is None or not untyped.symmetric:
         return None
     reach = broadcast_scale(scale, untyped.per, tuple(x.shape)) * untyped.top

@@ -13,14 +13,16 @@ from espalier.model.formats.base import Format
 from espalier.model.formats.binary_residual import BinaryResidual
 from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.blocks import BlockFormat
+from espalier.model.formats.offset_integer import OffsetInteger
 from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 
 Begin = Callable[[int, Tensor], None]
 At = Callable[[int, Tensor], Tensor]
 ScaleOf = Callable[[ScaledFormat, Tensor], Tensor]
 # Formats in which an element's value depends only on the element and its scale.
-_BY_ELEMENT = (ScaledInteger, BinaryScaled, BinaryResidual)
+_BY_ELEMENT = (ScaledInteger, ScaledElement, OffsetInteger, BinaryScaled, BinaryResidual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,9 @@ def _row(fmt: ScaledFormat, scale: Tensor, row: int) -> Tensor:
 
 def _scaled(fmt: ScaledFormat, scale: Tensor, fresh: bool, scale_of: ScaleOf) -> Columns:
     """A scale per tensor, row or group; a group's scale is computed when its columns begin."""
-    group = max(cast("Any", fmt).per, 0) if isinstance(fmt, ScaledInteger) else 0  # a tensor and a row: below 1
+    group = (
+        max(cast("Any", fmt).per, 0) if isinstance(fmt, ScaledInteger | ScaledElement | OffsetInteger) else 0
+    )  # a tensor and a row: below 1
     if not group:
         return Columns(0, _nothing, lambda _, x: fmt.forward_with(x[:, None], scale)[:, 0], scale)
 

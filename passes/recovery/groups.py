@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.ports import weights_of
+from espalier.passes.recovery.attention_values import MOVES, values_of
 from espalier.passes.recovery.layers import Layer, layer_at
 
 # f(x·s) = f(x)·s for s > 0, element by element along the last axis.
@@ -70,7 +71,7 @@ def _folded(root: Ref, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> Gr
         if user.op != "linear" or user.args[0] != Ref(source) or user.inputs.count(Ref(source)) != 1:
             return f"{root.node} also feeds {user.id}, which its scale would change"
         consumers.append(user)
-    producers = _divisible(_gated(graph.nodes[root.node], graph, users), graph)
+    producers = _divisible(_producer(graph.nodes[root.node], graph, users), graph)
     if isinstance(producers, str):
         return producers
     layers = _layers(consumers, graph)
@@ -86,14 +87,23 @@ def _behind(name: str, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> It
             yield name, user
 
 
+def _producer(node: Node, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> Node | str:
+    """The node whose weights give the channels: of a gated unit or behind an attention a Linear."""
+    if node.op in MOVES:
+        return values_of(node, graph, users)
+    return _gated(node, graph, users)
+
+
 def _gated(node: Node, graph: Graph, users: Mapping[str, tuple[str, ...]]) -> Node:
     """For a product with a Linear's result that nothing else uses (a gated unit) that Linear, otherwise the node."""
     factors = [graph.nodes[r.node] for r in node.inputs if node.op == "mul" and node.inputs.count(r) == 1]
     return next((f for f in factors if f.op == "linear" and users[f.id] == (node.id,) and f.out == node.out), node)
 
 
-def _divisible(node: Node, graph: Graph) -> tuple[tuple[str, int], ...] | str:
+def _divisible(node: Node | str, graph: Graph) -> tuple[tuple[str, int], ...] | str:
     """(stored tensor, axis) whose division divides the channels of the node's result, or why there are none."""
+    if isinstance(node, str):
+        return node
     if node.adapters:
         return f"{node.id} has an adapter; fuse it first"
     names = dict(weights_of(node, graph))
@@ -138,7 +148,7 @@ def _layers(consumers: list[Node], graph: Graph) -> tuple[Layer, ...] | str:
         if node.adapters:
             return f"{node.id} has an adapter, which would not be scaled; fuse it first"
         if any(node.precision[p].scale for p in ("weight", "data_in") if p in node.precision):
-            return f"{node.id} has a fixed scale; calibrate after SmoothQuant, not before"
+            return f"{node.id} has a fixed scale; calibrate after channels are scaled, not before"
         layers[layer.name] = layer
     return tuple(layers.values())
 

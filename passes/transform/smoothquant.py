@@ -36,7 +36,8 @@ def smoothquant(graph: Graph, options: SmoothquantOptions, context: Context) -> 
     preceding LayerNorm, RMSNorm, Linear or product if only Linears use its result; otherwise, with `insert`, it
     becomes a multiplication node. Calibrate afterwards: layers with a fixed scale are skipped.
     """
-    from espalier.passes.recovery.smoothing import Smoothing, difference, observed
+    from espalier.passes.recovery.channel_scales import difference
+    from espalier.passes.recovery.smoothing import Smoothing, observed
 
     if graph.runs == "module":
         text = "This model was recorded from a run, so other users of a layer's input are unknown."

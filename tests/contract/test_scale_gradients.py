@@ -16,7 +16,9 @@ from espalier.model.formats.base import Format
 from espalier.model.formats.binary import Binary, uniform
 from espalier.model.formats.binary_residual import BinaryResidual
 from espalier.model.formats.binary_scaled import BinaryScaled
+from espalier.model.formats.offset_integer import OffsetInteger
 from espalier.model.formats.scaled import ScaledFormat, shared_shape
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import tensor_scale
 from espalier.model.formats.straight_through import straight_through, straight_through_scaled
@@ -90,6 +92,10 @@ def test_gradient_of_the_scale_by_finite_differences(fmt: ScaledFormat) -> None:
         want = (ends[0] - ends[1]) / 2e-5
         if isinstance(fmt, ScaledInteger):
             want /= math.sqrt(x.numel() / math.prod(shared_shape((3, 13), fmt.per)) * fmt.top)
+        if isinstance(fmt, OffsetInteger):
+            want /= math.sqrt(x.numel() / math.prod(shared_shape((3, 13), fmt.per)) * fmt.top)
+        if isinstance(fmt, ScaledElement):
+            want /= math.sqrt(x.numel() / math.prod(shared_shape((3, 13), fmt.per)) * fmt.reach)
         assert float(got[place]) == pytest.approx(want, rel=2e-3, abs=2e-3)
 
 
@@ -97,6 +103,10 @@ def frozen(fmt: ScaledFormat, x: Tensor, scale: Tensor) -> Callable[[Tensor], Te
     """scale → value, with what is not smooth (roundings, signs, thresholds) as it is at `scale`."""
     if isinstance(fmt, ScaledInteger):
         return frozen_integer(fmt, x, scale)
+    if isinstance(fmt, ScaledElement):
+        return frozen_element(fmt, x, scale)
+    if isinstance(fmt, OffsetInteger):
+        return frozen_offset(fmt, x, scale)
     if isinstance(fmt, BinaryResidual):
         signs, left = [], x
         for alpha in scale.float():
@@ -124,6 +134,29 @@ def frozen_integer(fmt: ScaledInteger, x: Tensor, scale: Tensor) -> Callable[[Te
         return torch.where(inside, x + rest * step, torch.where(above, most, least))
 
     return value
+
+
+def frozen_element(fmt: ScaledElement, x: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
+    """As `frozen_integer`."""
+
+    def wide(s: Tensor) -> Tensor:
+        return s.repeat_interleave(fmt.group, -1)[..., : x.shape[-1]] if fmt.granularity == "group" else s
+
+    step = wide(scale.to(getattr(torch, fmt.scale_dtype)).double())
+    inside, rest = fmt.inside_with(x, scale), (fmt.with_scale(x, scale) - x) / step
+    ends = torch.where(x > 0, fmt.highest, fmt.lowest)
+    return lambda s: torch.where(inside, x + rest * wide(s), ends * wide(s))
+
+
+def frozen_offset(fmt: OffsetInteger, x: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
+    """As `frozen_integer`."""
+
+    def wide(s: Tensor) -> Tensor:
+        return s.repeat_interleave(fmt.group, -1)[..., : x.shape[-1]] if fmt.granularity == "group" else s
+
+    inside, above = fmt.inside_with(x, scale), x > wide(scale[1])
+    rest = (fmt.with_scale(x, scale) - x) / wide(scale[0])
+    return lambda s: torch.where(inside, x + rest * wide(s[0]), wide(s[1]) + above * fmt.top * wide(s[0]))
 
 
 def test_first_scale_of_learning() -> None:

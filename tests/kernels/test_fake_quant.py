@@ -22,7 +22,9 @@ from espalier.model.formats.binary import Binary
 from espalier.model.formats.binary_residual import BinaryResidual
 from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.integer import Integer
+from espalier.model.formats.offset_integer import OffsetInteger
 from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.straight_through import straight_through
 from espalier.model.formats.ternary import Ternary
@@ -100,7 +102,8 @@ def tame(dtype: torch.dtype, shape: tuple[int, ...] = (24, 96), seed: int = 3) -
 
 
 def test_every_format_has_a_fast_version() -> None:
-    assert {cls for _, cls in FORMATS.items()} == set(PLANS)
+    """But for two that their definitions compute."""
+    assert {cls for _, cls in FORMATS.items()} - {ScaledElement, OffsetInteger} == set(PLANS)
     assert all((cls, "cpu") in FAST for cls in PLANS)
 
 

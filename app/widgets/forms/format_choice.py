@@ -17,7 +17,7 @@ from espalier.model.formats.base import named_format
 from espalier.model.registry import FORMATS
 
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "fixed point": ("integer", "scaled_integer"),
+    "fixed point": ("integer", "scaled_integer", "scaled_element", "offset_integer"),
     "float": ("minifloat_ieee", "minifloat_denorm"),
     "block": ("mxint", "mxfp", "nvfp4", "block_fp", "block_minifloat", "block_log"),
     "log": ("log",),

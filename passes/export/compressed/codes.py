@@ -14,6 +14,7 @@ from espalier.model.errors import ExportError
 from espalier.model.formats.base import Encoded, Format
 from espalier.model.formats.minifloat_ieee import MinifloatIEEE
 from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, broadcast_scale
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.passes.export.targets.compressed_tensors import Args, Scheme
 from espalier.passes.export.whole_numbers import whole_numbers
 
@@ -100,6 +101,10 @@ def _floats(fmt: Format, encoded: Encoded, scheme: Scheme, effective: Tensor) ->
 
     codes = torch.from_numpy(encoded.codes.astype(np.uint8))
     match fmt:
+        case ScaledElement():
+            scale = np.array(_shaped(fmt.stored_scale(encoded), scheme.weights, encoded.codes.shape))
+            return [{"weight": codes.view(torch.float8_e4m3fn),
+                     "weight_scale": torch.from_numpy(scale).to(effective.dtype)}]  # fmt: skip
         case MinifloatIEEE():
             scale = torch.tensor([2.0 ** (7 - fmt.bias)], dtype=effective.dtype)
             return [{"weight": codes.view(torch.float8_e4m3fn), "weight_scale": scale}]

@@ -293,7 +293,8 @@ def _rounded(graph: Graph) -> list[str]:
         scheme, chosen = scheme_of(node, graph), node.precision.get("data_in")
         if not (scheme and scheme.inputs and chosen):
             continue
-        text = rounding(chosen.format, chosen.scale, len(node.ports["data_in"].shape))
+        port = node.ports["data_in"]
+        text = rounding(chosen.format, chosen.scale, len(port.shape), port.dtype)
         if text:
             found[chosen.format.label, text] = found.get((chosen.format.label, text), 0) + 1
     return [f"compressed-tensors rounds the inputs of {n} modules ({label}) by another rule: {text}."

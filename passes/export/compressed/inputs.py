@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from espalier.model.formats.base import Array, Format
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.minifloat_ieee import MinifloatIEEE
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.stored_scale import array_scale
 from espalier.model.graph.graph import Graph, Node
@@ -54,6 +57,8 @@ def _scale_of(fmt: Format, given: Array | None) -> tuple[float, int]:
             return 2.0**-fmt.frac_width, 0
         case MinifloatIEEE():
             return 2.0 ** (7 - fmt.bias), 0
+        case ScaledElement() if given is not None:
+            return float(fmt.stored_scale(fmt.encode_with(np.zeros(1, np.float32), given))), 0
         case ScaledInteger() if given is not None:
             if fmt.symmetric:
                 return float(array_scale(given, fmt.scale_dtype)), 0

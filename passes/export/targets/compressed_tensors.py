@@ -17,6 +17,7 @@ from espalier.model.formats.minifloat_ieee import MinifloatIEEE
 from espalier.model.formats.mxfp import MXFP
 from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.nvfp4 import NVFP4
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Graph, Node
@@ -81,6 +82,8 @@ def _weight_args(fmt: Format, dtype: str) -> Args | No:
     match fmt:
         case ScaledInteger():
             return _scaled(fmt, dtype)
+        case ScaledElement():
+            return _element(fmt, dtype)
         case Integer():
             return _narrow(fmt.width, Args(fmt.width, "tensor", symmetric=fmt.signed))
         case Ternary() | BinaryScaled():
@@ -126,6 +129,18 @@ def _scaled(fmt: ScaledInteger, dtype: str) -> Args | No:
     return _narrow(fmt.width, Args(fmt.width, fmt.granularity, symmetric=fmt.symmetric, group_size=group))
 
 
+def _element(fmt: ScaledElement, dtype: str) -> Args | No:
+    if dtype in HALVES and fmt.scale_dtype != dtype:
+        return No(f"scales are read in the weight's {dtype}, not in {fmt.scale_dtype}", f"Set scale_dtype={dtype}.")
+    if fmt.integer:
+        group = fmt.group if fmt.granularity == "group" else None
+        return Args(fmt.width, fmt.granularity, group_size=group)
+    if fmt.element != "e4m3" or fmt.granularity == "group":
+        return No("its small floats are e4m3 with a scale of the tensor or of each row",
+                  "Choose scaled_element(element=e4m3, granularity=channel).")  # fmt: skip
+    return Args(8, fmt.granularity, "float")
+
+
 def _small_float(fmt: MXFP | NVFP4, dtype: str) -> Args | No:
     """FP4 and MX: their blocks are fixed, and readers compute them in bfloat16."""
     four, size = isinstance(fmt, NVFP4), 16 if isinstance(fmt, NVFP4) else 32
@@ -156,20 +171,41 @@ def input_args(fmt: Format, scale: str | None) -> Args | No:
             return _narrow(fmt.width, Args(fmt.width, strategy, symmetric=fmt.symmetric, dynamic=True))
         case MinifloatIEEE(width=8, exponent_width=4, reserved="nan"):
             return Args(8, "tensor", "float")
+        case ScaledElement() if fmt.integer or fmt.element == "e4m3":
+            return _element_input(fmt, scale)
+        case MXFP(element="e2m1" | "e4m3", block=32, rows=1):
+            bits = 4 if fmt.element == "e2m1" else 8
+            return Args(bits, "group", "float", group_size=32, dynamic=True, scale_dtype="uint8")
+        case NVFP4():
+            return No("the scale of the whole input is taken from the data, and a calibrated one is read",
+                      "Choose mxfp(element=e2m1), or leave inputs in float.")  # fmt: skip
         case _:
             return No("inputs are rounded to integers with a scale of the tensor or of each token, or to E4M3",
                       f"Choose scaled_integer(width=8, granularity=channel), or {FP8}.")  # fmt: skip
 
 
-def rounding(fmt: Format, scale: str | None, rank: int = 3) -> str:
+def _element_input(fmt: ScaledElement, scale: str | None) -> Args | No:
+    kind = "int" if fmt.integer else "float"
+    if scale and fmt.granularity == "tensor":
+        return Args(fmt.width, "tensor", kind)
+    if scale or fmt.granularity == "group":
+        return No("inputs have a scale of the tensor or of each token", "Choose granularity=channel or tensor.")
+    return Args(fmt.width, "tensor" if fmt.granularity == "tensor" else "token", kind, dynamic=True)
+
+
+def rounding(fmt: Format, scale: str | None, rank: int = 3, dtype: str = "float32") -> str:
     """What compressed-tensors (0.20) does otherwise with an input of `rank` axes; nothing where it is the same."""
     match fmt:
-        case ScaledInteger(granularity="channel") if rank < 3 and not scale:
+        case ScaledInteger(granularity="channel") | ScaledElement(granularity="channel") if rank < 3 and not scale:
             return "an input of two axes has one scale there, and one for each row here"
         case ScaledInteger(symmetric=True) if scale:
             return f"the lowest code is {-fmt.top - 1} there and {-fmt.top} here"
         case ScaledInteger(symmetric=True):
             return f"the scale is max|x|/{fmt.top + 0.5:g} there and max|x|/{fmt.top} here"
+        case ScaledElement() if dtype in HALVES:
+            return f"x/s is rounded to {dtype} there and is float32 here"
+        case MXFP():
+            return "the scale is twice as large there where a block's largest magnitude is at least 1.75·2^k"
         case ScaledInteger() | Integer(signed=False):
             return "x/s + zero point is rounded there, x/s here, which differ at ties"
         case _:
