@@ -16,7 +16,7 @@ from espalier.model.document.recipe import Step
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import run_step
 from espalier.passes.dominant import Dominant, dominant_fields
-from espalier.passes.figure import OPENED, START, accuracy_of, change_of
+from espalier.passes.figure import OPENED, START, change_of, main_figure
 from espalier.passes.plugins.kept_scores import FROM_CACHE, kept_score
 from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.running.splits import EvaluateOptions
@@ -63,7 +63,7 @@ def state_name(target: Target) -> str:
 
 def changed(before: dict[str, Any], after: dict[str, Any], baseline: str) -> dict[str, Any]:
     """Change of the accuracy: {accuracy: {baseline, value, test, within_noise}}; empty without data."""
-    now, reference = accuracy_of(after), accuracy_of(before)
+    now, reference = main_figure(after), main_figure(before)
     return {"accuracy": now.against(reference, baseline).to_json()} if now and reference else {}
 
 
@@ -76,7 +76,7 @@ def bit_lines(score_: dict[str, Any], whose: str = "") -> Iterable[str]:
 def noise_lines(score_: dict[str, Any], change: dict[str, Any]) -> Iterable[str]:
     """Lines below a table: dominant bits, noise and change of the accuracy, truncated texts."""
     yield from bit_lines(score_)
-    if now := accuracy_of(score_):
+    if now := main_figure(score_):
         yield f"accuracy: {noise_text(now)}"
     if change_ := change.get("accuracy"):
         yield f"accuracy: {change_text(change_of(change_))}"

@@ -16,7 +16,7 @@ from espalier.model.errors import nearest
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import is_project
 from espalier.passes.comparison.scores import Measured
-from espalier.passes.figure import OPENED, accuracy_of
+from espalier.passes.figure import OPENED, main_figure
 from espalier.passes.recipes.replay import replay
 from espalier.passes.score import Score, static_score
 from espalier.passes.search.record import records
@@ -95,7 +95,7 @@ def state_of(name: StateName, target: Target) -> NamedState:
 def measured(figures: Mapping[str, Any]) -> Measured:
     """A score as `scoring.score` returns it."""
     costs = {name: figures[name] for name in Score.__dataclass_fields__ if name in figures}
-    return Measured(Score(**costs), accuracy_of(figures))
+    return Measured(Score(**costs), main_figure(figures))
 
 
 def stored_score(state: NamedState, project: Project) -> Measured:

@@ -9,7 +9,7 @@ from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.graph.graph import Graph
 from espalier.passes.figure import Figure as Accuracy
-from espalier.passes.figure import accuracy_of
+from espalier.passes.figure import main_figure
 from espalier.passes.jobs.kinds import OpenResult
 from espalier.passes.recipes.replay import recipe_key
 from espalier.passes.running.data_fit import truncation_note
@@ -96,7 +96,7 @@ class Measures:
             if "loss" in summary:
                 self._scores[key] = (summary["accuracy"], summary["loss"])
                 self._accuracies.pop(key, None)
-            if accuracy := accuracy_of(summary):
+            if accuracy := main_figure(summary):
                 self._accuracies[key] = accuracy
 
     def record_divergence(self, recipe: Recipe, options: EvaluateOptions, kl: float | None, baseline: Baseline) -> None:
@@ -159,7 +159,7 @@ class Measures:
                     entry = data[name]
                     score: dict[str, Any] = entry if isinstance(entry, dict) else dict(zip(SCORES, entry, strict=True))
                     self._scores[recipe_key(recipe)] = (float(score["accuracy"]), float(score["loss"]))
-                    if accuracy := accuracy_of(score):
+                    if accuracy := main_figure(score):
                         self._accuracies[recipe_key(recipe)] = accuracy
             self._divergences = {str(k): float(v) for k, v in data.get("kl", {}).items()}
         except Exception:  # noqa: BLE001

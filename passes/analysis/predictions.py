@@ -9,8 +9,9 @@ from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.figure import wilson
-from espalier.passes.running.batches import batches, fit, fit_error, logits_of
+from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
+from espalier.passes.tasks.scores import fit, logits_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Array, Split

@@ -48,7 +48,8 @@ def _run_samples(graph: Graph, split: Split, context: Context) -> None:
     import torch
 
     from espalier.model.torch.build import build
-    from espalier.passes.running.batches import batches, fit, fit_classes, fit_error, logits_of
+    from espalier.passes.running.batches import batches, fit_error
+    from espalier.passes.tasks.base import task_of
 
     some = split.rows(_critical_rows(split))
     with torch.no_grad():
@@ -56,9 +57,10 @@ def _run_samples(graph: Graph, split: Split, context: Context) -> None:
         for inputs, _ in batches(some, graph, len(some)):
             with fit_error(inputs):
                 result = module(**inputs)
-            logits = logits_of(result, graph)
-            fit(logits, torch.from_numpy(some.labels).reshape(-1))
-            fit_classes(logits, torch.from_numpy(split.labels))
+            task = task_of(split)
+            scores = task.scores(result, graph)
+            task.fit(scores, torch.from_numpy(some.labels))
+            task.fit_all(scores, torch.from_numpy(split.labels))
 
 
 def _critical_rows(split: Split) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

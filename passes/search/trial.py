@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from espalier.passes.figure import Figure, accuracy_of
+from espalier.passes.figure import Figure, main_figure
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -68,7 +68,7 @@ class Trial:
     @property
     def accuracy(self) -> Figure | None:
         """Its accuracy with the number of samples; None if either is unknown."""
-        return accuracy_of({"accuracy": self.figures.get("accuracy"), **self.noise})
+        return main_figure({"accuracy": self.figures.get("accuracy"), **self.noise})
 
     @property
     def feasible(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from espalier.passes.figure import Change, accuracy_of, wilson
+from espalier.passes.figure import Change, main_figure, wilson
 from espalier.passes.sweep.sweep import Sweep, axis_name, axis_title
 from espalier.passes.sweep.values import value_text
 
@@ -97,14 +97,14 @@ class Sampled:
 
 def sampled(outcomes: Iterable[Outcome]) -> Sampled | None:
     """The samples of the first outcome with an accuracy, or None."""
-    first = next((f for o in outcomes if (f := accuracy_of(o.score))), None)
+    first = next((f for o in outcomes if (f := main_figure(o.score))), None)
     return None if first is None else Sampled(first.n, first.guessing)
 
 
 def change_of(outcome: Outcome, outcomes: Iterable[Outcome], sweep: Sweep) -> Change | None:
     """Change of a point's accuracy from the baseline's; None for the baseline, or if either is missing."""
     base = baseline_of(outcomes)
-    before, now = accuracy_of(base.score) if base else None, accuracy_of(outcome.score)
+    before, now = main_figure(base.score) if base else None, main_figure(outcome.score)
     return now.against(before, sweep.baseline_name) if now and before and outcome.variant != BASELINE else None
 
 
@@ -125,7 +125,7 @@ def guessing_of(outcomes: Iterable[Outcome], figure: str) -> float | None:
 
 def _noise(outcome: Outcome, outcomes: Sequence[Outcome], sweep: Sweep) -> dict[str, Any]:
     """Columns beside an accuracy: samples, interval, change from the baseline, noise."""
-    accuracy, change = accuracy_of(outcome.score), change_of(outcome, outcomes, sweep)
+    accuracy, change = main_figure(outcome.score), change_of(outcome, outcomes, sweep)
     return {"n": accuracy.n if accuracy else None, "interval": accuracy.interval if accuracy else None,
             "change": change.value if change else None,
             "within_noise": change.noise if change else None}  # fmt: skip

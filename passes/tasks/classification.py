@@ -3,4 +3,4 @@
 from espalier.model.data.base import CLASSIFICATION
 from espalier.passes.tasks.base import TASKS, Task
 
-TASKS.add(CLASSIFICATION, Task(CLASSIFICATION, "samples"))
+TASKS.add(CLASSIFICATION, Task())

@@ -17,7 +17,7 @@ from espalier.app.number_text import change_text, count, noise_text
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import Chart, dashed, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.passes.figure import accuracy_of, is_near
+from espalier.passes.figure import is_near, main_figure
 from espalier.passes.sweep.results import (
     Mean,
     Outcome,
@@ -227,7 +227,7 @@ class CurveChart(Chart):
         """n, interval and change of a single point's accuracy."""
         assert self.sweep is not None
         point = next((o for o in self.outcomes if (o.variant, o.x) == (variant, x)), None)
-        accuracy = accuracy_of(point.score) if point and self.figure == "accuracy" else None
+        accuracy = main_figure(point.score) if point and self.figure == "accuracy" else None
         if point is None or accuracy is None:
             return ""
         change = change_of(point, self.outcomes, self.sweep)

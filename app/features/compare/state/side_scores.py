@@ -10,7 +10,7 @@ from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.graph.graph import Graph
 from espalier.passes.comparison.scores import Measured
-from espalier.passes.figure import OPENED, accuracy_of
+from espalier.passes.figure import OPENED, main_figure
 from espalier.passes.score import Scorer, static_score
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def measured_side(session: Session, side: StateChoice, graph: Graph, file: Proje
     if score is None and side.trial is not None and _is_on_current_data(session, side):
         figures: dict[str, Any] = {**side.trial.figures, **side.trial.noise}
         if isinstance(figures.get("accuracy"), float) and isinstance(figures.get("loss"), float):
-            score, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
+            score, accuracy = (figures["accuracy"], figures["loss"]), main_figure(figures)
         kl = figures["kl"] if kl is None and isinstance(figures.get("kl"), float) else kl
     if side.recipe is not None and not recipe.active:
         kl = 0.0  # the divergence of the opened model from itself

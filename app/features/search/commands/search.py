@@ -24,7 +24,7 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.document.selections import selections_of
 from espalier.model.private import redacted
 from espalier.passes.costs.base import COSTS, timed_beside
-from espalier.passes.figure import OPENED, accuracy_of, change_of
+from espalier.passes.figure import OPENED, change_of, main_figure
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.set_up import texts_of
 from espalier.passes.running.data_fit import truncation_note
@@ -282,7 +282,7 @@ def _noise(done: _Done, trial: Trial) -> dict[str, Any]:
     """n and interval of a trial's accuracy, and its change from the baseline's."""
     if (accuracy := trial.accuracy) is None:
         return {}
-    before = accuracy_of(done.base)
+    before = main_figure(done.base)
     change = {"change": {"accuracy": accuracy.against(before, done.against).to_json()}} if before else {}
     return {"n": accuracy.n, "interval": list(accuracy.interval), "guessing": accuracy.guessing, **change}
 

@@ -20,7 +20,7 @@ from espalier.app.number_text import (
     training_text,
 )
 from espalier.passes.costs.base import timed_beside
-from espalier.passes.figure import accuracy_of
+from espalier.passes.figure import main_figure
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
@@ -131,7 +131,7 @@ def best_text(
 
 def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
     """`not above guessing (50 %)` or `within noise`, if it applies to a trial's accuracy."""
-    current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    current, baseline_accuracy = trial.accuracy, main_figure({"accuracy": baseline.get("accuracy"), **against})
     if current is None:
         return ""
     if current.guesses:
@@ -141,7 +141,7 @@ def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[
 
 def accuracy_text(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
     """Lines on a trial's accuracy: samples and interval, change from the baseline, loss of its training."""
-    current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+    current, baseline_accuracy = trial.accuracy, main_figure({"accuracy": baseline.get("accuracy"), **against})
     if current is None:
         return ""
     change = change_text(current.against(baseline_accuracy, str(against.get("name", "")))) if baseline_accuracy else ""

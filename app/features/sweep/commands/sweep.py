@@ -18,7 +18,7 @@ from espalier.app.features.sweep.commands.sweep_files import KINDS, Record, keep
 from espalier.app.number_text import noise_text
 from espalier.model.document.recipe import Recipe
 from espalier.model.document.selections import selections_of
-from espalier.passes.figure import OPENED, accuracy_of
+from espalier.passes.figure import OPENED, main_figure
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.set_up import texts_of
 from espalier.passes.running.data_fit import truncation_note
@@ -239,7 +239,7 @@ def _within_noise(done: _Done) -> dict[tuple[int, int], str]:
 
 def _noise_lines(done: _Done, data: dict[str, Any], marked: bool) -> Iterable[str]:
     """Lines on the number of samples, the noise of the baseline, and the meaning of the marks."""
-    if accuracy := accuracy_of(data["baseline_score"]):
+    if accuracy := main_figure(data["baseline_score"]):
         yield noise_text(accuracy)
     if marked:
         changes = (change_of(o, done.outcomes, done.sweep) for o in done.outcomes)
