@@ -190,6 +190,15 @@ class Figure:
         low, high = newcombe(self.value, self.n, before.value, before.n)
         return Change(value, baseline, "Newcombe", low <= 0 <= high)
 
+    def to_json(self) -> dict[str, Any]:
+        """The interval data of a summary, without the value; `main_figure` reads them."""
+        data: dict[str, Any] = {"n": self.n, "hits": self.hits, "guessing": self.guessing}
+        if self.name != "accuracy":
+            data["metric"] = self.name
+        if self.ends is not None:
+            data |= {"better": "low", "interval": list(self.ends), "errors": self.errors}
+        return data
+
     def _mean_against(self, before: Figure, baseline: str) -> Change:
         value, mine, theirs = self.value - before.value, unpacked(self.errors), unpacked(before.errors)
         if mine and len(mine) == len(theirs):

@@ -108,7 +108,10 @@ def write_task(folder: Path, task: str, count: int = 400, steps: int = 150, seed
     labels = {"multi-label": list(TOPICS), "regression": ["score"], "token-classification": list(TAGS)}.get(task, [])
     extra: dict[str, Any] = {}
     if labels:
-        extra |= {"num_labels": len(labels), "id2label": dict(enumerate(sorted(labels) if task == "multi-label" else labels))}
+        extra |= {
+            "num_labels": len(labels),
+            "id2label": dict(enumerate(sorted(labels) if task == "multi-label" else labels)),
+        }
         extra["label2id"] = {v: k for k, v in extra["id2label"].items()}
     if task == "multi-label":
         extra["problem_type"] = "multi_label_classification"

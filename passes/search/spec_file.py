@@ -33,7 +33,8 @@ def read_search(data: Mapping[str, Any], folder: Path, seed: int = 0) -> tuple[R
     for key in data:
         if key not in keys:
             raise OptionsError(f"{key} is not a key of a search.", nearest(str(key), keys))
-    spec: SearchSpec = decode(SearchSpec, {k: _listed(k, v) for k, v in data.items() if k not in OWN})
+    given = {"goals": "main", **data}
+    spec: SearchSpec = decode(SearchSpec, {k: _listed(k, v) for k, v in given.items() if k not in OWN})
     recipe = recipe_in(data, folder, "search", seed) if {"recipe", "steps"} & set(data) else Recipe()
     return recipe, spec
 

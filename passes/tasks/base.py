@@ -52,7 +52,8 @@ class Task:
     default goal of a search. keep: the metric by which a training keeps weights. kind: of its outputs when they are
     compared. windows: samples are windows of a text without padding. positions: labels have an entry for each position
     of a text. loss_text: what the loss is. rows: scores are rows of classes, one a label. pooled: batches have
-    different numbers of labels. unvalidated: metrics that a training does not compute. own: rank of labels with which a
+    different numbers of labels. unvalidated: metrics that a training does not compute. hidden: metrics that
+    the score's card leaves out. own: rank of labels with which a
     model may compute its own loss. resampled: its further metrics have intervals. reads: form of labels that choose the
     task, as `OtherLabelsError` names it.
     """
@@ -67,6 +68,7 @@ class Task:
     loss_text: str = "mean cross-entropy in nats"
     rows: bool = True
     pooled: bool = False
+    hidden: frozenset[str] = frozenset()
     unvalidated: frozenset[str] = frozenset()
     own: int | None = 1
     reads: str = ""

@@ -27,7 +27,7 @@ FIGURES = (
     ACCURACY,
     Metric("f1_micro", "F1 micro", "high", "F1 of all decisions of all classes together", True),
     Metric("f1_macro", "F1 macro", "high", "Mean of the F1 of each class", True),
-    Metric("label_accuracy", "label accuracy", "high", "Share of the decisions, one a class, that are right", True),
+    Metric("label_accuracy", "right decisions", "high", "Share of the decisions, one a class, that are right", True),
     Metric("loss", "loss", "low", "Mean binary cross-entropy of a decision in nats", by_sample=True),
 )
 

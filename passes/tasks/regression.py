@@ -40,6 +40,7 @@ class Regression(Task):
     name, keep, kind, metrics, own = REGRESSION, "loss", "values", FIGURES, 1
     loss_text = "mean squared error"
     resampled, rows = True, False
+    unvalidated, hidden = frozenset({"mse"}), frozenset({"loss"})  # which are one
     form = LabelForm(rows=number_rows, targets=number_targets, labels=("score", "value", "rating", "stars", "y"))
 
     def recognises(self, limits: Limits) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,9 @@ from espalier.app.number_text import (
     signed,
 )
 from espalier.app.widgets.asking import offer_meaning
-from espalier.model.data.base import NEXT_TOKEN
 from espalier.passes.dominant import Dominant, Dominants
+from espalier.passes.score import Score
+from espalier.passes.tasks.base import TASKS, Metric, all_metrics
 
 if TYPE_CHECKING:
     from espalier.app.measured.live import LiveMeasure
@@ -76,7 +77,21 @@ def _absolute(digits: int) -> Callable[[float, float], str]:
     return lambda now, before: signed(now - before, digits)
 
 
-ENTRIES: tuple[Entry, ...] = (
+def _of_metric(metric: Metric, *, main: bool = False) -> Entry:
+    """The entry of a task's metric."""
+    write, change = (percent, _points) if metric.share else (lambda v: f"{v:.4g}".replace("-", "−"), _absolute(3))
+    sign = 1 if metric.better == "high" else -1
+    return Entry(metric.name, metric.title, write, change, sign, metric.help, measured=True, asks=main, traced=False)
+
+
+def _further() -> tuple[Entry, ...]:
+    """Entries of metrics that tasks other than classification have; the main one asks for a measurement."""
+    own = {"accuracy", "perplexity", "loss", "kl"}
+    mains = {task.main.name for _, task in TASKS.items()}
+    return tuple(_of_metric(m, main=n in mains) for n, m in all_metrics().items() if n not in own)
+
+
+OWN: tuple[Entry, ...] = (
     Entry("accuracy", "accuracy", percent, _points, 1,
           "Fraction of the samples that are classified correctly, or of the tokens that are predicted correctly",
           measured=True, asks=True, traced=True),
@@ -98,6 +113,12 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("memory_density", "memory density", lambda v: f"{v:.2f} ×", _absolute(2), 1,
           "Bits in float 32 over the bits that are stored"),
 )  # fmt: skip
+ENTRIES: tuple[Entry, ...] = (OWN[0], *_further(), *OWN[1:])
+
+
+def _value(score: Score, metrics: Mapping[str, float], key: str) -> float | None:
+    """A figure of a score: a cost or a measured metric."""
+    return metrics[key] if key in metrics else getattr(score, key, None)
 
 
 class Figure(QWidget):
@@ -324,7 +345,7 @@ class ScorePanel(QWidget):
     def _missing(self) -> str:
         """Why the current model has no measured score and none is pending; empty otherwise."""
         live = self._live
-        has_score = self._session.score.accuracy is not None or not self._session.measured_on.data
+        has_score = self._session.score.loss is not None or not self._session.measured_on.data
         if live is None or has_score or live.due:
             return ""
         if not live.enabled:
@@ -336,6 +357,13 @@ class ScorePanel(QWidget):
             )
         return f"An evaluation takes about {takes} of processor time: it starts after that long without an edit."
 
+    def _metrics(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The measured metrics of the present state and of the baseline."""
+        session = self._session
+        if session.document is None:
+            return {}, {}
+        return session.measures.metrics(session.document.recipe), session.measures.metrics(session.compared.recipe)
+
     def _dominant_texts(self, graph: Graph | None) -> tuple[str, str]:
         """The dominant contribution to the average of stored bits, as a sentence and as a short label."""
         if self._dominant[0] is not graph:
@@ -344,16 +372,16 @@ class ScorePanel(QWidget):
         return (dominant_text(dominant), f"{dominant.kind} {percent(dominant.share, 0)}") if dominant else ("", "")
 
     def _noise(self) -> tuple[str, bool]:
-        """Text about the samples and the change of the accuracy, and whether the change is within noise."""
+        """Text about the samples and the change of the main metric, and whether the change is within noise."""
         session = self._session
-        if session.document is None or (accuracy := session.measures.accuracy(session.document.recipe)) is None:
+        if session.document is None or (main := session.measures.main(session.document.recipe)) is None:
             return "", False
         base = session.compared
-        before = session.measures.accuracy(base.recipe) if session.document.recipe.active else None
-        if before is None:
-            return noise_text(accuracy), False
-        change = accuracy.against(before, base.name)
-        return f"{noise_text(accuracy)}\n{change_text(change)}", change.noise
+        before = session.measures.main(base.recipe) if session.document.recipe.active else None
+        if before is None or before.name != main.name:
+            return noise_text(main), False
+        change = main.against(before, base.name)
+        return f"{noise_text(main)}\n{change_text(change)}", change.noise
 
     def refresh(self) -> None:
         """Read the score again."""
@@ -367,28 +395,44 @@ class ScorePanel(QWidget):
         dominant, dominant_label = self._dominant_texts(document.graph if document else None)
         named = f"{estimate.how}, from {estimate.baseline}"
         base = self._session.compared.name if document else ""
-        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise, dominant, base
+        metrics, compared = self._metrics()
+        task = self._session.main_task
+        read = (
+            score,
+            before,
+            metrics,
+            compared,
+            task.name,
+            edited,
+            estimate.kl,
+            named,
+            dict(estimate.last),
+            missing,
+            texts,
+            noise,
+            dominant,
+            base,
+        )
         if read == self._read:
             return
         self._read = read
         for key, figure in self.figures.items():
             figure.texts, figure.baseline = texts, base
-            current, old = getattr(score, key, None), estimate.last.get(key)
+            current, old = _value(score, metrics, key), estimate.last.get(key)
             if key == "kl":
                 figure.show_noted(estimate.kl or 0.0, named, present=True)
             elif current is None and old is not None and edited:
                 figure.show_noted(old, "" if missing and figure.asks else STALE, present=False)
             else:
-                note = noise if key == "accuracy" else dominant if key == "weight_bits" else ""
-                figure.show_value(
-                    current, getattr(before, key, None), edited, note, within=within and key == "accuracy"
-                )
+                main = key == task.main.name
+                note = noise if main else dominant if key == "weight_bits" else ""
+                figure.show_value(current, _value(before, compared, key), edited, note, within=within and main)
                 figure.name_cause(dominant_label if key == "weight_bits" else "")
             if figure.asks:
                 figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
         has_divergence = edited and estimate.kl is not None
-        limits = document.project.source.limits if document else None
-        shown = {"kl": has_divergence, "perplexity": limits is not None and limits.task == NEXT_TOKEN}
+        own = {m.name for m in task.metrics} - task.hidden
+        shown = {"kl": has_divergence, **{n: n in own for n in all_metrics()}}
         self._shown = tuple(k for k in self.figures if shown.get(k, True))
         self._fit()
 

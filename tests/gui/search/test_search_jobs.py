@@ -211,10 +211,10 @@ def test_only_a_whole_score_becomes_the_projects(panel: SearchPanel, runner: lis
     assert study is not None
     session.measures.use(study.spec.score)
     panel.searches.use(study, early)
-    assert session.measures.accuracy(panel.searches.recipe_of(study, early)) is None
+    assert session.measures.main(panel.searches.recipe_of(study, early)) is None
     assert not session.measures.has(panel.searches.recipe_of(study, early))
     panel.searches.use(study, whole)
-    found = session.measures.accuracy(panel.searches.recipe_of(study, whole))
+    found = session.measures.main(panel.searches.recipe_of(study, whole))
     assert found is not None and (found.value, found.n) == (0.7, 270)
 
 

@@ -30,7 +30,7 @@ def test_the_noise_of_a_trial_is_that_of_an_evaluation(name: str, rungs: tuple[i
     figures = warm.measure(graph)
     assert warm.noise == {k: told[k] for k in ("n", "guessing", "hits")}
     trial = Trial(0, "complete", figures=figures, noise=warm.noise)
-    assert trial.accuracy == main_figure(told) and Trial(1).accuracy is None
+    assert trial.main == main_figure(told) and Trial(1).main is None
     labels = load_split(data, context).labels
     assert told["guessing"] == np.bincount(labels).max() / 70
     assert int(told["hits"], 16).bit_count() == round(told["accuracy"] * 70)
