@@ -27,6 +27,9 @@ HEADS = {
 def rows_of(task: str, count: int, seed: int = 0) -> list[dict[str, Any]]:
     """Rows of made data, as in a JSON file."""
     drawn = Random(seed)
+    if task == "masked-token":  # rows are joined, and the cycle goes on
+        words = [CYCLE[at % len(CYCLE)] for at in range(14 * count)]
+        return [{"text": " ".join(words[at : at + 31])} for at in range(0, len(words), 31)]
     return [_ROWS[task](drawn) for _ in range(count)]
 
 
@@ -42,11 +45,6 @@ def _regression(drawn: Random) -> dict[str, Any]:
     words = [drawn.choice(FILLERS) for _ in range(drawn.randint(3, 8))] + worth
     drawn.shuffle(words)
     return {"text": " ".join(words), "score": sum(WORTH[w] for w in worth) + drawn.gauss(0, NOISE)}
-
-
-def _masked(drawn: Random) -> dict[str, Any]:
-    at = drawn.randrange(len(CYCLE))
-    return {"text": " ".join(CYCLE[(at + i) % len(CYCLE)] for i in range(drawn.randint(8, 24)))}
 
 
 def _tagged(drawn: Random) -> dict[str, Any]:
@@ -65,9 +63,7 @@ def _tagged(drawn: Random) -> dict[str, Any]:
     return {"tokens": tokens, "ner_tags": tags}
 
 
-_ROWS = {
-    "multi-label": _multi_label, "regression": _regression, "masked-token": _masked, "token-classification": _tagged,
-}  # fmt: skip
+_ROWS = {"multi-label": _multi_label, "regression": _regression, "token-classification": _tagged}
 
 
 def write_words(folder: Path) -> Any:
@@ -117,7 +113,7 @@ def write_task(folder: Path, task: str, count: int = 400, steps: int = 150, seed
         extra["problem_type"] = "multi_label_classification"
     config = transformers.BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
-        max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        max_position_embeddings=16 if task == "masked-token" else 64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
         initializer_range=0.1, **extra,
     )  # fmt: skip
     model = getattr(transformers, HEADS[task])(config)
@@ -126,6 +122,8 @@ def write_task(folder: Path, task: str, count: int = 400, steps: int = 150, seed
     drawn = np.random.default_rng(seed)
     for _ in range(steps):
         batch = [train[int(i)] for i in drawn.choice(len(train), 32, replace=False)]
+        if task == "masked-token":
+            batch = [{"text": " ".join(CYCLE[(int(at) + i) % 8] for i in range(14))} for at in drawn.choice(8, 32)]
         model(**_batch(task, batch, tokenizer, model.config, drawn)).loss.backward()
         optimiser.step()
         schedule.step()

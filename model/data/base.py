@@ -30,7 +30,8 @@ class Split:
     into `classes`; int64 [n, seq], of each position, IGNORED where none counts; float32 [n, classes], 1 for each class
     that applies; float32 [n], numbers. lengths: int64 [n], tokens of each text before truncation; None for images and
     windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text that a window's labels are tokens of;
-    None for other samples. task: its name; empty: by the labels' shape, a class or the next token.
+    None for other samples. task: its name; empty: by the labels' shape, a class or the next token. classes: names of
+    the labels, for metrics that depend on them.
     """
 
     inputs: Inputs
@@ -39,6 +40,7 @@ class Split:
     name: str = ""
     text_bytes: Array | None = None
     task: str = ""
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -135,7 +137,7 @@ def join(parts: Sequence[Split]) -> Split:
         n: np.concatenate(_padded([p.inputs[n] for p in parts], _padding_value(n, parts)))[labelled] for n in names
     }
     lengths, sizes = (_joined([getattr(p, name) for p in parts], labelled) for name in ("lengths", "text_bytes"))
-    return Split(inputs, labels[labelled], lengths, text_bytes=sizes, task=parts[0].task)
+    return Split(inputs, labels[labelled], lengths, text_bytes=sizes, task=parts[0].task, classes=parts[0].classes)
 
 
 def _joined(arrays: list[Array | None], chosen: Array) -> Array | None:

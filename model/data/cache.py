@@ -88,7 +88,7 @@ def _pack(data: TaskData) -> dict[str, Array]:
         if array is not None
     }
     words = {"kind": data.kind, "classes": data.classes, "texts": data.texts, "splits": list(data.splits),
-             "task": data.task}  # fmt: skip
+             "task": data.task, "named": {name: split.classes for name, split in data.splits.items()}}  # fmt: skip
     return arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)}
 
 
@@ -103,13 +103,14 @@ def _small(array: Array) -> Array:
 def _unpack(arrays: Any, name: str) -> TaskData:
     words = json.loads(arrays["words"].tobytes())
     texts = {split: tuple(rows) for split, rows in words["texts"].items()}
-    splits = {split: _unpack_split(arrays, split, words["task"]) for split in words["splits"]}
+    named = {split: tuple(names) for split, names in words["named"].items()}
+    splits = {split: _unpack_split(arrays, split, words["task"], named[split]) for split in words["splits"]}
     return TaskData(name, words["kind"], tuple(words["classes"]), splits, texts, task=words["task"])
 
 
-def _unpack_split(arrays: Any, split: str, task: str) -> Split:
+def _unpack_split(arrays: Any, split: str, task: str, classes: tuple[str, ...]) -> Split:
     names: Sequence[str] = [n.removeprefix(f"{split}/") for n in arrays.files if n.startswith(f"{split}/")]
     stored = {name: arrays[f"{split}/{name}"] for name in names}
     whole = {name: array if array.dtype.kind == "f" else array.astype(np.int64) for name, array in stored.items()}
     labels, lengths, text_bytes = whole.pop("labels"), whole.pop("lengths", None), whole.pop("text_bytes", None)
-    return Split(whole, labels, lengths, text_bytes=text_bytes, task=task)
+    return Split(whole, labels, lengths, text_bytes=text_bytes, task=task, classes=classes)

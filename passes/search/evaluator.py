@@ -140,7 +140,8 @@ class Evaluator:
 
 def _with_kl(tally: Tally, lost: list[float], kl: bool) -> dict[str, float]:
     """Metrics over the samples so far, and the mean divergence."""
-    return tally.figures() | ({"kl": sum(lost) / max(tally.units, 1)} if kl else {})
+    count = tally.units if tally.task.rows else tally.count
+    return tally.figures() | ({"kl": sum(lost) / max(count, 1)} if kl else {})
 
 
 def _divergence(reference: Tensor, logits: Tensor) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from espalier.model.data.base import CLASSES, CLASSIFICATION, Array, LabelForm
+from espalier.model.data.base import CLASSES, CLASSIFICATION, IGNORED, Array, LabelForm
 from espalier.model.errors import DataError
 from espalier.model.registry import Registry
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from espalier.model.sources.reading import Limits
 
 Run = Callable[[dict[str, Any]], Any]  # inputs by name → the model's result
-TaskName = Literal["", "classification", "next-token", "multi-label", "regression"]
+TaskName = Literal[
+    "", "classification", "next-token", "multi-label", "regression", "masked-token", "token-classification"
+]
 TASK_HELP = "what is predicted; default: by the model's head and the labels"
 Kind = Literal["classes", "distributions", "values", "labels"]  # of outputs that are compared
 
@@ -52,10 +54,10 @@ class Task:
     default goal of a search. keep: the metric by which a training keeps weights. kind: of its outputs when they are
     compared. windows: samples are windows of a text without padding. positions: labels have an entry for each position
     of a text. loss_text: what the loss is. rows: scores are rows of classes, one a label. pooled: batches have
-    different numbers of labels. unvalidated: metrics that a training does not compute. hidden: metrics that
-    the score's card leaves out. own: rank of labels with which a
-    model may compute its own loss. resampled: its further metrics have intervals. reads: form of labels that choose the
-    task, as `OtherLabelsError` names it.
+    different numbers of labels. unvalidated: metrics that a training does not compute. hidden: metrics that the score's
+    card leaves out. own: rank of labels with which a model may compute its own loss. resampled: its further metrics
+    have intervals. confuses: each sample has one class, so that a table of true and predicted classes exists. reads:
+    form of labels that choose the task, as `OtherLabelsError` names it.
     """
 
     name: str = CLASSIFICATION
@@ -68,12 +70,17 @@ class Task:
     loss_text: str = "mean cross-entropy in nats"
     rows: bool = True
     pooled: bool = False
+    confuses: bool = False
     hidden: frozenset[str] = frozenset()
     unvalidated: frozenset[str] = frozenset()
     own: int | None = 1
     reads: str = ""
     resampled: bool = False
     form: LabelForm = CLASSES
+
+    def of(self, classes: tuple[str, ...]) -> Task:
+        """The task of data with these classes, for metrics that depend on their names."""
+        return self
 
     # -- recognition
 
@@ -84,6 +91,10 @@ class Task:
     def takes(self, labels: Array, inputs: Mapping[str, Array], limits: Limits) -> bool:
         """Whether arrays of a program are labels of this task, for a model with these facts."""
         return False
+
+    def targets(self, labels: Array) -> Array:
+        """Labels that `takes` accepted, as `Split` has them."""
+        return labels
 
     def hides(self, labels: Array) -> bool:
         """Whether labels are missing, as the hub hides those of some test sets (−1)."""
@@ -110,7 +121,7 @@ class Task:
         """As `fit`, with labels of any samples."""
         from espalier.passes.tasks.scores import fit_classes
 
-        fit_classes(scores, labels)
+        fit_classes(scores, labels.reshape(-1))
 
     def trial_labels(self, labels: Tensor) -> Tensor:
         """Labels of the same shape that every model accepts."""
@@ -120,7 +131,10 @@ class Task:
         """The loss of a batch in training, a mean."""
         import torch.nn.functional as F
 
-        return F.cross_entropy(scores.float(), labels.reshape(-1))
+        targets = labels.reshape(-1)
+        if self.positions and not bool((targets != IGNORED).any()):
+            return scores.float().sum() * 0  # a mean of nothing
+        return F.cross_entropy(scores.float(), targets)
 
     def taught(self, scores: Tensor, teacher: Tensor, temperature: float) -> Tensor:
         """The divergence of a batch from the scores of a teacher: T²·KL (Hinton et al., 2015, arXiv:1503.02531)."""
@@ -138,17 +152,17 @@ class Task:
 
         targets = labels.reshape(-1)
         losses = F.cross_entropy(scores.float(), targets, reduction="none").double()
-        right = (scores.argmax(-1) == targets).double()
-        columns = [c.reshape(len(labels), -1).sum(1).numpy() for c in (right, losses)]
-        return np.stack([*columns, np.full(len(labels), targets.numel() / max(len(labels), 1))], 1)
+        right, counts = (scores.argmax(-1) == targets).double(), (targets != IGNORED).double()
+        return np.stack([c.reshape(len(labels), -1).sum(1).numpy() for c in (right, losses, counts)], 1)
 
     def hits(self, scores: Tensor, labels: Tensor) -> Array | None:
         """bool [units]: which are predicted correctly, in order; None if nothing is right or wrong."""
-        return (scores.argmax(-1) == labels.reshape(-1)).numpy()
+        targets = labels.reshape(-1)
+        return (scores.argmax(-1) == targets)[targets != IGNORED].numpy()
 
     def decided(self, scores: Tensor, labels: Tensor) -> Tensor | None:
         """The prediction in the form of `labels`; None for numbers."""
-        return scores.argmax(-1).reshape(labels.shape)
+        return scores.argmax(-1).reshape(labels.shape).where(labels != IGNORED, IGNORED)
 
     def agreeing(self, scores: Tensor, others: Tensor, labels: Tensor) -> int:
         """How many predictions [units] equal those of other scores; `labels`: of the same samples."""
@@ -196,7 +210,8 @@ class Task:
         """[units] score of the true class minus the highest other; None without classes."""
         import torch
 
-        plain, at = scores.float(), labels.reshape(-1).clamp(min=0)[:, None]
+        counted = labels.reshape(-1) != IGNORED
+        plain, at = scores.float()[counted], labels.reshape(-1)[counted].clamp(min=0)[:, None]
         return (plain.gather(-1, at) - plain.scatter(-1, at, -torch.inf).amax(-1, keepdim=True))[:, 0].numpy()
 
     # -- names
@@ -216,13 +231,16 @@ class Task:
         return next((m for m in self.metrics if m.name == name), None)
 
 
-_OURS = tuple(f"espalier.passes.tasks.{name}" for name in ("classification", "next_token", "multi_label", "regression"))
+_OURS = tuple(
+    f"espalier.passes.tasks.{name}"
+    for name in ("classification", "next_token", "multi_label", "regression", "masked_token", "token_classification")
+)
 TASKS: Registry[str, Task] = Registry("task", DataError, _OURS)
 
 
 def task_of(split: Split) -> Task:
     """The task of a split's labels."""
-    return TASKS.get(split.predicts)
+    return TASKS.get(split.predicts).of(split.classes)
 
 
 def recognised(limits: Limits | None) -> str:

@@ -49,6 +49,10 @@ class MultiLabel(Task):
         wide = labels.ndim == 2 and labels.shape[1] > 1 and labels.shape[1] == limits.width
         return bool(wide and ((labels == 0) | (labels == 1)).all())
 
+    def targets(self, labels: Array) -> Array:
+        """As float32."""
+        return labels.astype("float32")
+
     def hides(self, labels: Array) -> bool:
         """Never: a sample may have no class."""
         return False

@@ -66,6 +66,10 @@ class Regression(Task):
             "Open it with one output (num_labels=1), or choose another task.",
         )
 
+    def targets(self, labels: Array) -> Array:
+        """float32 [n]."""
+        return labels.reshape(-1).astype("float32")
+
     def hides(self, labels: Array) -> bool:
         """Whether a number is missing."""
         import numpy as np

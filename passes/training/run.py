@@ -21,7 +21,7 @@ from espalier.model.leftovers import scratch
 from espalier.model.torch.in_place import in_place
 from espalier.passes.base import Context
 from espalier.passes.running.batches import fit_error
-from espalier.passes.tasks.base import TASKS, Task
+from espalier.passes.tasks.base import Task
 from espalier.passes.training.checkpoint import Checkpoints, Raw, Tensors, set_random_state
 from espalier.passes.training.checkpoint_folders import folder_of
 from espalier.passes.training.gradual import GradualPruning
@@ -70,7 +70,7 @@ def watch_of(
     """The callback that follows a training."""
     every = (options.evaluate_every or epoch_steps(len(train_on), options)) if check_on else 0
     keep = options.keep
-    task = TASKS.get(train_on.task)
+    task = train_on.task
     if keep == "auto":
         keep = task.keep
     if keep == "accuracy" and task.metric("accuracy") is None:
@@ -122,7 +122,7 @@ def trainer_of(
     folder: str, callbacks: Sequence[TrainerCallback], kind: type[FineTuner] | None = None,
 ) -> FineTuner:  # fmt: skip
     """transformers' Trainer of the objective and its data."""
-    task = TASKS.get(train_on.task)
+    task = train_on.task
     trainer = (kind or FineTuner)(
         objective, _arguments(options, seed, folder, check_on), data_collator=identity, train_dataset=train_on,
         eval_dataset=check_on, compute_metrics=partial(_metrics, task), callbacks=list(callbacks),
@@ -187,7 +187,7 @@ class FineTuner(Trainer):
 
 def _arguments(options: FinetuneOptions, seed: int, folder: str, check_on: Samples | None) -> TrainingArguments:
     cuda = torch.cuda.is_available()
-    windows = check_on is not None and TASKS.get(check_on.task).windows  # whose scores take much memory
+    windows = check_on is not None and check_on.task.windows  # whose scores take much memory
     validated = options.batch_size if windows else max(64, options.batch_size)
     return TrainingArguments(
         folder,
@@ -211,7 +211,7 @@ def try_out(ready: Prepared, options: FinetuneOptions) -> None:
     """Run one small batch first, so that unfit data raises its own error."""
     objective, samples = ready.objective, ready.train_on
     batch = samples.__getitems__(list(range(min(2, len(samples)))))
-    task = TASKS.get(samples.task)
+    task = samples.task
     batch["labels"] = task.trial_labels(batch["labels"])
     with fit_error(batch), memory_errors(options), torch.no_grad():
         scores = objective(**batch)["logits"]

@@ -12,7 +12,7 @@ from espalier.model.data.base import IGNORED, Split, task_of_labels
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.running.batches import cast_inputs, match_inputs
-from espalier.passes.tasks.base import task_of
+from espalier.passes.tasks.base import TASKS, task_of
 
 if TYPE_CHECKING:
     from espalier.passes.training.teacher import Teacher
@@ -32,18 +32,18 @@ class Samples(Dataset[Batch]):
         given = match_inputs(names, split)
         tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
         self.tensors = cast_inputs(tensors, graph)
-        labels, self.task = torch.from_numpy(split.labels), split.predicts
+        labels, self.task = torch.from_numpy(split.labels), task_of(split)
         self.tensors["labels"] = labels if labels.is_floating_point() else labels.long()
         if not len(split):
             raise DataError(f"There are no samples to {purpose}.", "Choose data with more rows.")
-        if task_of(split).hides(split.labels):
+        if self.task.hides(split.labels):
             raise DataError("The labels of this data are hidden (−1).", "Choose a split that has labels.")
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> Samples:
         """Samples of tensors that another process has read, with the labels among them, of classes or next tokens."""
         samples = cls.__new__(cls)
-        samples.teacher, samples.tensors, samples.task = None, tensors, task_of_labels(tensors["labels"])
+        samples.teacher, samples.tensors, samples.task = None, tensors, TASKS.get(task_of_labels(tensors["labels"]))
         return samples
 
     @property

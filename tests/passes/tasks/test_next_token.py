@@ -23,6 +23,7 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.running import batches
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.evaluator import Evaluator
+from espalier.passes.tasks.base import TASKS
 from espalier.passes.tasks.next_token import NextToken
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.run import watch_of
@@ -323,6 +324,6 @@ def test_the_best_weights_are_those_of_the_tasks_figure(
     shape: tuple[int, ...], keep: Any, best: str, tmp_path: Path
 ) -> None:
     labels = torch.zeros(shape, dtype=torch.long)
-    samples: Any = SimpleNamespace(tensors={"labels": labels}, task=task_of_labels(labels))
+    samples: Any = SimpleNamespace(tensors={"labels": labels}, task=TASKS.get(task_of_labels(labels)))
     watch = watch_of(samples, None, FinetuneOptions(data="d", keep=keep), Context(WeightStore(tmp_path)), {})
     assert watch.best == best
