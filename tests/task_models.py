@@ -113,8 +113,8 @@ def write_task(folder: Path, task: str, count: int = 400, steps: int = 150, seed
         extra["problem_type"] = "multi_label_classification"
     config = transformers.BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
-        max_position_embeddings=16 if task == "masked-token" else 64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-        initializer_range=0.1, **extra,
+        max_position_embeddings=16 if task == "masked-token" else 64, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0, initializer_range=0.1, **extra,
     )  # fmt: skip
     model = getattr(transformers, HEADS[task])(config)
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)

@@ -22,7 +22,7 @@ from espalier.passes.saved import recipe_with_members, with_members
 from espalier.passes.search.goals import Wanted, best, front, main_of, wanted, with_main
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import SearchSpec
-from espalier.passes.search.spec_file import filled, load_search, read_search
+from espalier.passes.search.spec_file import filled, load_search, read_search, with_goals
 from espalier.passes.search.storage import journal_url
 from espalier.passes.search.trial import Trial
 from espalier.passes.sweep.results import Outcome, mean_rows, rows
@@ -58,7 +58,7 @@ def searched(
 
 def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: str, trials: int, seed: int) -> Search:
     if isinstance(spec, Mapping):
-        recipe, read = read_search(spec, Path.cwd(), seed)
+        recipe, read = read_search(with_goals(spec), Path.cwd(), seed)
         read = read if read.study else replace(read, study="study")
     else:
         recipe, read = load_search(spec_path(str(spec)), seed)

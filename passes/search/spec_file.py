@@ -23,8 +23,13 @@ OWN = ("recipe", "steps", "about")
 def load_search(path: str | Path, seed: int = 0) -> tuple[Recipe, SearchSpec]:
     """The first steps of a search, and its specification; raises OptionsError with the path of an invalid key."""
     path = Path(path)
-    recipe, spec = read_search(read_file(path), path.parent, seed)
+    recipe, spec = read_search(with_goals(read_file(path)), path.parent, seed)
     return recipe, spec if spec.study else replace(spec, study=path.stem)
+
+
+def with_goals(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table of a new search; without goals its goal is the main metric of the task."""
+    return {"goals": "main", **data}
 
 
 def read_search(data: Mapping[str, Any], folder: Path, seed: int = 0) -> tuple[Recipe, SearchSpec]:
@@ -33,8 +38,7 @@ def read_search(data: Mapping[str, Any], folder: Path, seed: int = 0) -> tuple[R
     for key in data:
         if key not in keys:
             raise OptionsError(f"{key} is not a key of a search.", nearest(str(key), keys))
-    given = {"goals": "main", **data}
-    spec: SearchSpec = decode(SearchSpec, {k: _listed(k, v) for k, v in given.items() if k not in OWN})
+    spec: SearchSpec = decode(SearchSpec, {k: _listed(k, v) for k, v in data.items() if k not in OWN})
     recipe = recipe_in(data, folder, "search", seed) if {"recipe", "steps"} & set(data) else Recipe()
     return recipe, spec
 

@@ -1,8 +1,6 @@
-"""Prediction of masked tokens of a text, as BERT is trained (Devlin et al., 2019, https://arxiv.org/abs/1810.04805).
-
-15 % of the tokens are predicted: 80 % of these are replaced by the mask, 10 % by a random token, 10 % stay. The draws
-have a fixed seed, so that scores of the same text compare. Pseudo-perplexity is e^loss over these positions alone;
-Salazar et al. (2020, https://arxiv.org/abs/1910.14659) mask each token in turn instead.
+"""Masked tokens of a text: 15 % are predicted, of which 80 % are masked, 10 % random and 10 % kept, with a fixed seed
+(Devlin et al., 2019, https://arxiv.org/abs/1810.04805). Pseudo-perplexity is e^loss over these positions; Salazar et
+al. (2020, https://arxiv.org/abs/1910.14659) mask each token in turn instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Several labels a sample: each class applies or not, and is decided by the sign of its score.
-
-Accuracy is that of whole label sets (subset accuracy); F1 is 2·tp / (2·tp + fp + fn), of all decisions together (micro)
-or as the mean over classes, 0 for a class that never occurs (macro), as scikit-learn computes them
-(https://scikit-learn.org/stable/modules/model_evaluation.html#precision-recall-f-measure-metrics).
+"""Several labels a sample: a class applies if its score is above 0. Accuracy is that of whole sets; F1 is
+2·tp / (2·tp + fp + fn), of all decisions (micro) or its mean over classes, 0 for a class that never occurs (macro):
+https://scikit-learn.org/stable/modules/model_evaluation.html#precision-recall-f-measure-metrics.
 """
 
 from __future__ import annotations

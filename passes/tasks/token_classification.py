@@ -1,8 +1,6 @@
-"""A tag of each word, such as the entities that it belongs to, predicted at the word's first token.
-
-F1 is that of whole entities in the strict IOB2 scheme: B-X begins an entity, I-X continues one of the same type, and
-any other I-X is none (as seqeval's `mode="strict", scheme=IOB2`, https://github.com/chakki-works/seqeval). Tags without
-B- have no entities, and no F1.
+"""A tag of each word, predicted at its first token. F1 is that of whole entities in the strict IOB2 scheme: B-X begins
+an entity, I-X continues one of the same type, any other I-X is none (seqeval's `mode="strict", scheme=IOB2`,
+https://github.com/chakki-works/seqeval). Tags without B- have no entities, and no F1.
 """
 
 from __future__ import annotations
