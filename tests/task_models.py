@@ -121,7 +121,7 @@ def write_task(folder: Path, task: str, count: int = 400, steps: int = 150, seed
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, steps)
     drawn = np.random.default_rng(seed)
     for _ in range(steps):
-        batch = [train[int(i)] for i in drawn.choice(len(train), 32, replace=False)]
+        batch = [train[int(i)] for i in drawn.choice(len(train), 32)]
         if task == "masked-token":
             batch = [{"text": " ".join(CYCLE[(int(at) + i) % 8] for i in range(14))} for at in drawn.choice(8, 32)]
         model(**_batch(task, batch, tokenizer, model.config, drawn)).loss.backward()

@@ -66,9 +66,9 @@ def masked(rows: Array, mask: int, ordinary: Array) -> tuple[Array, Array]:
     """
     import numpy as np
 
-    rng = np.random.default_rng(SEED)
-    chance, kind = rng.random(rows.shape), rng.random(rows.shape)
-    drawn = ordinary[rng.integers(0, len(ordinary), rows.shape)]
+    # By row: the draws of a window do not depend on how many follow.
+    chance, kind, which = np.moveaxis(np.random.default_rng(SEED).random((*rows.shape, 3)), -1, 0)
+    drawn = ordinary[(which * len(ordinary)).astype(np.int64)]
     predicted = (chance < SHARE) & np.isin(rows, ordinary)
     inputs = np.where(predicted & (kind < REPLACED), mask, rows)
     inputs = np.where(predicted & (kind >= REPLACED) & (kind < REPLACED + RANDOM), drawn, inputs)
