@@ -20,7 +20,7 @@ from espalier.model.graph.ops import floating
 from espalier.model.sources.reading import Limits, Reading
 from espalier.passes.base import Context, fill_limits
 from espalier.passes.running.data_fit import text_limit
-from espalier.passes.tasks.base import TASKS, Task, recognised
+from espalier.passes.tasks.base import TASKS, Task, recognised, task_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -387,6 +387,6 @@ def _check_next(splits: Mapping[str, Split]) -> None:
 def check_labels(data: Given) -> None:
     """Raise DataError for arrays without class numbers."""
     task = data.held.data if data.held is not None else None
-    if task is not None and any(bool((s.labels < 0).any()) for s in task.splits.values()):
+    if task is not None and any(task_of(s).hides(s.labels) for s in task.splits.values()):
         message = task.notes[0] if task.notes else "The data have no labels to compare with."
         raise DataError(message, "Give (x, y) with class numbers, or evaluate with a metric of your own.")

@@ -33,7 +33,7 @@ FIGURES = (
 class MultiLabel(Task):
     """A set of classes a sample. Labels: float32 [samples, classes], 0 or 1; missing last classes never apply."""
 
-    name, kind, metrics, own = MULTI_LABEL, "labels", FIGURES, 2
+    name, kind, keep, metrics, own = MULTI_LABEL, "labels", "loss", FIGURES, 2
     loss_text = "mean binary cross-entropy of a decision in nats"
     resampled, reads, rows = True, "lists", False
     form = LabelForm(rows=set_rows, targets=set_targets, labels=("labels", "label_ids", "tags", "genres", "topics"))
