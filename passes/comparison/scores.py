@@ -26,7 +26,7 @@ class Measured:
     kl: float | None = None
     latency: float | None = None
     data: Hashable = None
-    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Every task in every consumer: evaluation, training, adapters, sensitivities, allocation, searches, sweeps, reports."""
+"""Every task in every consumer: evaluation, training, adapters, sensitivities, allocations, searches and sweeps."""
 
 from __future__ import annotations
 
