@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
+from espalier.passes.tasks.base import all_metrics
 
 if TYPE_CHECKING:
     from espalier.passes.dominant import Dominant
@@ -94,16 +95,17 @@ def percents(values: Iterable[float], spacing: float) -> list[str]:
     return [percent(v, digits) for v in values]
 
 
-def noise_text(accuracy: Figure) -> str:
-    """`n = 1 000, 95 % interval 91.4–94.5 %`, and `guess_text` for one that is not above guessing."""
-    low, high = (percent(e) for e in accuracy.interval)
-    text = f"n = {count(accuracy.n)}, 95{THIN}% interval {low.removesuffix(THIN + '%')}–{high}"
-    return f"{text}, {guess_text(accuracy)}" if accuracy.guesses else text
+def noise_text(main: Figure) -> str:
+    """`n = 1 000, 95 % interval 91.4–94.5 %`, and `guess_text` for one that is no better than guessing."""
+    low, high = (percent(e) if main.share else cell(float(f"{e:.3g}")) for e in main.interval)
+    text = f"n = {count(main.n)}, 95{THIN}% interval {low.removesuffix(THIN + '%')}–{high}"
+    return f"{text}, {guess_text(main)}" if main.guesses else text
 
 
-def guess_text(accuracy: Figure) -> str:
-    """`not above guessing (50.0 %)`, with the share of the most frequent class."""
-    return f"not above guessing ({percent(accuracy.guessing or 0.0)})"
+def guess_text(main: Figure) -> str:
+    """`not above guessing (50.0 %)`, with the share of the most frequent class; `not below` for an error."""
+    level = main.guessing or 0.0
+    return f"not {'below' if main.low else 'above'} guessing ({percent(level) if main.share else figure(level)})"
 
 
 def dominant_text(dominant: Dominant) -> str:
@@ -123,14 +125,16 @@ def training_text(figures: Mapping[str, float]) -> str:
 
 def change_text(change: Change) -> str:
     """`−0.4 points from opened, within noise (McNemar, p = 0.62)`."""
-    test = f"{change.test}, p = {figure(change.p)}" if change.p is not None else f"{change.test}'s interval"
+    named = f"{change.test}'s interval" if change.share else change.test
+    test = f"{change.test}, p = {figure(change.p)}" if change.p is not None else named
     verdict = "within noise" if change.noise else "beyond noise"
-    return f"{signed(100 * change.value, 1)} points from {change.baseline}, {verdict} ({test})"
+    value = f"{signed(100 * change.value, 1)} points" if change.share else f"{change.value:+.3g}".replace("-", "−")
+    return f"{value} from {change.baseline}, {verdict} ({test})"
 
 
 def metric(name: str, value: float) -> str:
-    """A figure of a running job: an accuracy in per cent, others with three significant digits."""
-    return percent(value) if name.endswith("accuracy") else cell(float(f"{value:.3g}"))
+    """A figure of a running job: a share in per cent, others with three significant digits."""
+    return percent(value) if name.endswith(("accuracy", "F1", "F1 micro", "F1 macro")) else cell(float(f"{value:.3g}"))
 
 
 def signed(value: float, digits: int) -> str:
@@ -189,9 +193,15 @@ def shown(key: str, value: object) -> str:
     """A value of a report's row under its column, on one line: shares in per cent, formats by their labels, others like
     `cell`.
     """
-    if key in _SHARES and isinstance(value, float) and value == value:
+    if _is_share(key) and isinstance(value, float) and value == value:
         return "0" if value == 0 else percent(value, 1 if value >= 0.01 else 3)
     return _label(value) if key == "format" and isinstance(value, str) else cell(value).replace("\n", "⏎")
+
+
+def _is_share(key: str) -> bool:
+    """Whether a column holds shares: those listed, and metrics of tasks."""
+    metric = None if key in _SHARES else all_metrics().get(key.removeprefix("validation_"))
+    return key in _SHARES or (metric is not None and metric.share)
 
 
 def row_value(row: Mapping[str, object], key: str) -> object:

@@ -38,7 +38,7 @@ def perplexity(loss: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """accuracy: fraction correct; loss: mean cross-entropy; both None until measured.
+    """accuracy: fraction correct, None for a task without; loss: of the task; both None until measured.
 
     size_bytes: size of the packed file. weight_bits: stored bits per parameter element, including masks, float
     parameters, shared exponents and scales. activation_bits: stored bits, mean over all multiplied elements: the
@@ -63,7 +63,7 @@ class Score:
         """e^loss, the perplexity if the loss is of next tokens."""
         return None if self.loss is None else perplexity(self.loss)
 
-    def measured(self, accuracy: float, loss: float) -> Score:
+    def measured(self, accuracy: float | None, loss: float) -> Score:
         """The score with measured accuracy and loss."""
         return replace(self, accuracy=accuracy, loss=loss)
 

@@ -17,8 +17,10 @@ from espalier.model.data.rows import SPLIT_NAMES
 from espalier.model.errors import DataError, nearest
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import floating
+from espalier.model.sources.reading import Limits, Reading
 from espalier.passes.base import Context, fill_limits
 from espalier.passes.running.data_fit import text_limit
+from espalier.passes.tasks.base import TASKS, Task, recognised, task_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,13 +53,13 @@ def given(data: Data, graph: Graph, context: Context, limit: int = 0) -> Given:
         held = hold(TaskData(f"{type(data).__name__} in Python", "text", (), {}, texts))
     else:
         splits = splits_of(data, graph, context, limit)
-        held = hold(_task(type(data).__name__, splits, context.reading.classes))
+        held = hold(_task(type(data).__name__, splits, context.reading))
     return Given(held.name, held)
 
 
 def _predicts_tokens(context: Context) -> bool:
-    limits = context.reading.limits
-    return limits is not None and limits.task == NEXT_TOKEN
+    name = recognised(context.reading.limits)
+    return bool(name) and TASKS.get(name).windows
 
 
 def _texts(data: Data) -> dict[str, tuple[str, ...]]:
@@ -286,10 +288,29 @@ def _labels(labels: Any, classes: Sequence[str], batched: bool, count: int) -> A
     if _is_text(labels):
         labels = [_class(name, classes) for name in ([labels] if isinstance(labels, str) else labels)]
         batched = True
+    if _are_sets(labels):
+        labels, batched = _indicators(labels if batched is not False else [labels], classes), True
     array = _array("labels", labels)
     array = array.astype(np.int64) if array.dtype.kind in "bu" else array
     array = array if batched else array[None]
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind == "i" else array
+
+
+def _are_sets(labels: Any) -> bool:
+    """Whether labels are a list of class names for each sample, some of which may be empty."""
+    if not isinstance(labels, list | tuple) or not labels:
+        return False
+    rows = [v for v in labels if isinstance(v, list | tuple)]
+    return len(rows) == len(labels) and any(isinstance(name, str) for row in rows for name in row)
+
+
+def _indicators(rows: Sequence[Sequence[str]], classes: Sequence[str]) -> Array:
+    """float32 [samples, classes], 1 for each class of a sample."""
+    result = np.zeros((len(rows), len(classes)), np.float32)
+    for at, row in enumerate(rows):
+        for name in row:
+            result[at, _class(name, classes)] = 1
+    return result
 
 
 def _class(name: str, classes: Sequence[str]) -> int:
@@ -301,8 +322,15 @@ def _class(name: str, classes: Sequence[str]) -> int:
     return names.index(name.strip().casefold())
 
 
-def _task(name: str, splits: Mapping[str, Split], names: Sequence[str]) -> TaskData:
-    """A data set of splits; labels other than class numbers are replaced with −1, with a note."""
+def _task(name: str, splits: Mapping[str, Split], reading: Reading) -> TaskData:
+    """A data set of splits; labels of no task are replaced with −1, with a note."""
+    names = reading.classes
+    if (task := _taken(splits, reading)) is not None:
+        kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
+        own = {key: replace(s, labels=task.targets(s.labels), task=task.name) for key, s in splits.items()}
+        count = max(s.labels.shape[1] if s.labels.ndim == 2 else 0 for s in own.values())
+        classes = (names if len(names) == count else tuple(map(str, range(count)))) if count else ()
+        return TaskData(f"{name} in Python", kind, classes if not task.positions else names, own, {}, task=task.name)
     if splits and all(_are_windows(split) for split in splits.values()):
         _check_next(splits)
         windows = {key: replace(s, inputs={MASK: np.ones_like(s.labels), **s.inputs}) for key, s in splits.items()}
@@ -322,6 +350,18 @@ def _task(name: str, splits: Mapping[str, Split], names: Sequence[str]) -> TaskD
     classes = tuple(names) if len(names) >= count else tuple(map(str, range(count)))
     kind = "text" if any("input_ids" in s.inputs for s in by_split.values()) else "image"
     return TaskData(f"{name} in Python", kind, classes, by_split, {}, notes=tuple(notes))
+
+
+def _taken(splits: Mapping[str, Split], reading: Reading) -> Task | None:
+    """The task that takes the labels of all splits, first that of the model's head; None for classes and windows."""
+    limits, head = reading.limits or Limits(), recognised(reading.limits)
+    labelled = [s for s in splits.values() if s.labels.dtype != _NONE]
+    if len(labelled) < len(splits) or not splits:
+        return None
+    for _, task in sorted(TASKS.items(), key=lambda item: item[0] != head):
+        if all(task.takes(s.labels, s.inputs, limits) for s in labelled):
+            return task
+    return None
 
 
 def _are_windows(split: Split) -> bool:
@@ -347,6 +387,6 @@ def _check_next(splits: Mapping[str, Split]) -> None:
 def check_labels(data: Given) -> None:
     """Raise DataError for arrays without class numbers."""
     task = data.held.data if data.held is not None else None
-    if task is not None and any(bool((s.labels < 0).any()) for s in task.splits.values()):
+    if task is not None and any(task_of(s).hides(s.labels) for s in task.splits.values()):
         message = task.notes[0] if task.notes else "The data have no labels to compare with."
         raise DataError(message, "Give (x, y) with class numbers, or evaluate with a metric of your own.")

@@ -42,10 +42,11 @@ class Measurable(Editable):
             options: of `evaluate`: `limit`, `split`, `batch_size`, …
 
         Returns:
-            A Report: `accuracy` (0…1) and `loss` (mean cross-entropy, nats) with `n` and the 95 % `interval`;
+            A Report: the metrics of the `task`, such as `accuracy` (0…1), and its `loss` (mean cross-entropy in nats,
+            of a regression the mean squared error), with `n` and the 95 % `interval` of the main `metric`;
             `size_bytes` of the packed file, `weight_bits` and `activation_bits` (stored bits an element), `sparsity`
-            and `activation_sparsity` (0…1), `bitops` of one sample, `memory_density`; `accuracy_change` from
-            *opened*, and whether that is `within_noise`.
+            and `activation_sparsity` (0…1), `bitops` of one sample, `memory_density`; the change of the main metric
+            from *opened*, such as `accuracy_change`, and whether that is `within_noise`.
 
         Raises:
             DataError: the data cannot be read, have no labels, or do not fit the model.
@@ -63,8 +64,8 @@ class Measurable(Editable):
         figures = {k: v for k, v in plain(now).items() if k != "dominant"}
         rows = tuple({"figure": k, "value": v, **({OPENED: before.get(k)} if before else {})}
                      for k, v in figures.items() if isinstance(v, int | float))  # fmt: skip
-        if change := changed(before, now, OPENED).get("accuracy"):
-            figures |= {"accuracy_change": change["value"], "baseline": OPENED, "within_noise": change["within_noise"]}
+        for name, change in changed(before, now, OPENED).items():
+            figures |= {f"{name}_change": change["value"], "baseline": OPENED, "within_noise": change["within_noise"]}
         return Report("score", figures, rows, time.perf_counter() - start)
 
     def evaluate(self, data: Data | None = None, metric: Metric | None = None, **options: Any) -> Report:

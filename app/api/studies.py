@@ -19,10 +19,10 @@ from espalier.model.document.selections import selections_of
 from espalier.model.errors import OptionsError
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.saved import recipe_with_members, with_members
-from espalier.passes.search.goals import Wanted, best, front, wanted
+from espalier.passes.search.goals import Wanted, best, front, main_of, wanted, with_main
 from espalier.passes.search.search import Search
 from espalier.passes.search.spec import SearchSpec
-from espalier.passes.search.spec_file import filled, load_search, read_search
+from espalier.passes.search.spec_file import filled, load_search, read_search, with_goals
 from espalier.passes.search.storage import journal_url
 from espalier.passes.search.trial import Trial
 from espalier.passes.sweep.results import Outcome, mean_rows, rows
@@ -58,7 +58,7 @@ def searched(
 
 def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: str, trials: int, seed: int) -> Search:
     if isinstance(spec, Mapping):
-        recipe, read = read_search(spec, Path.cwd(), seed)
+        recipe, read = read_search(with_goals(spec), Path.cwd(), seed)
         read = read if read.study else replace(read, study="study")
     else:
         recipe, read = load_search(spec_path(str(spec)), seed)
@@ -68,6 +68,7 @@ def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data:
         raise OptionsError(f"trials is {read.trials}.", "It must be a whole number from 1 to 100000.")
     score = replace(read.score, data=data or read.score.data or target.project.source.data or "")
     saved = selections_of(target.project)
+    read = with_main(read, main_of(score, target.context.reading))
     read, own = with_members(replace(read, score=score), saved), target.project.recipe
     steps = recipe_with_members(filled(recipe, score), saved).steps
     return Search(read, Recipe((*own.steps, *steps)), target.project.base, target.project.source)

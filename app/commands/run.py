@@ -23,15 +23,17 @@ from espalier.app.commands.scoring import (
     score,
     state_name,
 )
+from espalier.app.figures.curves import figure_title
 from espalier.model.document.recipe import Recipe
 from espalier.model.document.selections import selections_of
 from espalier.model.errors import EspalierError
 from espalier.passes.base import StepResult
+from espalier.passes.figure import main_figure
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.recipes.replay import Memo, Replayed, check_ready, prefix_keys, remembered, replay
 from espalier.passes.recipes.set_up import check_set_up, extended, from_anywhere, options_of
 from espalier.passes.saved import recipe_with_members
-from espalier.passes.sweep.results import FIGURES, mean_of
+from espalier.passes.sweep.results import mean_of, metric_names
 from espalier.passes.training.checkpoint_folders import clear, until_saved
 from espalier.passes.training.curve import Recorder
 
@@ -137,16 +139,16 @@ def _repeated(
         scores.append((args.seed + extra, score(graph, target, data_options(args, target))))
         console.note(f"[{extra + 1}/{args.seeds}] seed {args.seed + extra}: {_short(scores[-1][1])}")
         target.store.flush(f"seed-{extra}")
-    present = [k for k in FIGURES if any(k in s for _, s in scores)]
-    means = {k: mean_of([s[k] for _, s in scores if s[k] is not None]) for k in present}
+    present = [k for k in metric_names() if any(k in s for _, s in scores)]
+    means = {k: mean_of([s[k] for _, s in scores if s.get(k) is not None]) for k in present}
     ends = {"mean": "mean", "std": "std", "min": "low", "max": "high"}
     statistics = {f"after_{n}": {k: getattr(m, a) if m else None for k, m in means.items()} for n, a in ends.items()}
     return {**statistics, "seeds": [{"seed": n, "after": plain(s)} for n, s in scores]}
 
 
 def _short(score_: dict[str, Any]) -> str:
-    accuracy = score_["accuracy"]
-    return f"accuracy {accuracy:.4f}" if accuracy is not None else f"{score_['size_bytes']} bytes"
+    main = main_figure(score_)
+    return f"{figure_title(main.name)} {main.value:.4f}" if main is not None else f"{score_['size_bytes']} bytes"
 
 
 def _steps(recipe: Recipe, results: tuple[StepResult | None, ...]) -> list[dict[str, Any]]:

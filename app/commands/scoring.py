@@ -11,16 +11,21 @@ from espalier.app.commands.command import Arguments, Parser
 from espalier.app.commands.console import Console, big, count, size
 from espalier.app.commands.opening import Target
 from espalier.app.commands.option_flags import add_options, read_options
+from espalier.app.figures.curves import figure_text, figure_title
 from espalier.app.number_text import change_text, dominant_text, noise_text
+from espalier.model.data.base import CLASSIFICATION
 from espalier.model.document.recipe import Step
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import run_step
 from espalier.passes.dominant import Dominant, dominant_fields
-from espalier.passes.figure import OPENED, START, accuracy_of, change_of
+from espalier.passes.figure import OPENED, START, change_of, main_figure
 from espalier.passes.plugins.kept_scores import FROM_CACHE, kept_score
 from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import static_score
+from espalier.passes.tasks.base import TASKS, all_metrics
+
+OF_TOKENS = {"perplexity": "perplexity", "bits_per_byte": "bits per byte"}
 
 
 def add_data(parser: Parser) -> None:
@@ -35,7 +40,7 @@ def data_options(args: Arguments, target: Target) -> EvaluateOptions | None:
 
 
 def score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict[str, Any]:
-    """The score; accuracy and loss are None without data."""
+    """The score; metrics and loss are None without data."""
     if options is None:
         return asdict(static_score(graph)) | dominant_fields(graph)
     step = Step("evaluate", options, target.context.seed)
@@ -62,9 +67,10 @@ def state_name(target: Target) -> str:
 
 
 def changed(before: dict[str, Any], after: dict[str, Any], baseline: str) -> dict[str, Any]:
-    """Change of the accuracy: {accuracy: {baseline, value, test, within_noise}}; empty without data."""
-    now, reference = accuracy_of(after), accuracy_of(before)
-    return {"accuracy": now.against(reference, baseline).to_json()} if now and reference else {}
+    """Change of the main metric: {accuracy: {baseline, value, test, within_noise}}; empty without data."""
+    now, reference = main_figure(after), main_figure(before)
+    same = now is not None and reference is not None and now.name == reference.name
+    return {now.name: now.against(reference, baseline).to_json()} if now and reference and same else {}
 
 
 def bit_lines(score_: dict[str, Any], whose: str = "") -> Iterable[str]:
@@ -74,19 +80,32 @@ def bit_lines(score_: dict[str, Any], whose: str = "") -> Iterable[str]:
 
 
 def noise_lines(score_: dict[str, Any], change: dict[str, Any]) -> Iterable[str]:
-    """Lines below a table: dominant bits, noise and change of the accuracy, truncated texts."""
+    """Lines below a table: dominant bits, noise and change of the main metric, task, truncated texts."""
     yield from bit_lines(score_)
-    if now := accuracy_of(score_):
-        yield f"accuracy: {noise_text(now)}"
-    if change_ := change.get("accuracy"):
-        yield f"accuracy: {change_text(change_of(change_))}"
+    if now := main_figure(score_):
+        yield f"{figure_title(now.name)}: {noise_text(now)}"
+        if now.name in change:
+            yield f"{figure_title(now.name)}: {change_text(change_of(change[now.name]))}"
+    yield from _task_lines(score_)
     if text := truncation_note(score_):
         yield f"texts: {text}"
 
 
+def _task_lines(score_: dict[str, Any]) -> Iterable[str]:
+    """The task if it is no classification, and the intervals of its further metrics."""
+    name = score_.get("task", CLASSIFICATION)
+    if name != CLASSIFICATION:
+        loss = TASKS.get(name).loss_text
+        yield f"task: {name}; the loss is the {loss}"
+    for key, ends in score_.get("intervals", {}).items():
+        if key not in ("loss", score_.get("metric")):
+            low, high = (figure_text(key, end) for end in ends)
+            yield f"{figure_title(key)}: 95\u2009% interval {low} to {high}"
+
+
 def plain(score_: dict[str, Any]) -> dict[str, Any]:
-    """A score without the per-sample hits."""
-    return {k: v for k, v in score_.items() if k != "hits"}
+    """A score without the values of each sample."""
+    return {k: v for k, v in score_.items() if k not in ("hits", "errors")}
 
 
 def print_warning(score_: dict[str, Any], console: Console) -> None:
@@ -97,12 +116,8 @@ def print_warning(score_: dict[str, Any], console: Console) -> None:
 
 def figures(score_: dict[str, Any]) -> dict[str, str]:
     """Name → formatted metric."""
-    accuracy, loss = score_["accuracy"], score_["loss"]
     return (
-        {
-            "accuracy": "–" if accuracy is None else f"{accuracy:.4f}",
-            "loss": "–" if loss is None else f"{loss:.4f}",
-        }
+        _metrics(score_)
         | of_tokens(score_)
         | {
             "size": size(score_["size_bytes"]),
@@ -117,10 +132,18 @@ def figures(score_: dict[str, Any]) -> dict[str, str]:
     )
 
 
+def _metrics(score_: dict[str, Any]) -> dict[str, str]:
+    """Title → the metrics of the task, the main one first; accuracy and loss of a score that is not measured."""
+    main = str(score_.get("metric", "accuracy"))
+    further = (n for n in all_metrics() if n in score_ and n not in (main, "accuracy", "loss", *OF_TOKENS))
+    names = [main, *further, *(["loss"] if main == "accuracy" or score_.get("loss") != score_.get(main) else [])]
+    values = {figure_title(n): score_.get(n) for n in names}
+    return {title: "–" if value is None else f"{value:.4f}" for title, value in values.items()}
+
+
 def of_tokens(score_: dict[str, Any]) -> dict[str, str]:
     """Name → formatted metric of a language model; empty for others."""
-    names = {"perplexity": "perplexity", "bits_per_byte": "bits per byte"}
     windows = (
         {"windows": f"{count(score_['windows'])} of {count(score_['window'])} tokens"} if "windows" in score_ else {}
     )
-    return {name: f"{score_[key]:.4g}" for key, name in names.items() if score_.get(key) is not None} | windows
+    return {name: f"{score_[key]:.4g}" for key, name in OF_TOKENS.items() if score_.get(key) is not None} | windows

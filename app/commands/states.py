@@ -16,11 +16,12 @@ from espalier.model.errors import nearest
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import is_project
 from espalier.passes.comparison.scores import Measured
-from espalier.passes.figure import OPENED, accuracy_of
+from espalier.passes.figure import OPENED, main_figure
 from espalier.passes.recipes.replay import replay
 from espalier.passes.score import Score, static_score
 from espalier.passes.search.record import records
 from espalier.passes.search.search import Search
+from espalier.passes.tasks.base import all_metrics
 
 _POSITION = re.compile(r"(?P<file>.+\.espalier)@(?P<at>[^@#/]+)")
 _TRIAL = re.compile(r"(?P<file>.+?\.espalier)#(?P<study>.+)/(?P<trial>[^/]*)")
@@ -95,19 +96,19 @@ def state_of(name: StateName, target: Target) -> NamedState:
 def measured(figures: Mapping[str, Any]) -> Measured:
     """A score as `scoring.score` returns it."""
     costs = {name: figures[name] for name in Score.__dataclass_fields__ if name in figures}
-    return Measured(Score(**costs), accuracy_of(figures))
+    metrics = {n: float(v) for n in all_metrics() if isinstance(v := figures.get(n), int | float)}
+    return Measured(Score(**costs), main_figure(figures), metrics=metrics)
 
 
 def stored_score(state: NamedState, project: Project) -> Measured:
-    """Costs, and the accuracy and loss that a project stores for a recipe."""
-    from espalier.app.session.measures import Measures, samples_of
+    """Costs, and the metrics that a project stores for a recipe."""
+    from espalier.app.session.measures import Measures, measured_score, samples_of
 
     measures = Measures()
     measures.restore(project)
-    found = measures.measured_of(state.recipe)
-    static = static_score(state.graph)
-    return Measured(static.measured(*found) if found else static, measures.accuracy(state.recipe),
-                    data=samples_of(measures.options))  # fmt: skip
+    metrics = measures.metrics(state.recipe)
+    score = measured_score(static_score(state.graph), metrics)
+    return Measured(score, measures.main(state.recipe), data=samples_of(measures.options), metrics=metrics)
 
 
 def trial_recipe(target: Target, study: str, number: int) -> Recipe:

@@ -30,6 +30,7 @@ from espalier.passes.sweep.results import (
 )
 from espalier.passes.sweep.sweep import Sweep, axis_title
 from espalier.passes.sweep.values import value_text
+from espalier.passes.tasks.base import all_metrics
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -52,7 +53,7 @@ def line_style(place: int) -> tuple[str, tuple[float, ...]]:
 
 def figure_text(figure: str, value: float) -> str:
     """Format a metric's value with its unit."""
-    if figure in ("accuracy", "sparsity"):
+    if figure in shares():
         return f"{100 * value:.4g} %"
     if figure == "size_bytes":
         return f"{value / 1024:.4g} KiB" if value < 1 << 20 else f"{value / (1 << 20):.4g} MiB"
@@ -62,11 +63,18 @@ def figure_text(figure: str, value: float) -> str:
     return f"{value:.4g}"
 
 
+def shares() -> frozenset[str]:
+    """The metrics that are shares, shown in per cent."""
+    return frozenset({"sparsity", *(name for name, metric in all_metrics().items() if metric.share)})
+
+
 AREA = ("lut", "ff", "dsp", "bram")  # hardware resources, written in capitals
 
 
 def figure_title(figure: str) -> str:
     """Title of a metric for an axis."""
+    if metric := all_metrics().get(figure):
+        return metric.title
     words = (w.upper() if w in AREA else w for w in figure.split("_"))
     return {"size_bytes": "size", "bitops": "BitOPs"}.get(figure, " ".join(words))
 
@@ -189,7 +197,7 @@ def lay_out(sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palett
     guess = guessing_of(outcomes, figure)
     if guess is not None:
         entries.append((f"guessing {figure_text(figure, guess)}", look.bad, (2.0, 3.0)))
-    if (known := sampled(outcomes)) and figure == "accuracy":
+    if (known := sampled(outcomes)) and figure == known.name:
         entries.append((f"bands: 95 % of n = {known.n}", look.line, ()))
     noise = bands(sweep, outcomes, figure)
     rows = legend_rows(entries)

@@ -18,7 +18,8 @@ from espalier.app.theme import LIGHT, Palette
 from espalier.model.data.base import Array
 from espalier.passes.figure import wilson
 from espalier.passes.search.trial import Trial
-from espalier.passes.training.curve import ACCURACY, TRAINING_LOSS, Curve
+from espalier.passes.tasks.base import TASKS
+from espalier.passes.training.curve import ACCURACY, TRAINING_LOSS, VALIDATION, Curve
 
 FAINT = 0.55  # opacity of lines of single batches, below the validations
 WEAK = 0.35  # opacity of trials other than the best
@@ -105,7 +106,8 @@ def training(runs: Sequence[Runs], look: Palette = LIGHT, *, inset: bool = False
         lines = [(r, n, r.line(n, i, look)) for n in names for i, r in enumerate(runs)]
         lines = [(r, n, line) for r, n, line in lines if len(line.steps)]
         if lines:
-            panels.append(Panel(figure, TITLES.get(figure, f"validation {figure}"), [line for _, _, line in lines]))
+            heading = _loss_title(runs) if figure == "loss" else f"validation {figure}"
+            panels.append(Panel(figure, heading, [line for _, _, line in lines]))
             entries += [(r.entry(n), line.colour, line.dashes) for r, n, line in lines if figure == "loss"]
     if not panels:
         return empty("No training has reported a loss.", look)
@@ -113,6 +115,16 @@ def training(runs: Sequence[Runs], look: Palette = LIGHT, *, inset: bool = False
     if counts:
         entries.append((f"bands of accuracy: 95 % of n = {', '.join(map(str, counts))}", look.line, ()))
     return by_step("Loss by training step", "training step (number)", panels, entries, look, inset=inset)
+
+
+def _loss_title(runs: Sequence[Runs]) -> str:
+    """The axis of losses: of a task whose metrics all were validated, what its loss is."""
+    names = {name for r in runs for curve in r.curves for name in curve.series}
+    for _, task in TASKS.items():
+        own = [m for m in task.metrics if m.name not in ("accuracy", "loss", *task.unvalidated)]
+        if own and all(VALIDATION + m.title in names for m in own):
+            return f"loss ({task.loss_text})"
+    return TITLES["loss"]
 
 
 # -- trials of a search

@@ -42,7 +42,7 @@ def history(groups: Sequence[Group], figure: str, look: Palette = LIGHT, *, inse
     if not len(spans):
         return empty("No trial has this figure yet.", look)
     level = first.baseline.get(figure)
-    guess = first.sampled.guessing if figure == "accuracy" and first.sampled else None
+    guess = first.sampled.guessing if first.sampled and figure == first.sampled.name else None
     low, high = float(spans.min()), float(spans.max())
     low, high = (min(low, level), max(high, level)) if level is not None else (low, high)
     near = guess is not None and is_near(guess, low, high)
@@ -86,7 +86,13 @@ def _entries(
         entries.append((f"{first.named} {value_words(figure, level)}", look.muted, (4.0, 4.0)))
     if guess is not None:
         entries.append((f"guessing {value_words(figure, guess)}", look.bad, (2.0, 3.0)))
-    if figure == "accuracy" and first.sampled and len(groups) == 1 and len(groups[0].studies) == 1:
+    if (
+        first.sampled
+        and first.sampled.share
+        and figure == first.sampled.name
+        and len(groups) == 1
+        and len(groups[0].studies) == 1
+    ):
         entries.append((f"band: 95 % of n = {first.sampled.n}", look.line, ()))
     return entries
 
@@ -123,7 +129,8 @@ def _stairs(frame: Frame, best: Array, first: float) -> tuple[Dot, ...]:
 def _band(frame: Frame, group: Group, figure: str, colour: str, alone: bool) -> list[Area]:
     """Band of the spread of repetitions, or of the noise of a single study's best accuracy."""
     mean, spread = group.best(figure)
-    sampled = group.studies[0].sampled if alone and figure == "accuracy" else None
+    sampled = group.studies[0].sampled if alone else None
+    sampled = sampled if sampled and sampled.share and figure == sampled.name else None
     if len(group.studies) > 1:
         low, high = mean - spread, mean + spread
     elif sampled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from espalier.app.number_text import count, duration, left, metric
 from espalier.passes.base import is_lasting
 from espalier.passes.jobs.kinds import Job, JobInfo, ReplayJob
+from espalier.passes.training.curve import SAMPLES, VALIDATION
 
 
 def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
@@ -21,7 +22,8 @@ def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
 
 def figures(job: JobInfo) -> str:
     """The last metrics of a job: validation accuracy, then training loss."""
-    names = [n for n in ("validation accuracy", "training loss") if job.metrics.get(n)]
+    main = next((n for n in job.metrics if n.startswith(VALIDATION) and n not in (SAMPLES, f"{VALIDATION}loss")), "")
+    names = [n for n in (main, "training loss") if job.metrics.get(n)]
     return " · ".join(f"{n} {metric(n, job.metrics[n][-1][1])}" for n in names)
 
 

@@ -204,9 +204,9 @@ class Estimate(QObject):
     def _note(self) -> None:
         """Store the last measured score, shown in grey until the next one; refresh if the divergence was measured with
         it."""
-        score = self._session.score
-        if score.accuracy is not None and score.loss is not None:
-            self.last = {k: v for k in ("accuracy", "loss", "perplexity") if (v := getattr(score, k)) is not None}
+        document = self._session.document
+        if document and (metrics := self._session.measures.metrics(document.recipe)):
+            self.last = dict(metrics)
         if (self._measured is None) == (self.how == "measured"):
             self.refresh()
 

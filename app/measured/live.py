@@ -131,7 +131,7 @@ class LiveMeasure(QObject):
 
     def _measure(self) -> None:
         wanted = self.enabled and not self.on_request and _exists(self._session.measured_on.data)
-        if wanted and self._session.score.accuracy is None:
+        if wanted and self._session.score.loss is None:
             before = {j.id for j in self._session.jobs}
             if self.expected > IMMEDIATE_LIMIT and self._has_short_jobs:
                 return  # started after these jobs have ended
@@ -157,7 +157,7 @@ class LiveMeasure(QObject):
 
     def _resume(self) -> None:
         """Restart the evaluation after the other jobs have ended."""
-        if self.enabled and not self._has_short_jobs and self._session.score.accuracy is None:
+        if self.enabled and not self._has_short_jobs and self._session.score.loss is None:
             self._start()
 
     def _compare(self) -> None:
@@ -166,7 +166,7 @@ class LiveMeasure(QObject):
         if document is None or not document.recipe.active or not self.enabled or self.on_request:
             return
         graph, base = document.graph, session.compared
-        scored = session.score.accuracy is not None and session.measured_on.data
+        scored = session.score.loss is not None and session.measured_on.data
         if scored and graph is not self._requested and session.measures.divergence(document.recipe, base) is None:
             self._requested = graph
             data, recipe = session.measured_on, document.recipe

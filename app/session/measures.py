@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.graph.graph import Graph
-from espalier.passes.figure import Figure as Accuracy
-from espalier.passes.figure import accuracy_of
+from espalier.passes.figure import Figure, main_figure
 from espalier.passes.jobs.kinds import OpenResult
 from espalier.passes.recipes.replay import recipe_key
 from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import Score, Scorer
+from espalier.passes.tasks.base import TASKS, all_metrics
 
 MAX_DIVERGENCES = 64  # stored in a project file
 SCORES = ("accuracy", "loss")
@@ -38,6 +39,17 @@ def samples_of(options: EvaluateOptions) -> tuple[Any, ...]:
     return (*options.which.values(), options.split)
 
 
+def measured_score(static: Score, metrics: Mapping[str, float]) -> Score:
+    """A static score with measured metrics; unchanged without."""
+    return static.measured(metrics.get("accuracy"), metrics["loss"]) if "loss" in metrics else static
+
+
+def _metrics(summary: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of any task in a summary."""
+    found = ((name, summary.get(name)) for name in all_metrics())
+    return {name: float(value) for name, value in found if isinstance(value, int | float)}
+
+
 def _signature(options: EvaluateOptions) -> tuple[Any, ...]:
     from espalier.model.data.recent import signature
 
@@ -45,15 +57,16 @@ def _signature(options: EvaluateOptions) -> tuple[Any, ...]:
 
 
 class Measures:
-    """Accuracy, loss and divergence by recipe on the data in use; static scores by graph identity."""
+    """Metrics and divergence by recipe on the data in use; static scores by graph identity."""
 
     def __init__(self) -> None:
         self.options = EvaluateOptions()
         self._signature: tuple[Any, ...] | None = None  # times and sizes of the data files at the measurement
         self.pinned: Baseline | None = None  # replaces the model as opened
-        self._scores: dict[str, tuple[float, float]] = {}  # (accuracy, loss)
-        self._accuracies: dict[str, Accuracy] = {}  # those with their samples
+        self._scores: dict[str, dict[str, float]] = {}  # metrics by name, with the loss
+        self._main: dict[str, Figure] = {}  # main metrics with their samples
         self._divergences: dict[str, float] = {}  # nats per sample, by recipe and baseline
+        self.task = ""  # of the last measurement on the data in use
         self.truncation = ""  # how much of the texts in use is cut, as a sentence
         self._static: dict[int, tuple[Graph, Score]] = {}
         self._scorer = Scorer()
@@ -78,9 +91,9 @@ class Measures:
 
     def _clear(self) -> None:
         self._scores.clear()
-        self._accuracies.clear()
+        self._main.clear()
         self._divergences.clear()
-        self.truncation = ""
+        self.truncation = self.task = ""
 
     def has(self, recipe: Recipe) -> bool:
         """Whether a recipe has been measured on the data in use."""
@@ -94,10 +107,11 @@ class Measures:
             key = recipe_key(recipe)
             self.truncation = truncation_note(summary) or self.truncation
             if "loss" in summary:
-                self._scores[key] = (summary["accuracy"], summary["loss"])
-                self._accuracies.pop(key, None)
-            if accuracy := accuracy_of(summary):
-                self._accuracies[key] = accuracy
+                self._scores[key] = _metrics(summary)
+                self.task = str(summary.get("task", self.task))
+                self._main.pop(key, None)
+            if figure := main_figure(summary):
+                self._main[key] = figure
 
     def record_divergence(self, recipe: Recipe, options: EvaluateOptions, kl: float | None, baseline: Baseline) -> None:
         """Record the divergence (nats per sample) of a recipe from a baseline; the newest is stored last."""
@@ -110,19 +124,17 @@ class Measures:
         """The measured divergence (nats per sample) of a recipe from a baseline; None if not measured."""
         return self._divergences.get(baseline.key(recipe))
 
-    def accuracy(self, recipe: Recipe) -> Accuracy | None:
-        """The accuracy of a recipe with its samples; None if these are unknown."""
-        return self._accuracies.get(recipe_key(recipe))
+    def main(self, recipe: Recipe) -> Figure | None:
+        """The main metric of a recipe with its samples; None if these are unknown."""
+        return self._main.get(recipe_key(recipe))
 
-    def measured_of(self, recipe: Recipe) -> tuple[float, float] | None:
-        """The measured (accuracy, loss) of a recipe; None if not measured."""
-        return self._scores.get(recipe_key(recipe))
+    def metrics(self, recipe: Recipe) -> dict[str, float]:
+        """The measured metrics of a recipe by name, with its loss; empty if not measured."""
+        return self._scores.get(recipe_key(recipe), {})
 
     def score(self, graph: Graph, recipe: Recipe) -> Score:
         """The static score of `graph` with the measured accuracy and loss of `recipe`."""
-        static = self._static_score(graph)
-        measured = self._scores.get(recipe_key(recipe))
-        return static.measured(*measured) if measured else static
+        return measured_score(self._static_score(graph), self.metrics(recipe))
 
     def _static_score(self, graph: Graph) -> Score:
         entry = self._static.pop(id(graph), None)
@@ -138,14 +150,12 @@ class Measures:
         data = {name: score for name, r in states if (score := self._score_to_json(r))}
         if self._divergences:
             data["kl"] = dict(list(self._divergences.items())[-MAX_DIVERGENCES:])
-        return {"scores": {"options": asdict(self.options), **data}} if data else {}
+        task = {"task": self.task} if self.task else {}
+        return {"scores": {"options": asdict(self.options), **task, **data}} if data else {}
 
     def _score_to_json(self, recipe: Recipe) -> dict[str, Any]:
-        score, accuracy = self._scores.get(recipe_key(recipe)), self.accuracy(recipe)
-        if score is None:
-            return {}
-        samples = {} if accuracy is None else {k: v for k, v in asdict(accuracy).items() if k != "value"}
-        return dict(zip(SCORES, score, strict=True)) | samples
+        score, figure = self.metrics(recipe), self.main(recipe)
+        return score | (figure.to_json() if figure else {}) if score else {}
 
     def restore(self, project: Project) -> None:
         """Take the scores of an opened project; malformed ones are discarded."""
@@ -158,9 +168,10 @@ class Measures:
                 if name in data:
                     entry = data[name]
                     score: dict[str, Any] = entry if isinstance(entry, dict) else dict(zip(SCORES, entry, strict=True))
-                    self._scores[recipe_key(recipe)] = (float(score["accuracy"]), float(score["loss"]))
-                    if accuracy := accuracy_of(score):
-                        self._accuracies[recipe_key(recipe)] = accuracy
+                    self._scores[recipe_key(recipe)] = {"loss": float(score["loss"])} | _metrics(score)
+                    if figure := main_figure(score):
+                        self._main[recipe_key(recipe)] = figure
+            self.task = str(data.get("task", "")) if data.get("task", "") in TASKS else ""
             self._divergences = {str(k): float(v) for k, v in data.get("kl", {}).items()}
         except Exception:  # noqa: BLE001
             self._clear()

@@ -12,6 +12,7 @@ from espalier.app.jobs.lane import Listener
 from espalier.app.jobs.queue import JobQueue, Runner
 from espalier.app.session.measures import Baseline, Measures
 from espalier.app.session.repeats import Repeats
+from espalier.model.data.base import CLASSIFICATION
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe, Step
@@ -20,8 +21,9 @@ from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.base import Report, is_instant
 from espalier.passes.figure import OPENED
 from espalier.passes.jobs.kinds import AnalyseJob, JobInfo
-from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.running.splits import EvaluateOptions, task_name
 from espalier.passes.score import Score
+from espalier.passes.tasks.base import TASKS, Task
 
 
 class ScoringSession(JobQueue):
@@ -84,6 +86,20 @@ class ScoringSession(JobQueue):
     def _measured(self, recipe: Recipe, data: EvaluateOptions, summary: dict[str, Any], base: Baseline) -> None:
         self.record_score(recipe, data, summary, True)
         self.record_divergence(recipe, data, summary.get("kl"), base)
+
+    @property
+    def main_task(self) -> Task:
+        """The task of the data in use, as far as it is known: measured, or by the model's head."""
+        document = self.document
+        if document is None:
+            return TASKS.get(CLASSIFICATION)
+        measured = self.measures.task or task_name(self.measured_on, document.project.source.reading)
+        return TASKS.get(measured)
+
+    @property
+    def main_metric(self) -> str:
+        """The main metric of `main_task`."""
+        return self.main_task.main.name
 
     def record_divergence(self, recipe: Recipe, data: EvaluateOptions, kl: float | None, base: Baseline) -> None:
         """Record the divergence (nats per sample) of a recipe from the baseline `base`."""

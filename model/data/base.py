@@ -16,7 +16,8 @@ from espalier.model.registry import Registry
 Array = NDArray[Any]
 Inputs = dict[str, Array]
 ALL = "all"  # name of the split of all samples
-CLASSIFICATION, NEXT_TOKEN = "classification", "next-token"  # what the labels are: see `TaskData.task`
+CLASSIFICATION, NEXT_TOKEN = "classification", "next-token"  # names of tasks that data have where none is named
+IGNORED = -100  # label of a position that does not count, as in transformers
 USUAL_LENGTH = 512  # tokens of a text, if neither model nor tokenizer sets a limit
 
 
@@ -25,10 +26,12 @@ class Split:
     """Samples in the form that the model takes.
 
     inputs: by the model's input name, first axis = sample. Text: `input_ids`, `attention_mask`, int64 [n, seq],
-    padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: int64 [n], index into `classes`;
-    of windows of a text int64 [n, seq], the next token of each position. lengths: int64 [n], tokens of each text before
-    truncation; None for images and windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text that a
-    window's labels are tokens of; None for other samples.
+    padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: as the task has them: int64 [n], index
+    into `classes`; int64 [n, seq], of each position, IGNORED where none counts; float32 [n, classes], 1 for each class
+    that applies; float32 [n], numbers. lengths: int64 [n], tokens of each text before truncation; None for images and
+    windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text that a window's labels are tokens of;
+    None for other samples. task: its name; empty: by the labels' shape, a class or the next token. classes: names of
+    the labels, for metrics that depend on them.
     """
 
     inputs: Inputs
@@ -36,14 +39,21 @@ class Split:
     lengths: Array | None = None
     name: str = ""
     text_bytes: Array | None = None
+    task: str = ""
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
     def targets(self) -> int:
-        """Number of labels: the samples, or the tokens of all windows."""
-        return int(self.labels.size)
+        """Number of labels that count: the samples, or the positions with a label."""
+        return int((self.labels != IGNORED).sum()) if self.labels.dtype.kind in "iu" else len(self)
+
+    @property
+    def predicts(self) -> str:
+        """The name of the task."""
+        return self.task or task_of_labels(self.labels)
 
     def take(self, limit: int | None) -> Split:
         """The first `limit` samples; all if None."""
@@ -55,7 +65,7 @@ class Split:
         """The samples at these indices, in this order."""
         lengths, text_bytes = (None if a is None else a[which] for a in (self.lengths, self.text_bytes))
         inputs = {name: array[which] for name, array in self.inputs.items()}
-        return Split(inputs, self.labels[which], lengths, self.name, text_bytes)
+        return replace(self, inputs=inputs, labels=self.labels[which], lengths=lengths, text_bytes=text_bytes)
 
     def batches(self, size: int) -> Iterator[tuple[Inputs, Array]]:
         """(inputs, labels) of `size` samples in order; the last may be smaller."""
@@ -64,12 +74,16 @@ class Split:
             yield {name: array[part] for name, array in self.inputs.items()}, self.labels[part]
 
 
+def task_of_labels(labels: Any) -> str:
+    """The task of labels whose task has no name: the next token of each position, or one class a sample."""
+    return NEXT_TOKEN if labels.ndim == 2 else CLASSIFICATION
+
+
 @dataclass(frozen=True, slots=True)
 class TaskData:
     """A data set. kind: "text" or "image"; texts: the raw rows by split, empty for images.
 
-    empty: file names of splits without rows. notes: conversions of the samples to fit the model. task:
-    "classification", or "next-token" for windows of a text, which have no classes.
+    empty: file names of splits without rows. notes: conversions of the samples to fit the model. task: its name.
     """
 
     name: str
@@ -109,16 +123,21 @@ class TaskData:
 
 def join(parts: Sequence[Split]) -> Split:
     """Concatenate the labelled samples of several splits; texts are padded to the longest."""
-    if len({p.labels.shape[1:] for p in parts}) > 1:
-        raise DataError("The splits have windows of different lengths.", "Choose one split, or a smaller max_length.")
-    labels = np.concatenate([p.labels for p in parts])
-    labelled = labels >= 0 if labels.ndim == 1 else np.ones(len(labels), bool)  # the hub hides some labels as −1
+    given = [p.labels for p in parts]
+    if len({a.shape[1:] for a in given}) > 1:
+        if parts[0].lengths is None:
+            text = "The splits have windows of different lengths."
+            raise DataError(text, "Choose one split, or a smaller max_length.")
+        given = _padded(given, IGNORED)  # of texts, a label a position
+    labels = np.concatenate(given)
+    classes = labels.ndim == 1 and labels.dtype.kind in "iu"
+    labelled = labels >= 0 if classes else np.ones(len(labels), bool)  # the hub hides some labels as −1
     names = list(parts[0].inputs)
     inputs = {
         n: np.concatenate(_padded([p.inputs[n] for p in parts], _padding_value(n, parts)))[labelled] for n in names
     }
     lengths, sizes = (_joined([getattr(p, name) for p in parts], labelled) for name in ("lengths", "text_bytes"))
-    return Split(inputs, labels[labelled], lengths, text_bytes=sizes)
+    return Split(inputs, labels[labelled], lengths, text_bytes=sizes, task=parts[0].task, classes=parts[0].classes)
 
 
 def _joined(arrays: list[Array | None], chosen: Array) -> Array | None:
@@ -141,7 +160,10 @@ def padded_to(split: Split, width: int) -> Split:
         )
         for name, array in split.inputs.items()
     }
-    return replace(split, inputs=inputs)
+    labels = split.labels
+    if labels.ndim == 2 and labels.dtype.kind in "iu":
+        labels = np.pad(labels, ((0, 0), (0, max(0, width - labels.shape[1]))), constant_values=IGNORED)
+    return replace(split, inputs=inputs, labels=labels)
 
 
 def _padding_value(name: str, parts: Sequence[Split]) -> int:
@@ -153,12 +175,41 @@ def _padding_value(name: str, parts: Sequence[Split]) -> int:
     return 0
 
 
+class OtherLabelsError(DataError):
+    """The labels have another form than the task reads. form: "lists" of labels of a row, or "tags" of its words."""
+
+    def __init__(self, message: str, hint: str = "", form: str = "") -> None:
+        super().__init__(message, hint)
+        self.form = form
+
+
+@dataclass(frozen=True, slots=True)
+class LabelForm:
+    """How a task reads labels; an empty entry reads one class a sample.
+
+    rows: (table, name, options) → Rows. targets: (rows by split, name) → classes, and the labels of each split.
+    samples: (rows by split, name, options) → the tokenised data, for labels that depend on tokens. load: (name,
+    options) → the data, for texts without rows. labels, texts: common names of columns.
+    """
+
+    rows: Callable[[Any, str, LoadOptions], Any] | None = None
+    targets: Callable[[Any, str], tuple[tuple[str, ...], dict[str, Array]]] | None = None
+    samples: Callable[[Any, str, LoadOptions], TaskData] | None = None
+    load: Callable[[str, LoadOptions], TaskData] | None = None
+    labels: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+CLASSES = LabelForm()
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """Options of reading rows and converting them to inputs; see `loading.load_data`.
 
     max_length: tokens of a text, the rest is truncated, or of a window; set by the caller from the model's limit.
-    image: channels, height and width that images are converted to, 0 to keep one. task: as of `TaskData`.
+    image: channels, height and width that images are converted to, 0 to keep one. task: its name. form: how it reads
+    labels.
     """
 
     tokenizer: str | Path | None = None
@@ -171,6 +222,7 @@ class LoadOptions:
     whole: bool = False
     image: tuple[int, int, int] | None = None
     task: str = CLASSIFICATION
+    form: LabelForm = CLASSES
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from espalier.model.errors import FileError
 from espalier.model.files import replacing
 from espalier.model.private import own_folder
 
-VERSION = 3  # increment when the content of an entry changes
+VERSION = 4  # increment when the content of an entry changes
 FIELDS = ("labels", "lengths", "text_bytes")  # of a split, besides its inputs
 KEEP = 64  # files; the oldest beyond it are removed
 TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "spiece", "sentencepiece")
@@ -82,25 +82,35 @@ def _prune(folder: Path) -> None:
 def _pack(data: TaskData) -> dict[str, Array]:
     """Arrays in the smallest sufficient type, and the text fields as JSON bytes."""
     arrays = {
-        f"{split}/{name}": array.astype(np.min_scalar_type(array.max(initial=0)))
+        f"{split}/{name}": _small(array)
         for split, part in data.splits.items()
         for name, array in (*part.inputs.items(), *((n, getattr(part, n)) for n in FIELDS))
         if array is not None
     }
     words = {"kind": data.kind, "classes": data.classes, "texts": data.texts, "splits": list(data.splits),
-             "task": data.task}  # fmt: skip
+             "task": data.task, "named": {name: split.classes for name, split in data.splits.items()}}  # fmt: skip
     return arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)}
+
+
+def _small(array: Array) -> Array:
+    """Whole numbers in the smallest sufficient type; fractions as they are."""
+    if array.dtype.kind == "f":
+        return array
+    kind = np.promote_types(np.min_scalar_type(array.min(initial=0)), np.min_scalar_type(array.max(initial=0)))
+    return array.astype(kind)
 
 
 def _unpack(arrays: Any, name: str) -> TaskData:
     words = json.loads(arrays["words"].tobytes())
     texts = {split: tuple(rows) for split, rows in words["texts"].items()}
-    splits = {split: _unpack_split(arrays, split) for split in words["splits"]}
+    named = {split: tuple(names) for split, names in words["named"].items()}
+    splits = {split: _unpack_split(arrays, split, words["task"], named[split]) for split in words["splits"]}
     return TaskData(name, words["kind"], tuple(words["classes"]), splits, texts, task=words["task"])
 
 
-def _unpack_split(arrays: Any, split: str) -> Split:
+def _unpack_split(arrays: Any, split: str, task: str, classes: tuple[str, ...]) -> Split:
     names: Sequence[str] = [n.removeprefix(f"{split}/") for n in arrays.files if n.startswith(f"{split}/")]
-    whole = {name: arrays[f"{split}/{name}"].astype(np.int64) for name in names}
+    stored = {name: arrays[f"{split}/{name}"] for name in names}
+    whole = {name: array if array.dtype.kind == "f" else array.astype(np.int64) for name, array in stored.items()}
     labels, lengths, text_bytes = whole.pop("labels"), whole.pop("lengths", None), whole.pop("text_bytes", None)
-    return Split(whole, labels, lengths, text_bytes=text_bytes)
+    return Split(whole, labels, lengths, text_bytes=text_bytes, task=task, classes=classes)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from espalier.model.borders import read_json, tried
-from espalier.model.data.base import TaskData
+from espalier.model.data.base import Split, TaskData
 
 _UNNAMED = re.compile(r"LABEL_\d+|\d+", re.IGNORECASE)
 
@@ -54,12 +55,31 @@ def local_file(source: str, name: str) -> Path | None:
 def in_order_of(data: TaskData, names: tuple[str, ...]) -> TaskData:
     """The data with classes numbered as the model numbers those names; unchanged if a class is not among them."""
     places = {name.strip().casefold(): at for at, name in enumerate(names)}
+    if named(names) and data.classes and not named(data.classes) and any(s.classes for s in data.splits.values()):
+        return _with_names(data, names)
     own = [places.get(name.strip().casefold()) for name in data.classes]
     if not own or None in own or len(places) < len(names) or len(set(own)) < len(own) or own == list(range(len(names))):
         return data
     order = np.array(own, np.int64)
-    splits = {n: replace(s, labels=np.where(s.labels < 0, s.labels, order[s.labels])) for n, s in data.splits.items()}
+    splits = {n: _renumbered(s, order, names) for n, s in data.splits.items()}
     return replace(data, classes=names, splits=splits)
+
+
+def _with_names(data: TaskData, names: tuple[str, ...]) -> TaskData:
+    """The data whose labels are numbers with the model's names for them; unchanged if they exceed these."""
+    if len(data.classes) > len(names):
+        return data
+    return replace(data, classes=names, splits={n: replace(s, classes=names) for n, s in data.splits.items()})
+
+
+def _renumbered(split: Split, order: NDArray[np.int64], names: tuple[str, ...]) -> Split:
+    """Class numbers, or columns of sets of classes, as the model has them."""
+    if split.labels.dtype.kind == "f":
+        labels = np.zeros((len(split), len(names)), np.float32)
+        labels[:, order] = split.labels
+    else:
+        labels = np.where(split.labels < 0, split.labels, order[np.maximum(split.labels, 0)])
+    return replace(split, labels=labels, classes=names if split.classes else ())
 
 
 def misnamed(classes: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, str]:

@@ -16,11 +16,14 @@ TEXT_NAMES = ("text", "sentence", "review", "content", "comment", "body", "docum
 LABEL_NAMES = ("label", "sentiment", "class", "target", "category", "polarity", "labels", "coarse_label")
 
 
-def choose_columns(columns: Sequence[str], text: str | None, label: str | None, source: str) -> tuple[str, str]:
-    """(text column, label column); raises DataError listing the columns."""
+def choose_columns(
+    columns: Sequence[str], text: str | None, label: str | None, source: str, texts: Sequence[str] = (),
+    labels: Sequence[str] = (),
+) -> tuple[str, str]:  # fmt: skip
+    """(text column, label column), by common names, those of the task first; raises DataError listing the columns."""
     chosen = (
-        one_of(columns, text, TEXT_NAMES, "--text", source),
-        one_of(columns, label, LABEL_NAMES, "--label", source),
+        one_of(columns, text, (*texts, *TEXT_NAMES), "--text", source),
+        one_of(columns, label, (*labels, *LABEL_NAMES), "--label", source),
     )
     if list(columns).count(chosen[0]) > 1 or list(columns).count(chosen[1]) > 1:
         raise DataError(f"Two columns of {source} have the same name: {', '.join(columns)}.", "Rename one of them.")

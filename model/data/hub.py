@@ -69,17 +69,25 @@ def _why(error: Exception, online: bool, missing: type[Exception]) -> str:
 
 
 def _texts(part: Any, source: str, options: LoadOptions) -> Rows:
-    _, label = choose_columns(part.column_names, options.text, options.label, source)
-    rows = rows_of(part.to_pandas(), source, options)
+    form = options.form
+    _, label = choose_columns(part.column_names, options.text, options.label, source, form.texts, form.labels)
+    rows = (form.rows or rows_of)(part.to_pandas(), source, options)
     return Rows(rows.samples, _class_names(part, label, rows.labels))
 
 
-def _class_names(part: Any, label: str, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """The labels with the publisher's class names in place of numbers, if there are any."""
-    names = getattr(part.features[label], "names", None)
+def _class_names(part: Any, label: str, labels: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The labels with the publisher's class names in place of numbers, if there are any; of lists in each."""
+    feature = part.features[label]
+    names = getattr(getattr(feature, "feature", feature), "names", None)
     if not names:
         return labels
-    return tuple(names[int(at)] if int(at) >= 0 else label_name(at) for at in labels)
+    if any(isinstance(at, tuple) for at in labels):
+        return tuple(tuple(_class_name(names, inner) for inner in at) for at in labels)
+    return tuple(_class_name(names, at) for at in labels)
+
+
+def _class_name(names: list[str], at: Any) -> str:
+    return names[int(at)] if int(at) >= 0 else label_name(at)
 
 
 def _image_column(part: Any, options: LoadOptions) -> str:

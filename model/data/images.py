@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from espalier.model.data.base import Array, LoadOptions, Split, TaskData
-from espalier.model.data.rows import Rows, arrange, class_indices, find_classes
+from espalier.model.data.rows import Rows, arrange, class_targets
 from espalier.model.errors import DataError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
@@ -34,18 +34,21 @@ def image_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> T
 
     The samples are Paths or Pictures; each is read once.
     """
-    classes = find_classes(splits, name)
+    classes, labels = (options.form.targets or class_targets)(splits, name)
     counts = {split: len(some.labels) for split, some in splits.items()}
-    rows = {split: splits[of].at(at.tolist()) for split, (of, at) in arrange(counts, options, name).items()}
+    order = arrange(counts, options, name)
+    rows = {split: splits[of].at(at.tolist()) for split, (of, at) in order.items()}
     read = {split: [_read(source, options.image) for source in some.samples] for split, some in rows.items()}
     arrays = {split: [picture.pixels for picture in some] for split, some in read.items()}
     if any(array.ndim == 3 for some in arrays.values() for array in some):
         arrays = {split: [_coloured(array) for array in some] for split, some in arrays.items()}
     _check_sizes(rows, arrays)
-    made = {split: Split({"x": _stack(arrays[split])}, class_indices(some, classes)) for split, some in rows.items()}
-    return TaskData(
-        name, "image", classes, made, {}, notes=_changed(picture for some in read.values() for picture in some)
-    )
+    made = {
+        split: Split({"x": _stack(arrays[split])}, labels[of][at], task=options.task)
+        for split, (of, at) in order.items()
+    }
+    notes = _changed(picture for some in read.values() for picture in some)
+    return TaskData(name, "image", classes, made, {}, notes=notes, task=options.task)
 
 
 def _changed(pictures: Iterable[_Read]) -> tuple[str, ...]:

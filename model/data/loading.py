@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from espalier.model.data.base import NEXT_TOKEN, USUAL_LENGTH, LoadOptions, TaskData, sound, source_of
+from espalier.model.data.base import USUAL_LENGTH, LoadOptions, TaskData, sound, source_of
 from espalier.model.errors import DataError
 
 
@@ -35,10 +35,8 @@ def load_with(spec: str, options: LoadOptions) -> TaskData:
     """`load_data` with its options as one object."""
     _check(options)
     source, name = source_of(spec)
-    if options.task == NEXT_TOKEN:
-        from espalier.model.data.windows import load_windows
-
-        return load_windows(spec, options)
+    if options.form.load is not None:
+        return options.form.load(spec, options)
     if source is not None:
         return sound(spec.partition(":")[0], source.load(name, options))
     from espalier.model.data.local import load_local

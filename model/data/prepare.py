@@ -13,7 +13,7 @@ import numpy as np
 
 from espalier.model.data import cache
 from espalier.model.data.base import Array, LoadOptions, Split, TaskData
-from espalier.model.data.rows import Rows, arrange, class_indices, find_classes
+from espalier.model.data.rows import Rows, arrange, class_targets
 from espalier.model.data.tokens import Encoder, open_tokenizer
 from espalier.model.errors import DataError
 
@@ -30,18 +30,22 @@ def text_data(name: str, key: str, read: Callable[[], Mapping[str, Rows]], optio
         )
     whole = cache.read(key, name)
     if whole is None:
-        whole = _tokenise(name, read(), open_tokenizer(options.tokenizer), options.max_length)
+        samples = options.form.samples
+        whole = samples(read(), name, options) if samples else _tokenise(name, read(), options)
         cache.write(key, whole)
     return arranged(whole, options)
 
 
-def _tokenise(name: str, splits: Mapping[str, Rows], encode: Encoder, max_length: int) -> TaskData:
-    classes = find_classes(splits, name)
+def _tokenise(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> TaskData:
+    assert options.tokenizer is not None
+    classes, labels = (options.form.targets or class_targets)(splits, name)
+    encode = open_tokenizer(options.tokenizer)
     texts = {split: tuple(str(text) for text in rows.samples) for split, rows in splits.items()}
     made = {
-        split: encoded(encode, texts[split], class_indices(rows, classes), max_length) for split, rows in splits.items()
+        split: replace(encoded(encode, texts[split], labels[split], options.max_length), task=options.task)
+        for split in splits
     }
-    return TaskData(name, "text", classes, made, texts)
+    return TaskData(name, "text", classes, made, texts, task=options.task)
 
 
 def encoded(encode: Encoder, texts: tuple[str, ...], labels: Array, max_length: int) -> Split:

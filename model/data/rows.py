@@ -28,10 +28,10 @@ _INTEGER = re.compile(r"(-?\d+)(\.0+)?")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Samples (texts, or paths of images) and their class names."""
+    """Samples (texts, or paths of images) and their labels: class names, or as the task reads them."""
 
     samples: tuple[Any, ...]
-    labels: tuple[str, ...]
+    labels: tuple[Any, ...]
 
     def at(self, order: Iterable[int]) -> Rows:
         """The rows at these indices, in this order."""
@@ -58,13 +58,25 @@ def find_classes(splits: Mapping[str, Rows], source: str) -> tuple[str, ...]:
     if count >= 20 and len(names) > count / 2:
         raise DataError(
             f"The labels of {source} are {len(names)} different values in {count} rows, too many for classes.",
-            "Name the column of the classes with --label.",
+            "Name the column of the classes with --label; for numbers choose the task regression.",
         )
-    return tuple(sorted(names, key=_by_number if all(map(_INTEGER.fullmatch, names)) else str))
+    return sorted_names(names)
 
 
 def _by_number(name: str) -> int:
     return int(name)
+
+
+def sorted_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Class names in order: numbers by value, otherwise sorted."""
+    names = tuple(names)
+    return tuple(sorted(names, key=_by_number if all(map(_INTEGER.fullmatch, names)) else str))
+
+
+def class_targets(splits: Mapping[str, Rows], source: str) -> tuple[tuple[str, ...], dict[str, Array]]:
+    """The classes, and int64 [n] of each split: the index of each row's class; raises DataError."""
+    classes = find_classes(splits, source)
+    return classes, {split: class_indices(rows, classes) for split, rows in splits.items()}
 
 
 def class_indices(rows: Rows, classes: Sequence[str]) -> Array:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from espalier.model.data.base import Split, TaskData
+from espalier.model.data.base import CLASSIFICATION, Split, TaskData
 
 BINS = 48  # maximum, of the histogram of lengths
 SHOWN = 0.995  # quantile of the lengths at which the histogram ends; longer texts count in its last bin
@@ -18,9 +18,10 @@ SHOWN = 0.995  # quantile of the lengths at which the histogram ends; longer tex
 
 @dataclass(frozen=True, slots=True)
 class SplitSummary:
-    """One split. counts: samples by class, of windows their number; lengths: texts by bin of `DataSummary.edges`; cut:
-    truncated texts. tokens, text_bytes, frequent: of windows, the labels, the bytes of their text, and how many of them
-    are the most frequent token.
+    """One split. counts: samples by class, of windows their number, of several labels a sample those with each;
+    lengths: texts by bin of `DataSummary.edges`; cut: truncated texts. tokens, text_bytes, frequent: of windows, the
+    labels, the bytes of their text, and how many of them are the most frequent token. number: of samples, if not the
+    sum of counts.
     """
 
     name: str
@@ -30,11 +31,12 @@ class SplitSummary:
     tokens: int = 0
     text_bytes: int = 0
     frequent: int = 0
+    number: int | None = None
 
     @property
     def samples(self) -> int:
         """Number of samples."""
-        return sum(self.counts)
+        return sum(self.counts) if self.number is None else self.number
 
     @property
     def majority(self) -> float:
@@ -47,7 +49,7 @@ class SplitSummary:
 @dataclass(frozen=True, slots=True)
 class DataSummary:
     """A data set. edges: of the length bins; shape: (channels, height, width) of images; window: tokens of the windows
-    of a text, which has no classes.
+    of a text, which has no classes. task: of the labels; guessing: the best constant prediction, as a sentence.
     """
 
     name: str
@@ -60,6 +62,13 @@ class DataSummary:
     longest: int = 0
     shape: tuple[int, ...] = ()
     window: int = 0
+    task: str = CLASSIFICATION
+    guessing: str = ""
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of all splits."""
+        return sum(s.samples for s in self.splits)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -87,8 +96,15 @@ def summarise(data: TaskData, max_length: int) -> DataSummary:
     shape = next(iter(next(iter(data.splits.values())).inputs.values())).shape[1:] if data.kind == "image" else ()
     median, longest = (int(np.median(lengths)), int(lengths.max())) if len(lengths) else (0, 0)
     bins = tuple(map(int, edges))
-    window = max((s.labels.shape[-1] for s in data.splits.values() if s.labels.ndim == 2), default=0)
-    return DataSummary(data.name, data.kind, data.classes, splits, max_length, bins, median, longest, shape, window)
+    window = max((s.labels.shape[-1] for s in data.splits.values() if _has_windows(s)), default=0)
+    return DataSummary(
+        data.name, data.kind, data.classes, splits, max_length, bins, median, longest, shape, window, data.task
+    )
+
+
+def _has_windows(split: Split) -> bool:
+    """Whether samples are windows of a text: a label a position, and no lengths of texts."""
+    return split.labels.ndim == 2 and split.labels.dtype.kind in "iu" and split.lengths is None
 
 
 def _edges(lengths: np.ndarray) -> np.ndarray:
@@ -101,16 +117,28 @@ def _edges(lengths: np.ndarray) -> np.ndarray:
 
 
 def _split(name: str, split: Split, classes: int, edges: np.ndarray, max_length: int) -> SplitSummary:
-    if split.labels.ndim == 2:
+    if _has_windows(split):
         size = 0 if split.text_bytes is None else int(split.text_bytes.sum())
-        most = int(np.bincount(split.labels.ravel()).max()) if split.targets else 0
+        labels = split.labels[split.labels >= 0]
+        most = int(np.bincount(labels).max()) if len(labels) else 0
         return SplitSummary(name, (len(split),), tokens=split.targets, text_bytes=size, frequent=most)
-    counts = tuple(np.bincount(split.labels[split.labels >= 0], minlength=classes).tolist())
+    plain = split.labels.ndim == 1 and split.labels.dtype.kind in "iu"
+    number = None if plain else len(split)
+    counts = _counts(split, classes)
     if split.lengths is None:
-        return SplitSummary(name, counts)
+        return SplitSummary(name, counts, number=number)
     inside = np.minimum(split.lengths, edges[-1] - 1)
     lengths = np.histogram(inside, edges)[0]
-    return SplitSummary(name, counts, tuple(lengths.tolist()), int((split.lengths > max_length).sum()))
+    cut = int((split.lengths > max_length).sum())
+    return SplitSummary(name, counts, tuple(lengths.tolist()), cut, number=number)
+
+
+def _counts(split: Split, classes: int) -> tuple[int, ...]:
+    """Labels of each class; of several labels a sample, the samples with each. Numbers have no classes."""
+    labels = split.labels
+    if labels.dtype.kind in "iu":
+        return tuple(np.bincount(labels[labels >= 0], minlength=classes).tolist())
+    return tuple((labels > 0.5).sum(0).tolist()) if labels.ndim == 2 else ()
 
 
 def balance(counts: Sequence[int], classes: Sequence[str]) -> str:

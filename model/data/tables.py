@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from espalier.model.borders import reading
-from espalier.model.data.base import LoadOptions
+from espalier.model.data.base import LoadOptions, OtherLabelsError
 from espalier.model.data.columns import TEXT_NAMES, choose_columns, looks_like_header, one_of
 from espalier.model.data.rows import Rows, label_name
 from espalier.model.errors import DataError, damage
@@ -26,7 +26,7 @@ def read_rows(path: Path, options: LoadOptions) -> Rows:
     """The texts and labels of one file; columns as in `load_data`."""
     table = read_table(path, options)
     with reading(path, DataError, "cannot be read", "Name the columns of texts and labels with --text and --label."):
-        return rows_of(table, path.name, options)
+        return (options.form.rows or rows_of)(table, path.name, options)
 
 
 def read_table(path: Path, options: LoadOptions) -> Table:
@@ -76,7 +76,25 @@ def rows_of(table: Table, source: str, options: LoadOptions) -> Rows:
     texts = _complete(table, text, "text", source)
     if all(_is_number(value) for value in texts):
         raise DataError(f"Column {text!r} of {source} holds numbers, not texts.", "Name the texts with --text.")
-    return Rows(tuple(str(t) for t in texts), tuple(label_name(v) for v in _complete(table, label, "label", source)))
+    labels = _complete(table, label, "label", source)
+    if any(is_list(value) for value in labels):
+        message = f"Column {label!r} of {source} holds lists: several labels a row."
+        raise OtherLabelsError(message, "Choose the task multi-label, or name another column with --label.", "lists")
+    return Rows(tuple(str(t) for t in texts), tuple(label_name(v) for v in labels))
+
+
+def is_list(value: object) -> bool:
+    """Whether a cell holds several values, as in JSON and Parquet."""
+    return isinstance(value, list | tuple) or (hasattr(value, "tolist") and getattr(value, "ndim", 0) > 0)
+
+
+def labelled_texts(table: Table, source: str, options: LoadOptions) -> tuple[tuple[str, ...], list[Any], str]:
+    """(texts, cells of the label column, its name), with the common names of the task's columns; raises DataError."""
+    names = [str(c) for c in table.columns]
+    form = options.form
+    text, label = choose_columns(names, options.text, options.label, source, form.texts, form.labels)
+    texts = _complete(table, text, "text", source)
+    return tuple(str(t) for t in texts), _complete(table, label, "label", source), label
 
 
 def texts_of(table: Table, source: str, options: LoadOptions) -> tuple[str, ...]:

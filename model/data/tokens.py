@@ -69,6 +69,70 @@ def open_stream(source: str | Path) -> Callable[[str], tuple[Array, Array]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Masking:
+    """Special tokens of a tokenizer: the mask, those before and after a text, and all tokens that are not special."""
+
+    mask: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    ordinary: Array
+
+
+def open_masking(source: str | Path) -> Masking:
+    """The special tokens for masked language models; raises DataError for a tokenizer without a mask."""
+    tokenizer = _load(source)
+    if tokenizer.mask_token_id is None:
+        raise DataError(
+            f"The tokenizer {Path(source).name} has no mask token, which masked language models need.",
+            "Give the tokenizer of a masked language model, or choose the task next-token.",
+        )
+    with reading(f"The tokenizer {Path(source).name}", DataError, "fails on its mask", "Give another tokenizer."):
+        mask = int(tokenizer.mask_token_id)
+        ids = [int(token) for token in tokenizer(tokenizer.mask_token)["input_ids"]]
+        at = ids.index(mask)
+        special = {int(token) for token in tokenizer.all_special_ids}
+        ordinary = np.array([token for token in range(len(tokenizer)) if token not in special], dtype=np.int64)
+    return Masking(mask, tuple(ids[:at]), tuple(ids[at + 1 :]), ordinary)
+
+
+# (texts as lists of words, max_length) → inputs as of `Encoder`; int64 [n, seq], the number of the word whose first
+# token stands at each position, −1 at others; and the tokens of each text before truncation, int64 [n]
+WordEncoder = Callable[[Sequence[Sequence[str]], int], tuple[Inputs, Array, Array]]
+
+
+def open_words(source: str | Path) -> WordEncoder:
+    """The tokenizer for texts in words; raises DataError for one that does not tell the words of its tokens."""
+    tokenizer = _load(source)
+    if not tokenizer.is_fast:
+        raise DataError(
+            f"The tokenizer {Path(source).name} does not tell which word a token is of.",
+            "Give a folder with tokenizer.json.",
+        )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+
+    def encode(texts: Sequence[Sequence[str]], max_length: int) -> tuple[Inputs, Array, Array]:
+        with reading(
+            f"The tokenizer {Path(source).name}", DataError, "fails on these words", "Give another tokenizer."
+        ):
+            listed = [list(words) for words in texts]
+            rows = tokenizer(
+                listed, is_split_into_words=True, truncation=True, max_length=max_length, padding="longest"
+            )
+            inputs = {name: np.array(rows[name], dtype=np.int64) for name in NAMES}
+            words = np.array([_firsts(row.word_ids) for row in rows.encodings], dtype=np.int64)
+            return inputs, words, _lengths(rows.encodings, tokenizer.num_special_tokens_to_add())
+
+    return encode
+
+
+def _firsts(words: Sequence[int | None]) -> list[int]:
+    """The number of each token's word if it is the word's first, otherwise −1."""
+    before = [None, *words[:-1]]
+    return [-1 if word is None or word == last else word for word, last in zip(words, before, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
 class Codec:
     """A tokenizer for continuing texts. `ends`: the tokens that end a text.
 

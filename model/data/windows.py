@@ -16,9 +16,11 @@ import numpy as np
 from espalier.model.data import cache
 from espalier.model.data.base import (
     ALL,
+    CLASSES,
     CLASSIFICATION,
     NEXT_TOKEN,
     Array,
+    LabelForm,
     LoadOptions,
     Split,
     TaskData,
@@ -36,12 +38,14 @@ JOINT = "\n\n"
 LEAST = 3  # tokens of a text
 FEWEST = 10  # windows of a text that is divided into splits
 Texts = Mapping[str, tuple[str, ...]]
+Cut = Callable[[str, Mapping[str, str], LoadOptions], TaskData]
 
 
-def load_windows(spec: str, options: LoadOptions) -> TaskData:
+def load_windows(spec: str, options: LoadOptions, cut: Cut | None = None) -> TaskData:
     """The texts of `spec` in windows of `max_length` tokens; a text without splits is divided in its order.
 
-    Raises DataError without a tokenizer, for data without texts and for a text that is too short.
+    `cut`: (name, text by split, options) → the windows, by default of the next token. Raises DataError without a
+    tokenizer, for data without texts and for a text that is too short.
     """
     source, name = source_of(spec)
     if source is None:
@@ -49,20 +53,23 @@ def load_windows(spec: str, options: LoadOptions) -> TaskData:
         found = find(path)
         groups = [(split, group) for split, files in found.files.items() for _, group in files]
         key = cache.key_of(found.paths(), groups, options)
-        return windows_of(path.name, key, lambda: documents(found, options), options)
+        return windows_of(path.name, key, lambda: documents(found, options), options, cut)
     if source.texts is not None:
         texts = source.texts(name, options)
-        return windows_of(spec, "", lambda: texts, options)
-    if spec == STORIES:
+        return windows_of(spec, "", lambda: texts, options, cut)
+    if spec == STORIES and cut is None:
         return source.load(name, options)
     own = spec.startswith("demo:")  # a demo's texts are read with the demo's tokenizer
-    plain = replace(options, task=CLASSIFICATION, limit=None, tokenizer=None if own else options.tokenizer)
+    tokenizer = None if own else options.tokenizer
+    plain = replace(options, task=CLASSIFICATION, form=CLASSES, limit=None, tokenizer=tokenizer)
     data = sound(spec.partition(":")[0], source.load(name, plain))
     arrays = spec.startswith(PREFIX) and not data.texts  # tokens of a program, which may have no labels
-    return data if data.task == NEXT_TOKEN or arrays else windows_of(spec, "", lambda: data.texts, options)
+    return data if data.task == NEXT_TOKEN or arrays else windows_of(spec, "", lambda: data.texts, options, cut)
 
 
-def windows_of(name: str, key: str, read: Callable[[], Texts], options: LoadOptions) -> TaskData:
+def windows_of(
+    name: str, key: str, read: Callable[[], Texts], options: LoadOptions, cut: Cut | None = None
+) -> TaskData:
     """The wanted splits of the texts of `read` in windows, or of the cache if it has the key.
 
     Raises DataError without a tokenizer and for texts that are too short.
@@ -77,7 +84,7 @@ def windows_of(name: str, key: str, read: Callable[[], Texts], options: LoadOpti
         texts = {split: JOINT.join(parts) for split, parts in read().items() if any(map(str.strip, parts))}
         if not texts:
             raise DataError(f"{name} holds no texts.", "Give a text file, or a table with a column of texts.")
-        whole = _cut(name, texts, options)
+        whole = (cut or _cut)(name, texts, options)
         if key:
             cache.write(key, whole)
     return _arranged(whole, options)
@@ -142,3 +149,6 @@ def _divided(count: int, name: str) -> dict[str, Array]:
 
 def _drawn(rows: Array, limit: int | None, rng: np.random.Generator) -> Array:
     return rows if limit is None else np.sort(rng.permutation(rows)[:limit])
+
+
+WINDOWS = LabelForm(load=load_windows)

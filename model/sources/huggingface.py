@@ -305,6 +305,11 @@ def _text_inputs(model: Any) -> dict[str, Any]:
 def _labels(cls: str, config: Any, inputs: dict[str, Any]) -> Any:
     import torch
 
+    problem = getattr(config, "problem_type", None)
+    if "Sequence" in cls and problem == "multi_label_classification":
+        return torch.randint(0, 2, (2, int(config.num_labels))).float()
+    if "Sequence" in cls and int(config.num_labels) == 1:
+        return torch.randn(2)
     if "Sequence" in cls:
         return torch.randint(0, int(config.num_labels), (2,))
     if "TokenClass" in cls:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.data.base import NEXT_TOKEN
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph, Node, Ref, named_weights
+from espalier.model.graph.ops import floating
 from espalier.model.graph.token_scores import token_scores_width
 from espalier.model.sources.reading import Limits
 from espalier.model.symbols import evaluate
@@ -34,7 +35,7 @@ FAULTS = (EspalierError, RuntimeError, LookupError, ArithmeticError, ValueError,
 def limits_of(graph: Graph, store: WeightStore) -> Limits:
     """The limits of a graph; runs only index computations, never the model."""
     token = token_input(graph)
-    limits = Limits(image=_image(graph))
+    limits = Limits(image=_image(graph), width=_width(graph))
     if token is None or token.out is None or len(token.out.shape) != 2:
         return limits
     length = token.out.shape[1]
@@ -63,6 +64,39 @@ def context_length(config: Any) -> int | None:
     )
     length = getattr(inner, "max_position_embeddings", None)
     return length if rotary and isinstance(length, int) and length >= SHORT else None
+
+
+HEADS = {
+    "ForSequenceClassification": "sequence-classification", "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering", "ForMaskedLM": "masked-lm", "ForCausalLM": "causal-lm",
+    "LMHeadModel": "causal-lm", "ForImageClassification": "image-classification",
+}  # fmt: skip
+
+
+def head_of(model: Any) -> tuple[str, str]:
+    """(head, problem type) of a transformers model; empty for others.
+
+    Without a problem type one label is a regression, as transformers decides (`num_labels == 1`).
+    """
+    config, name = getattr(model, "config", None), type(model).__name__
+    if config is None or not hasattr(config, "to_dict"):
+        return "", ""
+    head = next((head for end, head in HEADS.items() if name.endswith(end)), "")
+    labels, problem = getattr(config, "num_labels", None), getattr(config, "problem_type", None)
+    if head.endswith(("sequence-classification", "image-classification")):
+        return head, str(problem or ("regression" if labels == 1 else ""))
+    return head, ""
+
+
+def _width(graph: Graph) -> int | None:
+    """Numbers in a row of the first result that has one row a sample; 1 for a result without rows."""
+    for ref in graph.output.inputs:
+        shape = meta.shape if (meta := graph.nodes[ref.node].out) is not None and floating(meta) else ()
+        if len(shape) == 2:
+            return shape[1] if isinstance(shape[1], int) else None
+        if len(shape) == 1:
+            return 1
+    return None
 
 
 def _image(graph: Graph) -> tuple[int, int, int] | None:

@@ -15,7 +15,9 @@ class Limits:
     tokens: maximum tokens of a text, from the model's table of positions. context: the context length in its
     configuration, if positions are computed and unlimited. length: the fixed length of all texts.
     vocabulary: rows of the token embedding. image: channels, height and width. task: what the outputs predict,
-    "next-token" if there is a score of each token of the vocabulary at each position; empty if unknown.
+    "next-token" if there is a score of each token of the vocabulary at each position; empty if unknown. head: of
+    transformers, such as "token-classification"; problem: the `problem_type` of its configuration; empty if unknown.
+    width: outputs of a sample, if the model gives one row a sample.
     """
 
     tokens: int | None = None
@@ -24,6 +26,9 @@ class Limits:
     vocabulary: int | None = None
     image: tuple[int, int, int] | None = None
     task: str = ""
+    head: str = ""
+    problem: str = ""
+    width: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.data.base import NEXT_TOKEN
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.token_scores import token_scores_width
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.batches import match_inputs
-from espalier.passes.running.splits import EvaluateOptions, data_warning, length_of, load_task
+from espalier.passes.running.splits import TRAIN, EvaluateOptions, data_warning, length_of, load_task
+from espalier.passes.tasks.base import TASKS, task_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split, TaskData
@@ -25,30 +26,47 @@ def data(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Grap
     from espalier.model.data.summary import balance, summarise
 
     context.progress(0, 0, "reading and tokenising")
-    task = task_of(options, context)
+    task = splits_or_whole(options, context)
     if options.split and options.split != "all":
         task = task.only(options.split)
     described = summarise(task.take(options.limit or None), length_of(options, context).tokens)
+    described = replace(described, guessing=_guessing(task, described.evaluated.name))
     warning = misfit(graph, task.classes, task.splits)
     if not any(warning):
         warning = (data_warning(task, context).get("warning", ""), "")
     context.found((described, warning))
-    if task.task == NEXT_TOKEN:
+    if TASKS.get(task.task).windows:
         return graph, Report("data", *_windows(task))
     rows = tuple(
         {"split": s.name, "class": c, "samples": n, "share": n / max(s.samples, 1)}
         for s in described.splits
         for c, n in zip(described.classes, s.counts, strict=True)
     )
-    summary = {"kind": described.kind, "samples": sum(described.counts), "classes": len(described.classes),
-               "baseline_accuracy": described.evaluated.majority,
-               "balance": balance(described.counts, described.classes)}  # fmt: skip
+    summary: dict[str, Any] = {"kind": described.kind, "samples": described.samples, "classes": len(described.classes)}
+    if TASKS.get(task.task).confuses:
+        summary |= {"baseline_accuracy": described.evaluated.majority,
+                    "balance": balance(described.counts, described.classes)}  # fmt: skip
+    else:
+        summary |= {"task": task.task, "guessing": described.guessing}
+        rows = rows or tuple({"split": s.name, "samples": s.samples} for s in described.splits)
     texts = (
         {"median_length": described.median, "longest": described.longest, "cut": described.cut}
         if described.kind == "text"
         else {}
     )
     return graph, Report("data", rows, {**summary, **texts})
+
+
+def _guessing(data: TaskData, name: str) -> str:
+    """The main metric of the best constant prediction on a split, as a sentence; empty for classes and windows."""
+    task, split = TASKS.get(data.task), data.split(name)
+    if task.confuses or task.windows or task.hides(split.labels):
+        return ""
+    level = task.guess(split, data.splits.get(TRAIN, split))
+    if level is None:
+        return ""
+    value = f"{100 * level:.1f} %" if task.main.share else f"{level:.4g}"
+    return f"{task.main.title.capitalize()} of the best constant prediction: {value} on {name}."
 
 
 def _windows(task: TaskData) -> tuple[tuple[Row, ...], dict[str, Any]]:
@@ -64,7 +82,7 @@ def _windows(task: TaskData) -> tuple[tuple[Row, ...], dict[str, Any]]:
                   "tokens": sum(s.targets for s in splits), "bytes": sum(sizes)}  # fmt: skip
 
 
-def task_of(options: EvaluateOptions, context: Context) -> TaskData:
+def splits_or_whole(options: EvaluateOptions, context: Context) -> TaskData:
     """The data as a training splits them; a file with too few rows to be split is one split. Raises DataError."""
     try:
         return load_task(options, context.reading, whole=options.split == "all")
@@ -91,7 +109,8 @@ def misfit(graph: Graph, classes: tuple[str, ...], splits: dict[str, Split]) -> 
 
 def _other_task(graph: Graph, splits: dict[str, Split]) -> str:
     """Why data of one task do not fit a graph whose outputs are of another; empty if they do or if that is unknown."""
-    of_tokens = {split.labels.ndim == 2 for split in splits.values() if (split.labels >= 0).any()}
+    labelled = [s for s in splits.values() if not task_of(s).hides(s.labels)]
+    of_tokens = {task_of(s).windows for s in labelled if not task_of(s).positions or task_of(s).windows}
     if head(graph) is not None and True in of_tokens:
         return "The data are a text without labels, but the model gives scores of classes."
     if token_scores_width(graph) and False in of_tokens:

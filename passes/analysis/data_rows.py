@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
-from espalier.passes.analysis.data import task_of
+from espalier.passes.analysis.data import splits_or_whole
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.splits import EvaluateOptions
 
@@ -32,7 +32,7 @@ class DataRowsOptions(EvaluateOptions):
 @analysis("data_rows", "Samples of the data", DataRowsOptions)
 def data_rows(graph: Graph, options: DataRowsOptions, context: Context) -> tuple[Graph, Report]:
     """Number, class, text and length in tokens of each sample; `found` in the summary: number of matches."""
-    task = task_of(options, context)
+    task = splits_or_whole(options, context)
     name = options.split or next(iter(task.splits))
     split, texts = task.split(name), task.texts.get(name, ())
     numbers = _matching(task, split, texts, options)
@@ -53,7 +53,7 @@ def _matching(task: TaskData, split: Split, texts: tuple[str, ...], options: Dat
     if options.of_class:
         if options.of_class not in task.classes:
             raise DataError(f"There is no class {options.of_class!r}.", f"There are: {', '.join(task.classes)}.")
-        numbers = numbers[split.labels[numbers] == task.classes.index(options.of_class)]
+        numbers = numbers[_has_class(split, task.classes.index(options.of_class))[numbers]]
     wish = options.holding.casefold()
     if wish and texts:
         numbers = numbers[[wish in texts[at].casefold() for at in numbers.tolist()]]
@@ -62,13 +62,29 @@ def _matching(task: TaskData, split: Split, texts: tuple[str, ...], options: Dat
 
 def _row(task: TaskData, split: Split, texts: tuple[str, ...], at: int) -> Row:
     row: Row = {"sample": at}
-    if task.classes:
-        row["class"] = task.classes[int(split.labels[at])]
+    row |= _label(task, split.labels[at])
     if texts:
         row["text"] = texts[at]
     if split.lengths is not None:
         row["tokens"] = int(split.lengths[at])
     return row
+
+
+def _has_class(split: Split, index: int) -> Array:
+    """bool [samples]: which have the class, or it among their labels."""
+    labels = split.labels
+    if labels.dtype.kind == "f":
+        return labels[:, index] > 0.5
+    return labels == index if labels.ndim == 1 else (labels == index).any(1)
+
+
+def _label(task: TaskData, label: Array) -> Row:
+    """The label of a sample in readable form; empty for windows."""
+    if label.ndim == 0:
+        return {"class": task.classes[int(label)]} if task.classes else {"label": float(label)}
+    if label.dtype.kind == "f":
+        return {"class": ", ".join(name for name, on in zip(task.classes, label, strict=False) if on > 0.5)}
+    return {"class": " ".join(task.classes[int(at)] for at in label if at >= 0)} if task.classes else {}
 
 
 def _pictures(split: Split, page: Array) -> dict[int, tuple[int, int, int, bytes]]:

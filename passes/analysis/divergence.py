@@ -78,8 +78,13 @@ def divergence(graph: Graph, options: DivergenceOptions, context: Context) -> tu
 
 
 def _figures(measured: Measured) -> Row:
-    values: Row = {"kl": measured.kl, "accuracy": measured.accuracy, "agreement": measured.agreement}
-    scored = measured.accuracy is not None
+    scored = bool(measured.figures)
+    values: Row = {
+        "kl": measured.kl,
+        "accuracy": measured.accuracy,
+        "agreement": measured.agreement,
+        **measured.figures,
+    }
     row = {k: v for k, v in values.items() if v is not None} | {"n": measured.targets if scored else measured.samples}
     if measured.accuracy is None:
         return row

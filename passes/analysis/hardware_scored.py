@@ -97,7 +97,7 @@ def _run(module: Any, inputs: Mapping[str, Tensor], padded: Mapping[str, Tensor]
 
 def _first(result: Any, graph: Graph) -> Any:
     """The logits, or the first result."""
-    from espalier.passes.running.batches import logits_of
+    from espalier.passes.tasks.scores import logits_of
 
     try:
         return logits_of(result, graph)

@@ -9,8 +9,10 @@ from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.figure import wilson
-from espalier.passes.running.batches import batches, fit, fit_error, logits_of
+from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
+from espalier.passes.tasks.base import TASKS
+from espalier.passes.tasks.scores import fit, logits_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Array, Split
@@ -50,8 +52,9 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
     from espalier.model.torch.build import build
 
     task = load_task(options, context.reading, whole=options.split in ("", "all"))
-    if not task.classes:
-        raise DataError("The data have no classes to confuse: the model predicts the next token.", "Evaluate it.")
+    if not task.classes or not TASKS.get(task.task).confuses:
+        raise DataError(f"The task {task.task} has no single class a sample, so no classes are confused.",
+                        "Evaluate the model instead.")  # fmt: skip
     split = measured_split(task, options.split, options.limit)
     module = build(graph, context.store, context.callables, packed=True)
     predicted, confidence, width = predict(module, graph, split, options.batch_size, context)

@@ -65,7 +65,7 @@ def _weight_error(node: Node, port: str, graph: Graph, context: Context) -> Diff
 
 
 def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[list[Row], Row]:
-    from espalier.passes.observed.model_comparison import compare_models, tally
+    from espalier.passes.observed.model_comparison import compare_models, scored
     from espalier.passes.running.data_fit import text_facts
     from espalier.passes.running.splits import length_of, load_split
 
@@ -82,11 +82,12 @@ def _on_data(graph: Graph, options: ObserveOptions, context: Context) -> tuple[l
     changed, base = _changed(graph, context.base), context.base
     if changed and base is not None:
         summary |= {"weights_changed_by_steps": changed}
-        first = tally(base, split, options.batch_size, context)
-        if first.has_classes:
-            summary |= {"baseline": OPENED, "accuracy_of_samples_baseline": first.accuracy.value,
-                        "loss_of_samples_baseline": first.mean_loss,
-                        **_change("baseline", outcome.after.accuracy, first.accuracy, OPENED)}  # fmt: skip
+        first = scored(base, split, options.batch_size, context)
+        now, opened = outcome.after.main, first.main
+        if now is not None and opened is not None:
+            summary |= {"baseline": OPENED, f"{now.name}_of_samples_baseline": opened.value,
+                        "loss_of_samples_baseline": first.loss,
+                        **_change("baseline", now, opened, OPENED)}  # fmt: skip
     return [*activations, *outputs, logits], summary
 
 
@@ -111,24 +112,25 @@ def _rows(graph: Graph, comparisons: dict[PortRef, Comparison], kind: str) -> li
 
 
 def _scores(outcome: Outcome, samples: int) -> dict[str, Any]:
-    """Accuracies before (same weights in float) and after quantisation with 95 % Wilson intervals, their difference,
-    and the share of equal predictions.
+    """The main metric before (same weights in float) and after quantisation with 95 % intervals, their difference, and
+    the share of equal predictions.
 
     The keys say "of samples", as the score's figures are of the whole split. Shares and losses of a language model are
     of tokens.
     """
-    if not outcome.after.has_classes:
+    before, after = outcome.before.main, outcome.after.main
+    if before is None or after is None:
         return {"samples": samples}
-    before, after = outcome.before.accuracy, outcome.after.accuracy
-    return {"samples": samples, "before": EXPANSION, "agreement": outcome.same / max(len(outcome.after.right), 1),
-            "accuracy_of_samples_before": before.value, "accuracy_of_samples": after.value,
+    agreement = {"agreement": outcome.same / max(after.n, 1)} if after.share else {}
+    return {"samples": samples, "before": EXPANSION, **agreement,
+            f"{after.name}_of_samples_before": before.value, f"{after.name}_of_samples": after.value,
             "interval_of_samples_before": list(before.interval), "interval_of_samples": list(after.interval),
             **_change("before", after, before, EXPANSION),
-            "loss_of_samples_before": outcome.before.mean_loss,
-            "loss_of_samples": outcome.after.mean_loss}  # fmt: skip
+            "loss_of_samples_before": outcome.before.loss,
+            "loss_of_samples": outcome.after.loss}  # fmt: skip
 
 
 def _change(name: str, after: Figure, before: Figure, baseline: str) -> dict[str, Any]:
-    """The accuracy's difference from a baseline, and whether noise explains it (exact McNemar test, p ≥ 0.05)."""
+    """The main metric's difference from a baseline, and whether noise explains it (a paired test, p ≥ 0.05)."""
     change = after.against(before, baseline)
     return {f"change_from_{name}": change.value, f"change_from_{name}_within_noise": change.noise}

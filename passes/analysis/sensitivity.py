@@ -19,6 +19,7 @@ from espalier.passes.select import Select, chosen
 from espalier.passes.sensitivity.correction import Correction
 from espalier.passes.sensitivity.ports import FormatPort, decompose_attentions, expansion, expansion_name, format_ports
 from espalier.passes.sensitivity.table import Predictions, Sensitivity
+from espalier.passes.tasks.base import task_of
 
 MIN_SAMPLES = 32  # for measuring sampled candidates; with time for fewer, none is measured
 TIMED_SAMPLES = 8  # samples for an estimate of the duration
@@ -147,7 +148,7 @@ class _Work:
         begun = time.perf_counter()
         self.path, self.evidence = self._evidence()
         self.evidence_seconds, self.seconds = time.perf_counter() - begun, 0.0
-        self.accuracies: dict[tuple[int, int], float | None] = {}
+        self.metrics: dict[tuple[int, int], float | None] = {}  # the task's main one
         self.baseline: Row = {}
         self.correction = self.whole = Correction()
 
@@ -218,10 +219,11 @@ class _Work:
         if further is None:
             return rows
         known: dict[int, dict[int, float]] = {}
+        main = task_of(further).main.name
 
         def on_result(cell: tuple[int, int], result: Measured) -> None:
             known.setdefault(cell[0], {})[cell[1]] = result.kl
-            self.accuracies[cell] = result.accuracy
+            self.metrics[cell] = result.figures.get(main)
             row = rows[cell[0]]
             if self.options.exact and len(known[cell[0]]) == len(row.candidates):
                 self.context.found(measured_candidates.with_measurements(row, known[cell[0]]))
@@ -234,7 +236,10 @@ class _Work:
         baseline = measured_candidates.measure_cells(
             rows, cells, at, self.run, further, size, self.context, on_result, cache, until
         )
-        self.baseline |= {"measured_samples": baseline.samples, "accuracy_of_measured_samples": baseline.accuracy()}
+        self.baseline |= {
+            "measured_samples": baseline.samples,
+            f"{main}_of_measured_samples": baseline.figures().get(main),
+        }
         rows = [measured_candidates.with_measurements(row, known.get(i, {})) for i, row in enumerate(rows)]
         self.correction = measured_candidates.table_correction(rows)
         rows = [measured_candidates.corrected_row(row, self.correction) for row in rows]
@@ -281,11 +286,12 @@ class _Work:
         return fit_correction([(p, 0.0, m) for p, m in pairs])
 
     def lines(self, rows: list[Sensitivity]) -> tuple[Row, ...]:
-        """A row of the report for each candidate, with the accuracy if all are measured."""
+        """A row of the report for each candidate, with the task's main metric if all are measured."""
         lines = [line for row in rows for line in flat(row)]
         if self.options.exact:
             cells = [(r, c) for r, row in enumerate(rows) for c in range(len(row.candidates))]
-            lines = [{**line, "accuracy": self.accuracies.get(cell)} for line, cell in zip(lines, cells, strict=True)]
+            main = task_of(self.further).main.name
+            lines = [{**line, main: self.metrics.get(cell)} for line, cell in zip(lines, cells, strict=True)]
         return tuple(lines)
 
     def summary(self, rows: list[Sensitivity], start: float) -> Row:

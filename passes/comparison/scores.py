@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from espalier.passes.figure import Figure, Interval, Z
 from espalier.passes.score import Score
+from espalier.passes.tasks.base import all_metrics
 
 Verdict = Literal["better", "worse", "within noise", "same", "not tested", "other data", ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The score of one state. `accuracy`: with its samples, if they are known; `kl`: divergence from the model as
-    opened, nats a sample; `latency`: seconds a batch. `data`: what identifies the data and the split, None if unknown.
+    """The score of one state. `main`: the task's main metric with its samples, if they are known; `kl`: divergence from
+    the model as opened, nats a sample; `latency`: seconds a batch. `data`: what identifies the data and the split, None
+    if unknown. `metrics`: further metrics by name.
     """
 
     score: Score
-    accuracy: Figure | None = None
+    main: Figure | None = None
     kl: float | None = None
     latency: float | None = None
     data: Hashable = None
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,47 +80,54 @@ def compare_scores(a: Measured, b: Measured) -> tuple[ScoreRow, ...]:
     "other data".
     """
     rows: list[ScoreRow] = []
+    signs = {name: 1 if m.better == "high" else -1 for name, m in all_metrics().items()}
+    signs = {n: s for n, s in signs.items() if n not in BETTER and (n in a.metrics or n in b.metrics)}
     apart = None not in (a.data, b.data) and a.data != b.data
-    for name, sign in BETTER.items():
+    for name, sign in _ordered(signs).items():
         x, y = _value(a, name), _value(b, name)
         if x is None and y is None:
             continue
-        if apart and name in ON_DATA and x is not None and y is not None:
+        if apart and (name in ON_DATA or name in signs) and x is not None and y is not None:
             rows.append(ScoreRow(name, x, y, "other data"))
-        elif name == "accuracy" and a.accuracy and b.accuracy:
-            rows.append(_accuracy(a.accuracy, b.accuracy))
+        elif a.main and b.main and name == a.main.name == b.main.name:
+            rows.append(_main(a.main, b.main))
         else:
-            rows.append(ScoreRow(name, x, y, _verdict(name, sign, x, y)))
+            rows.append(ScoreRow(name, x, y, _verdict(name, sign, x, y, sampled=name in signs)))
     return tuple(rows)
+
+
+def _ordered(signs: dict[str, int]) -> dict[str, int]:
+    """The signs of all figures: accuracy, other metrics of the task, then the rest."""
+    return {"accuracy": BETTER["accuracy"], **signs, **BETTER}
 
 
 def _value(side: Measured, name: str) -> float | None:
     if name in ("kl", "latency"):
         return getattr(side, name)
-    return getattr(side.score, name)
+    return getattr(side.score, name) if name in BETTER else side.metrics.get(name)
 
 
-def _verdict(name: str, sign: int, x: float | None, y: float | None) -> Verdict:
+def _verdict(name: str, sign: int, x: float | None, y: float | None, *, sampled: bool = False) -> Verdict:
     if x is None or y is None:
         return ""
     if x == y:
         return "same"
-    if name == "accuracy" or name in SAMPLED:
+    if sampled or name in ("accuracy", *SAMPLED):
         return "not tested"
     return "" if not sign else "better" if (y - x) * sign > 0 else "worse"
 
 
-def _accuracy(a: Figure, b: Figure) -> ScoreRow:
+def _main(a: Figure, b: Figure) -> ScoreRow:
     change = b.against(a, "A")
     verdict: Verdict = "same" if not change.value and change.noise else "within noise"
     if not change.noise:
-        verdict = "better" if change.value > 0 else "worse"
+        verdict = "better" if (change.value > 0) != b.low else "worse"
     reach = paired_reach(a, b)
     if reach is None:
         low, high = (e - v.value for v in (b,) for e in v.interval)
         first = [e - a.value for e in a.interval]
         reach = max(math.hypot(low, first[1]), math.hypot(high, first[0]))  # the wider side of Newcombe's interval
-    return ScoreRow("accuracy", a.value, b.value, verdict, a.interval, b.interval, reach, change.test, change.p, b.n)
+    return ScoreRow(a.name, a.value, b.value, verdict, a.interval, b.interval, reach, change.test, change.p, b.n)
 
 
 def paired_reach(a: Figure, b: Figure) -> float | None:

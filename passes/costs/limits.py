@@ -10,8 +10,8 @@ from typing import Literal
 
 from espalier.model.errors import OptionsError, unknown
 from espalier.passes.costs.base import COSTS
+from espalier.passes.tasks.base import all_metrics
 
-MEASURED = {"accuracy": "high", "loss": "low"}  # figures of the score that only a run tells
 UNITS = {"": 1.0, "%": 0.01, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,
          "kb": 1e3, "mb": 1e6, "gb": 1e9, "b": 1.0, "bytes": 1.0, "bits": 1.0, "s": 1.0, "ms": 1e-3}  # fmt: skip
 _TEXT = re.compile(r"([A-Za-z_]\w*)\s*(<=|>=|≤|≥|<|>|=+)\s*([-+−]?[\d._]+(?:[eE][-+]?\d+)?)\s*([A-Za-z%]*)")
@@ -39,9 +39,14 @@ class Limit:
         return over / (abs(self.value) or 1.0)
 
 
+def measured_figures() -> dict[str, str]:
+    """Metrics of any task, which only a run tells → whether low or high is better."""
+    return {name: metric.better for name, metric in all_metrics().items()}
+
+
 def known_figures() -> dict[str, str]:
     """Every figure that can be limited → whether low or high is better."""
-    return {name: c.better for name, c in COSTS.items()} | MEASURED
+    return {name: c.better for name, c in COSTS.items()} | measured_figures()
 
 
 def parse_limit(text: str, figures: Iterable[str] | None = None) -> Limit:

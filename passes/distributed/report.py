@@ -13,10 +13,10 @@ from espalier.model.graph.node import out_port
 from espalier.model.graph.ops import floating
 from espalier.passes.distributed.job import RESULTS_NODE, Settings
 from espalier.passes.distributed.step import difference
-from espalier.passes.running.batches import scores_of
 from espalier.passes.sharding.apply import Reshard, resharding
 from espalier.passes.sharding.backward import Backward
 from espalier.passes.sharding.mesh import Mesh
+from espalier.passes.tasks.scores import scores_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
-from espalier.passes.running.batches import logits_of
+from espalier.passes.tasks.scores import logits_of
 
 TOLERANCE = 1e-5  # of relative differences
 FLOOR = 0.01
@@ -36,7 +36,7 @@ def results_of(value: Any) -> list[Tensor]:
 
 def loss_of(result: Any, graph: Graph, labels: Tensor | None) -> Tensor | None:
     """Cross-entropy of the class scores, without labels the mean square of the results; None if nothing trains."""
-    if labels is not None:
+    if labels is not None and not labels.is_floating_point():
         try:
             scores = logits_of(result, graph)
             fits = scores.shape[0] == labels.numel() and int(labels.min()) >= 0 and int(labels.max()) < scores.shape[-1]

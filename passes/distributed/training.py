@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from espalier.model.errors import JobError
+from espalier.model.data.base import task_of_labels
+from espalier.model.errors import JobError, PassError
 from espalier.model.leftovers import scratch
 from espalier.model.torch.build import parameters_of
 from espalier.passes.base import Context
@@ -47,6 +48,8 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     """
     graph = ready.gradual.graph if ready.gradual else ready.graph
     mesh = mesh_of(graph)
+    if ready.train_on.task.name != task_of_labels(ready.train_on.tensors["labels"]):
+        raise PassError(f"Ranks do not train the task {ready.train_on.task.name}.", "Set distributed to false.")
     base = context.base if options.teaches else None
     try_out(ready, options)
     ready.train_on.teacher = None  # each rank has its own

@@ -10,22 +10,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
 from espalier.model.graph.views import view_at
 from espalier.model.torch.build import build
 from espalier.model.torch.leaf_builder import effective
 from espalier.passes.base import Context
-from espalier.passes.figure import Figure, hits_of
+from espalier.passes.figure import Figure, main_figure
 from espalier.passes.observed.difference import Comparison
 from espalier.passes.observed.stored_tensors import stored_scale
 from espalier.passes.observed.tensor_statistics import PortRef, operands, port_map
-from espalier.passes.running.batches import batches, fit_error, logits_of
+from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.running.observing import tap
 from espalier.passes.score import one_sample
+from espalier.passes.tasks.base import task_of
+from espalier.passes.tasks.tally import Tally
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
@@ -33,43 +37,45 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 28
 
 
-@dataclass(slots=True)
-class Tally:
-    """Correct predictions by sample or token, and the sum of cross-entropies; `has_classes`: whether it has scores."""
+class Scores:
+    """The metrics of one model; `scored`: whether its outputs are scores of the labels."""
 
-    right: list[bool] = field(default_factory=list[bool])
-    loss: float = 0.0
-    has_classes: bool = True
+    def __init__(self, split: Split) -> None:
+        self._split, self._tally = split, Tally(task_of(split))
+        self.scored = not self._tally.task.hides(split.labels)
 
-    @property
-    def accuracy(self) -> Figure:
-        """Accuracy with its number of samples."""
-        return Figure(sum(self.right) / max(len(self.right), 1), len(self.right), hits_of(self.right))
-
-    @property
-    def mean_loss(self) -> float:
-        """Mean cross-entropy of a sample or token in nats."""
-        return self.loss / max(len(self.right), 1)
-
-    def add(self, logits: Tensor, labels: Tensor) -> None:
+    def add(self, scores: Tensor, labels: Tensor) -> None:
         """Add a batch."""
-        if logits.dim() != 2 or len(logits) != labels.numel():
-            self.has_classes = False
-            return
-        labels = labels.reshape(-1)
-        self.right += (logits.argmax(-1) == labels).tolist()
-        self.loss += float(torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum"))
+        try:
+            if self.scored:
+                self._tally.task.fit(scores, labels)
+                self._tally.add(scores, labels)
+        except DataError:
+            self.scored = False
+
+    @property
+    def main(self) -> Figure | None:
+        """The main metric with its samples; None without scores."""
+        if not self.scored:
+            return None
+        noise = self._tally.noise(self._split, np.arange(len(self._split)), None, full=False)
+        return main_figure(self._tally.figures() | noise)
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of a sample or token."""
+        return self._tally.figures().get("loss", 0.0)
 
 
 @dataclass(slots=True)
 class Outcome:
     """Comparisons of each format on an activation, of each result and of the logits; scores of both models."""
 
+    before: Scores
+    after: Scores
     activations: dict[PortRef, Comparison] = field(default_factory=dict[PortRef, Comparison])
     outputs: dict[PortRef, Comparison] = field(default_factory=dict[PortRef, Comparison])
     logits: Comparison = field(default_factory=Comparison)
-    before: Tally = field(default_factory=Tally)
-    after: Tally = field(default_factory=Tally)
     same: int = 0
 
 
@@ -78,7 +84,7 @@ def compare_models(plain: Graph, graph: Graph, split: Split, batch_size: int, co
 
     Compares the results of all nodes with formats: `plain`'s before any format, `graph`'s after its own.
     """
-    work = _ModelComparison(plain, graph, context)
+    work = _ModelComparison(plain, graph, split, context)
     size = min(batch_size, max(1, MAX_BYTES // max(work.sample_bytes, 1)))
     seen = 0
     with torch.no_grad():
@@ -90,19 +96,20 @@ def compare_models(plain: Graph, graph: Graph, split: Split, batch_size: int, co
     return work.outcome
 
 
-def tally(graph: Graph, split: Split, batch_size: int, context: Context) -> Tally:
-    """Score of one model on `split`."""
-    score, module = Tally(), build(graph, context.store, context.callables)
+def scored(graph: Graph, split: Split, batch_size: int, context: Context) -> Scores:
+    """Scores of one model on `split`."""
+    score, module = Scores(split), build(graph, context.store, context.callables)
     with torch.no_grad():
         for inputs, labels in batches(split, graph, batch_size):
             with fit_error(inputs):
-                score.add(logits_of(module(**inputs), graph), labels)
+                score.add(task_of(split).scores(module(**inputs), graph), labels)
     return score
 
 
 class _ModelComparison:
-    def __init__(self, plain: Graph, graph: Graph, context: Context) -> None:
-        self.graph, self.context, self.outcome = graph, context, Outcome()
+    def __init__(self, plain: Graph, graph: Graph, split: Split, context: Context) -> None:
+        self.graph, self.context, self.task = graph, context, task_of(split)
+        self.outcome = Outcome(Scores(split), Scores(split))
         chosen = [n for n in graph if n.precision]
         self._results = {n.id: ["data_out"] for n in chosen if "data_out" in n.ports}
         wanted = {(n.id, p): operands(n, p) for n in chosen for p in n.precision if weight_at(n, p, graph) is None}
@@ -118,13 +125,13 @@ class _ModelComparison:
 
     def step(self, inputs: Mapping[str, Tensor], labels: Tensor) -> None:
         """Run one batch."""
-        before = logits_of(self._plain(inputs), self.graph)
-        after = logits_of(self._after(inputs), self.graph)
+        before = self.task.scores(self._plain(inputs), self.graph)
+        after = self.task.scores(self._after(inputs), self.graph)
         self.outcome.logits.add(before, after)
         self.outcome.before.add(before, labels)
         self.outcome.after.add(after, labels)
-        if self.outcome.after.has_classes:
-            self.outcome.same += int((before.argmax(-1) == after.argmax(-1)).sum())
+        if self.outcome.after.scored:
+            self.outcome.same += self.task.agreeing(after, before, labels)
 
     def _store(self, node: str, port: str, x: Tensor) -> None:
         self._reference[node].append(x.clone())  # a later node may write in place

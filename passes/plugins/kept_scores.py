@@ -23,7 +23,7 @@ from espalier.model.document.recipe import Step
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import needs_source
 from espalier.passes.base import Context, fill_limits, run_step
-from espalier.passes.figure import accuracy_of
+from espalier.passes.figure import main_figure
 from espalier.passes.plugins.plugins import has_plugins
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
 
@@ -61,7 +61,7 @@ def _read(key: str) -> dict[str, Any] | None:
         found, when = dict(entry["score"]), float(entry["when"])
     except (TypeError, LookupError, ValueError):
         return None
-    return {**found, FROM_CACHE: when} if accuracy_of(found) else None
+    return {**found, FROM_CACHE: when} if main_figure(found) else None
 
 
 def _key(graph: Graph, options: EvaluateOptions, context: Context) -> str:

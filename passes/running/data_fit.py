@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import DataError
 from espalier.model.sources.reading import PLAIN, Limits, Reading
+from espalier.passes.tasks.base import TASKS, task_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split, TaskData
@@ -32,7 +33,7 @@ def text_limit(asked: int, reading: Reading, tokenizer: str | None, task: str = 
     `asked` may exceed the tokenizer's limit and the context length of computed positions, but not the model's position
     embeddings.
     """
-    from espalier.model.data.base import NEXT_TOKEN, USUAL_LENGTH
+    from espalier.model.data.base import USUAL_LENGTH
     from espalier.model.data.tokens import longest
 
     taken = reading.limits or Limits()
@@ -44,7 +45,7 @@ def text_limit(asked: int, reading: Reading, tokenizer: str | None, task: str = 
     soft = [TextLimit(taken.context, "the configuration's context length")] if taken.context else []
     of_tokenizer = longest(tokenizer) if tokenizer else None
     soft += [TextLimit(of_tokenizer, "the tokenizer's model_max_length")] if of_tokenizer else []
-    if task == NEXT_TOKEN:  # long contexts take memory and time with the square of their length
+    if task and TASKS.get(task).windows:  # long contexts take memory and time with the square of their length
         return min([*hard, *soft, TextLimit(USUAL_LENGTH, "default length of a window")], key=_tokens)
     usual = TextLimit(USUAL_LENGTH, "default; neither model nor tokenizer sets a limit")
     return min([*hard, *soft] or [usual], key=_tokens)
@@ -56,7 +57,7 @@ def _tokens(limit: TextLimit) -> int:
 
 def text_facts(split: Split, limit: TextLimit) -> dict[str, Any]:
     """Text statistics of a score: token limit, its source, longest text, share of truncated texts and lost tokens."""
-    if split.labels.ndim == 2:
+    if task_of(split).windows:
         return {"max_length": limit.tokens, "length_from": limit.source}
     if split.lengths is None or not len(split):
         return {}
@@ -86,9 +87,9 @@ def fitted(data: TaskData, reading: Reading) -> TaskData:
         _check_image(data.name, split, limits.image)
     if limits.length is None or data.kind != "text":
         return data
-    from espalier.model.data.base import NEXT_TOKEN, padded_to
+    from espalier.model.data.base import padded_to
 
-    if data.task == NEXT_TOKEN:
+    if TASKS.get(data.task).windows:
         _check_windows(data, limits.length)
         return data
     return replace(data, splits={name: padded_to(split, limits.length) for name, split in data.splits.items()})

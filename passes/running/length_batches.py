@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.model.graph.graph import Graph
+from espalier.passes.tasks.base import task_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +52,8 @@ def batch_order(split: Split, graph: Graph) -> NDArray[np.int64]:
 
 
 def _cut(split: Split, width: int) -> Split:
-    return replace(split, inputs={k: v[:, :width] for k, v in split.inputs.items()})
+    labels = split.labels[:, :width] if task_of(split).positions else split.labels
+    return replace(split, inputs={k: v[:, :width] for k, v in split.inputs.items()}, labels=labels)
 
 
 def _lengths(split: Split, graph: Graph) -> Any:

@@ -1,16 +1,16 @@
-"""The training objective: the model's own loss if it has one, otherwise the cross-entropy of its logits."""
+"""The training objective: the model's own loss if it has one, otherwise that of the task."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from espalier.model.data.base import task_of_labels
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
-from espalier.passes.running.batches import logits_of
+from espalier.passes.tasks.base import TASKS, Task
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -18,7 +18,7 @@ NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 class LossTerm(Protocol):
     """Modifies the loss of a batch, such as distillation."""
 
-    def loss(self, own: Tensor, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+    def loss(self, own: Tensor, logits: Tensor, batch: Mapping[str, Tensor], task: Task) -> Tensor:
         """The loss to train on."""
         ...
 
@@ -31,27 +31,32 @@ class Objective(nn.Module):
 
     accepts_loss_kwargs = False  # the loss is a mean over the batch, which the Trainer divides for accumulation
 
-    def __init__(self, inner: nn.Module, graph: Graph, distillation: LossTerm | None = None) -> None:
+    def __init__(self, inner: nn.Module, graph: Graph, distillation: LossTerm | None = None, task: str = "") -> None:
+        """`task`: its name; empty: by the labels' shape."""
         super().__init__()
+        self.task = TASKS.get(task) if task else None
         self.distillation = distillation
         self.inner, self.graph = inner, graph
         labels = [n for n in graph.placeholders if n.target == "labels"]
-        if labels and len(labels[0].ports["data_out"].shape) != 1:
-            raise GraphError("The model computes its own loss, of labels that are not one class a sample.",
-                             "Open it without the input labels, or with a classification head.")  # fmt: skip
+        own = self.task.own if self.task else 1
+        if labels and len(labels[0].ports["data_out"].shape) != own:
+            what = "are not one class a sample" if own == 1 else f"do not fit the task {task}"
+            raise GraphError(f"The model computes its own loss, of labels that {what}.",
+                             "Open it without the input labels, or with the head of the task.")  # fmt: skip
         self.takes_labels = bool(labels)
         self.names = {n.target for n in graph.placeholders}
         self.still = tuple(m for m in inner.modules() if isinstance(m, NORMS) and _frozen(m))
 
     def forward(self, labels: Tensor, **inputs: Tensor) -> dict[str, Tensor]:
-        """labels: int64 [batch], or [batch, positions] of the next tokens."""
+        """labels: as in `Split`. "logits" are the scores of the task."""
         result: Any = self.inner(**self.taken({"labels": labels, **inputs}))
-        logits = logits_of(result, self.graph)
+        task = self.task or TASKS.get(task_of_labels(labels))
+        scores = task.scores(result, self.graph)
         own = _own_loss(result) if self.takes_labels else None
-        loss = F.cross_entropy(logits.float(), labels.reshape(-1)) if own is None else own
+        loss = task.loss(scores, labels) if own is None else own
         if self.distillation is not None and self.training:
-            loss = self.distillation.loss(loss, logits, inputs)
-        return {"loss": loss, "logits": logits}
+            loss = self.distillation.loss(loss, scores, inputs, task)
+        return {"loss": loss, "logits": scores}
 
     def taken(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The items of a batch that are inputs of the module."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from espalier.model.data.base import CLASSIFICATION
 from espalier.model.errors import DataError
 from espalier.passes.base import Context
 from espalier.passes.running.data_fit import TextLimit, fitted, text_limit, wanted_image
+from espalier.passes.tasks.base import TASK_HELP, TASKS, Kind, TaskName, recognised
 
 if TYPE_CHECKING:
     from espalier.model.data.base import LoadOptions, Split, TaskData
@@ -37,9 +39,7 @@ class EvaluateOptions:
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
-    task: Literal["", "classification", "next-token"] = field(
-        default="", metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model"}
-    )
+    task: TaskName = field(default="", metadata={"help": TASK_HELP})
 
     @property
     def which(self) -> dict[str, Any]:
@@ -87,15 +87,39 @@ def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> Tas
         whole=whole,  # without the pass's seed, since training must see the same division of a file
         image=wanted_image(reading),
         task=task,
+        form=TASKS.get(task).form,
     )
-    return in_order_of(fitted(_with_columns(options.data, load, reading), reading), reading.classes)
+    data = _of_task(options, load, reading)
+    return in_order_of(fitted(data, reading), reading.classes)
+
+
+def _of_task(options: EvaluateOptions, load: LoadOptions, reading: Reading) -> TaskData:
+    """The data of the task; where none is asked for, labels of another form choose theirs. Raises DataError."""
+    from espalier.model.data.base import OtherLabelsError
+
+    try:
+        data = _with_columns(options.data, load, reading)
+    except OtherLabelsError as error:
+        name = next((n for n, task in TASKS.items() if task.reads == error.form), "")
+        if options.task or not name:
+            raise
+        data = _with_columns(options.data, replace(load, task=name, form=TASKS.get(name).form), reading)
+    if options.task and data.task != options.task:
+        raise DataError(
+            f"{data.name} has labels of the task {data.task}, not of {options.task}.",
+            "Leave the task out, or choose other data.",
+        )
+    return data
 
 
 def task_name(options: EvaluateOptions, reading: Reading) -> str:
-    """The task that the options name, otherwise that of the model's outputs, by default classification."""
-    from espalier.model.data.base import CLASSIFICATION
+    """The task that the options name, otherwise that of the model's head, by default classification."""
+    return options.task or recognised(reading.limits) or CLASSIFICATION
 
-    return options.task or (reading.limits.task if reading.limits else "") or CLASSIFICATION
+
+def compared_kind(split: Split, context: Context) -> Kind:
+    """How outputs are compared: as the model's head says, otherwise as the labels do."""
+    return TASKS.get(recognised(context.reading.limits) or split.predicts).kind
 
 
 def _with_columns(spec: str, options: LoadOptions, reading: Reading) -> TaskData:
@@ -121,11 +145,9 @@ def length_of(options: EvaluateOptions, context: Context) -> TextLimit:
 
 def choose_split(data: TaskData, name: str, limit: int) -> Split:
     """Split `name`, by default all, test, validation or the first; the first `limit` samples (0 = all)."""
-    from espalier.model.data.base import CLASSIFICATION
-
     chosen = name or next((s for s in ("all", "test", "validation") if s in data.splits), next(iter(data.splits)))
     # Hub test sets hide their labels as −1 (GLUE): use the validation set.
-    hidden = data.task == CLASSIFICATION and bool((data.split(chosen).labels < 0).any())
+    hidden = TASKS.get(data.task).hides(data.split(chosen).labels)
     if not name and hidden and "validation" in data.splits:
         chosen = "validation"
     return replace(data.split(chosen), name=chosen).take(limit or None)

@@ -10,7 +10,7 @@ from espalier.model.document.graph_json import fingerprint
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context
 from espalier.passes.running.batches import batches, fit_error
-from espalier.passes.tasks.base import TASKS
+from espalier.passes.tasks.base import Task, task_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
@@ -24,20 +24,18 @@ def check_task(graph: Graph, split: Split, context: Context) -> None:
 
     The model runs without formats: some draw random numbers, others share scales between positions.
     """
-    from espalier.model.data.base import CLASSIFICATION, NEXT_TOKEN
     from espalier.model.torch.build import build
 
-    name = NEXT_TOKEN if split.labels.ndim == 2 else CLASSIFICATION
-    check = TASKS.get(name).check
-    if check is None or not len(split):
+    task = task_of(split)
+    if type(task).check is Task.check or not len(split):
         return
     plain = graph.replace(*(replace(n, precision={}) for n in graph if n.precision))
-    key = name, fingerprint(plain)
+    key = task.name, fingerprint(plain)
     if key not in _CHECKED:
         module = build(plain, context.store, context.callables)
         for inputs, _ in batches(split.take(1), plain, 1):
             with fit_error(inputs):
-                check(inputs, lambda given: module(**given))
+                task.check(inputs, lambda given: module(**given))
     _CHECKED[key] = None
     _CHECKED.move_to_end(key)
     while len(_CHECKED) > MOST:

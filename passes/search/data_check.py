@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from espalier.model.document.recipe import Recipe
+from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, fill_limits
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.with_training import FINETUNE
+from espalier.passes.tasks.base import Task, all_metrics, task_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
@@ -32,6 +34,7 @@ def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *
         context.progress(0, 0, "reading and tokenising")
         measured = load_split(search.spec.score, context)
         Samples(measured, search.base, "measure on")
+        _check_figures(task_of(measured), want)
         if not other:
             _run_samples(search.base, measured, context)
     for options in dict.fromkeys(trainings):
@@ -43,12 +46,20 @@ def check_data(search: Search, recipe: Recipe, want: Wanted, context: Context, *
             _run_samples(search.base, parts.train, context)
 
 
+def _check_figures(task: Task, want: Wanted) -> None:
+    """Raise OptionsError for a goal or a limit that another task has."""
+    for name in want.figures:
+        if name in all_metrics() and task.metric(name) is None:
+            hint = f"Its metrics are {', '.join(m.name for m in task.metrics)}."
+            raise OptionsError(f"The task {task.name} has no {name.replace('_', ' ')}.", hint)
+
+
 def _run_samples(graph: Graph, split: Split, context: Context) -> None:
     """Run the samples most likely to fail: the first two, the longest, and those with the highest token numbers."""
     import torch
 
     from espalier.model.torch.build import build
-    from espalier.passes.running.batches import batches, fit, fit_classes, fit_error, logits_of
+    from espalier.passes.running.batches import batches, fit_error
 
     some = split.rows(_critical_rows(split))
     with torch.no_grad():
@@ -56,9 +67,10 @@ def _run_samples(graph: Graph, split: Split, context: Context) -> None:
         for inputs, _ in batches(some, graph, len(some)):
             with fit_error(inputs):
                 result = module(**inputs)
-            logits = logits_of(result, graph)
-            fit(logits, torch.from_numpy(some.labels).reshape(-1))
-            fit_classes(logits, torch.from_numpy(split.labels))
+            task = task_of(split)
+            scores = task.scores(result, graph)
+            task.fit(scores, torch.from_numpy(some.labels))
+            task.fit_all(scores, torch.from_numpy(split.labels))
 
 
 def _critical_rows(split: Split) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -1,4 +1,4 @@
-"""Accuracy and loss of many graphs on the same data, with results shared between them.
+"""Metrics of many graphs on the same data, with results shared between them.
 
 The figures equal those of `evaluate`: the same batches, summed in the same order.
 """
@@ -18,16 +18,20 @@ from espalier.model.document.graph_json import fingerprint
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.model.torch.build import build
-from espalier.passes.analysis.evaluate import noise_of
+from espalier.passes.analysis.evaluate import constant, noise_of
 from espalier.passes.base import Context
-from espalier.passes.running.batches import fit, fit_error, logits_of
+from espalier.passes.running.batches import fit_error
 from espalier.passes.running.length_batches import length_sorted_batches
-from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
+from espalier.passes.running.splits import EvaluateOptions, compared_kind, load_task, measured_split
 from espalier.passes.running.task_check import check_task
 from espalier.passes.search.results import Results
 from espalier.passes.search.trial_run import PartialResult
+from espalier.passes.sensitivity.outputs import Outputs
+from espalier.passes.tasks.base import task_of
+from espalier.passes.tasks.tally import Tally
 
 MAX_HITS = 1 << 16  # samples up to which a trial stores which were classified correctly
+MAX_ERRORS = 1 << 12  # samples up to which it stores their errors
 MAX_REFERENCE = 4 << 30  # bytes of the baseline's scores
 MAX_GRAPHS = 8  # graphs whose losses per sample stay in memory for comparison
 
@@ -40,6 +44,7 @@ class Evaluator:
         data = load_task(options, context.reading, whole=options.split in ("", "all"))
         split = measured_split(data, options.split, options.limit)
         check_task(base, split, context)
+        self.task = task_of(split)
         self.batches = list(length_sorted_batches(split, base, options.batch_size))
         self.results = Results([inputs for inputs, _ in self.batches])
         self.total = len(split)
@@ -49,55 +54,78 @@ class Evaluator:
         self.samples: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
         self._reference: list[Tensor] | None = None
         self.margins: Any = None  # (samples,) of the graph measured last
-        self.noise: dict[str, Any] = {}  # interval data of its accuracy
-        self._split = split
+        self.noise: dict[str, Any] = {}  # interval data of its main metric
+        self._split, self._guessing = split, constant(data, split)
+        self._outputs = Outputs(base, compared_kind(split, context))
 
     def measure(
         self, graph: Graph, show: Callable[[PartialResult], None] = lambda result: None, kl: bool = False
     ) -> dict[str, float]:
-        """accuracy (0 to 1), loss (nats) and, if `kl`, kl (nats a sample); `show` takes the result at each rung and may
-        raise.
+        """The task's metrics, its loss and, if `kl`, kl (nats a sample or token); `show` takes the result at each rung
+        and may raise.
         """
-        sums, seen = _Accumulator(len(self.batches)), 0
+        tally, lost, seen = Tally(self.task, len(self.batches)), [0.0] * len(self.batches), 0
+        margins: list[Any] = [None] * len(self.batches)
         rungs = [r for r in self.rungs if r < self.total]
         with torch.no_grad():
             run = self.results.runner(graph, self.context.store, self.context.callables or {})
             for number in self.order if rungs else range(len(self.batches)):
                 inputs, labels = self.batches[number]
                 with fit_error(inputs):
-                    logits, targets = logits_of(run(number), graph), labels.reshape(-1)
-                fit(logits, targets)
-                sums.add(number, logits, targets, self.reference[number] if kl else None)
+                    result = run(number)
+                scores = self.task.scores(result, graph)
+                self.task.fit(scores, labels)
+                tally.add(scores, labels, number)
+                margins[number] = self.task.margins(scores, labels)
+                lost[number] = self._divergence(number, result, scores) if kl else 0.0
                 seen += len(labels)
                 self.context.progress(seen, self.total, "evaluating")
                 if rungs and seen >= rungs[0]:
                     rungs = [r for r in rungs if r > seen]
-                    show(sums.partial_result())
-        self.margins, self.noise = sums.margins(), self._noise(sums)
+                    figures = _with_kl(tally, lost, kl)
+                    show(PartialResult(tally.units, figures, tally.losses(), tally.correct()))
+        self.margins = None if any(m is None for m in margins) else np.concatenate(margins)
+        self.noise = self._noise(tally)
         if self.rungs:
-            self._store_samples(fingerprint(graph), sums)
-        return sums.figures()
+            self._store_samples(fingerprint(graph), tally)
+        return _with_kl(tally, lost, kl)
 
-    def _noise(self, sums: _Accumulator) -> dict[str, Any]:
-        """The interval data of `evaluate`; above MAX_HITS samples without the list of hits."""
-        noise = noise_of(sums.figures()["accuracy"], sums.hits(), self._split, self.base)
-        return {k: noise[k] for k in ("n", "guessing", *(("hits",) if self._split.targets <= MAX_HITS else ()))}
+    def _noise(self, tally: Tally) -> dict[str, Any]:
+        """The interval data of `evaluate`; for many samples without those of each."""
+        noise = noise_of(tally, self._split, self.base, self._guessing, full=False)
+        long = [*(["hits"] if self._split.targets > MAX_HITS else []), *(["errors"] if self.total > MAX_ERRORS else [])]
+        plain = () if "better" in noise else ("interval",)  # that of a share follows from n
+        return {k: v for k, v in noise.items() if k not in (*long, *plain) and not (k == "hits" and not v)}
 
-    def _store_samples(self, name: str, sums: _Accumulator) -> None:
-        self.samples[name] = sums.losses(), sums.correct()
+    def _divergence(self, number: int, result: Any, scores: Tensor) -> float:
+        """Σ over a batch's samples or tokens of the divergence from the base graph, in nats."""
+        before = self.reference[number]
+        if self.task.rows:
+            return _divergence(before, scores.float())
+        return self._outputs.divergence(before, self._outputs.of(result), self.batches[number][0])
+
+    def _store_samples(self, name: str, tally: Tally) -> None:
+        self.samples[name] = tally.losses(), tally.correct()
         while len(self.samples) > MAX_GRAPHS:
             self.samples.popitem(last=False)
 
     @property
     def reference(self) -> list[Tensor]:
-        """Log-probabilities of the base graph, by batch."""
+        """Log-probabilities of the base graph, by batch; of tasks without rows of classes its outputs."""
         if self._reference is None:
             module = build(self.base, self.context.store, self.context.callables)
             found: list[Tensor] = []
+            size = 0
             with torch.no_grad():
                 for inputs, _ in self.batches:
-                    found.append(F.log_softmax(logits_of(module(**inputs), self.base).float(), -1))
-                    self._check_size(4 * self._split.targets * found[0].shape[-1])
+                    result = module(**inputs)
+                    if self.task.rows:
+                        found.append(F.log_softmax(self.task.scores(result, self.base).float(), -1))
+                    else:
+                        found.append(self._outputs.of(result))
+                    size += found[-1].nbytes
+                    self._check_size(max(size, found[0].nbytes * len(self.batches)))
+            self._outputs.learn(found)
             self._reference = found
         return self._reference
 
@@ -110,67 +138,10 @@ class Evaluator:
             )
 
 
-class _Accumulator:
-    """Sums by batch number, so that they are added in the order of the data whatever order the batches ran in."""
-
-    def __init__(self, count: int) -> None:
-        self._sums: list[tuple[int, float, float] | None] = [None] * count
-        self._losses: list[Any] = []
-        self._correct: list[Any] = []
-        self._margins: list[Any] = [None] * count
-        self._hits: list[list[bool]] = [[] for _ in range(count)]
-        self.count = 0  # samples, or tokens of windows
-
-    def add(self, number: int, logits: Tensor, labels: Tensor, reference: Tensor | None) -> None:
-        """Add a batch: logits (rows, classes), labels (rows,), log-probabilities of the reference."""
-        right = logits.argmax(-1) == labels
-        plain = logits.float()
-        loss = float(F.cross_entropy(plain, labels, reduction="sum"))
-        kl = 0.0 if reference is None else _divergence(reference, plain)
-        self._sums[number] = int(right.sum()), loss, kl
-        self._losses.append(F.cross_entropy(plain, labels, reduction="none").numpy())
-        self._correct.append(right.numpy())
-        self._margins[number] = _margins(plain, labels)
-        self._hits[number] = right.tolist()
-        self.count += len(labels)
-        self._kl = reference is not None
-
-    def losses(self) -> Any:
-        """(samples,) cross-entropies, in the order of the run."""
-        return np.concatenate(self._losses)
-
-    def correct(self) -> Any:
-        """(samples,) booleans, in the order of the run."""
-        return np.concatenate(self._correct)
-
-    def hits(self) -> list[bool]:
-        """Per sample whether the prediction is right, in the order of the batches."""
-        return [hit for batch in self._hits for hit in batch]
-
-    def margins(self) -> Any:
-        """(samples,) margins, in the order of the batches."""
-        return np.concatenate(self._margins)
-
-    def figures(self) -> dict[str, float]:
-        """Means over the samples so far."""
-        sums = [s for s in self._sums if s is not None]
-        loss = kl = 0.0
-        for _, batch_loss, batch_kl in sums:  # one by one, as `evaluate` adds them
-            loss += batch_loss
-            kl += batch_kl
-        count = max(self.count, 1)
-        means = {"accuracy": sum(s[0] for s in sums) / count, "loss": loss / count}
-        return means | ({"kl": kl / count} if self._kl else {})
-
-    def partial_result(self) -> PartialResult:
-        """The result over the samples so far."""
-        return PartialResult(self.count, self.figures(), self.losses(), self.correct())
-
-
-def _margins(logits: Tensor, labels: Tensor) -> Any:
-    """(batch,) logit of the true class minus the highest other; below 0: misclassified."""
-    at = labels.clamp(min=0)[:, None]
-    return (logits.gather(-1, at) - logits.scatter(-1, at, -torch.inf).amax(-1, keepdim=True))[:, 0].numpy()
+def _with_kl(tally: Tally, lost: list[float], kl: bool) -> dict[str, float]:
+    """Metrics over the samples so far, and the mean divergence."""
+    count = tally.units if tally.task.rows else tally.count
+    return tally.figures() | ({"kl": sum(lost) / max(count, 1)} if kl else {})
 
 
 def _divergence(reference: Tensor, logits: Tensor) -> float:

@@ -16,10 +16,11 @@ from espalier.passes.costs.limits import Limit
 from espalier.passes.costs.parallel import with_products
 from espalier.passes.score import Scorer
 from espalier.passes.search.format_lists import FLOAT, format_of
-from espalier.passes.search.goals import MEASURED, Wanted
+from espalier.passes.search.goals import KL, Wanted, is_measured
 from espalier.passes.search.space import Choice, Space, values_of
 from espalier.passes.search.spec import SearchSpec, trains
 from espalier.passes.sensitivity.table import Candidate
+from espalier.passes.tasks.base import all_metrics
 
 SLACK = 0.02  # relative error of the lower bound where block or row scales depend on shapes
 EXACT_SLACK = 1e-9  # the same of sums of floats
@@ -30,7 +31,7 @@ def check_spec(spec: SearchSpec, want: Wanted, recipe: Recipe) -> None:
     """Raise OptionsError for a pruner, a sampler or data that do not match the goals."""
     train = trains(spec, recipe)
     if want.measured and not spec.score.data:
-        names = ", ".join(n for n in want.figures if n in MEASURED or COSTS.get(n).measure)
+        names = ", ".join(n for n in want.figures if is_measured(n) or COSTS.get(n).measure)
         raise OptionsError(f"{names} cannot be measured: no data are named.", "Name some: demo:reviews, a file, hub:….")
     if list(spec.rungs) != sorted(set(spec.rungs)) or any(r < 1 for r in spec.rungs):
         raise OptionsError(f"rungs are {list(spec.rungs)}.", "List growing numbers of samples, such as 64, 256.")
@@ -53,7 +54,8 @@ def check_pruner(spec: SearchSpec, want: Wanted, trains: bool = False) -> None:
                            "Sum the goals, leave one, or take the pruner none.")  # fmt: skip
     if spec.pruner == "threshold":
         _check_threshold(spec)
-    measured = [g.figure for g in want.goals if g.figure in MEASURED]
+    metrics = all_metrics()
+    measured = [n for g in want.goals if (n := g.figure) == KL or (n in metrics and metrics[n].by_sample)]
     if not measured or (spec.pruner == "rungs" and len(want.goals) > 1):
         raise OptionsError(f"The pruner {spec.pruner} needs one goal that grows with the samples: accuracy, loss, kl.",
                            "Take the pruner none.")  # fmt: skip

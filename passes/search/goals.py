@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from espalier.model.errors import OptionsError, unknown
+from espalier.model.data.base import CLASSIFICATION
+from espalier.model.errors import DataError, OptionsError, unknown
+from espalier.model.sources.reading import Reading
 from espalier.passes.costs.base import COSTS
-from espalier.passes.costs.limits import MEASURED as OF_SCORE
-from espalier.passes.costs.limits import Limit, known_figures, parse_limit, violations
+from espalier.passes.costs.limits import Limit, known_figures, measured_figures, parse_limit, violations
+from espalier.passes.running.splits import EvaluateOptions, load_task
 from espalier.passes.search.spec import Goal, SearchSpec
 from espalier.passes.search.trial import Trial
+from espalier.passes.tasks.base import TASKS, recognised
 
 KL = "kl"  # divergence of the outputs from those of the recipe's first graph, nats a sample
-MEASURED: dict[str, str] = {**OF_SCORE, KL: "low"}  # figures that need a run on data
+MAIN = "main"  # in a file, the main metric of the data's task
 MAX_VIOLATION = 1e12  # in place of an infinite one
 
 
 def figures() -> dict[str, str]:
     """Every figure that may be a goal or a limit → whether low or high is better."""
-    return {**known_figures(), **MEASURED}
+    return {**known_figures(), KL: "low"}
+
+
+def is_measured(figure: str) -> bool:
+    """Whether a figure of the score needs a run on data."""
+    return figure == KL or figure in measured_figures()
+
+
+def with_main(spec: SearchSpec, main: str) -> SearchSpec:
+    """The search with the name of the task's main metric where its goals say "main"."""
+    goals = tuple(replace(g, figure=main) if g.figure == MAIN else g for g in spec.goals)
+    return replace(spec, goals=goals)
+
+
+def main_of(score: EvaluateOptions, reading: Reading) -> str:
+    """The main metric of the task of the score's data, that of the model's head where the data cannot be read."""
+    name = score.task or recognised(reading.limits)
+    if not name and score.data:
+        with contextlib.suppress(DataError):
+            name = load_task(score, reading, whole=True).task
+    return TASKS.get(name or CLASSIFICATION).main.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +72,7 @@ class Wanted:
     @property
     def measured(self) -> bool:
         """Whether a figure needs data."""
-        return any(f in MEASURED or COSTS.get(f).measure for f in self.figures)
+        return any(is_measured(f) or COSTS.get(f).measure for f in self.figures)
 
     def values(self, figures: Mapping[str, float]) -> tuple[float, ...]:
         """The goals' values; NaN where a figure is missing."""

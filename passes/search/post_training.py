@@ -17,7 +17,7 @@ from espalier.passes.recipes.replay import Memo, recipe_key, replay
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import Scorer
 from espalier.passes.search.evaluator import Evaluator
-from espalier.passes.search.goals import KL, MEASURED, Wanted
+from espalier.passes.search.goals import KL, Wanted, is_measured
 from espalier.passes.search.space import Space
 from espalier.passes.search.trial_run import Order
 
@@ -41,7 +41,7 @@ class Plain:
         self._last: tuple[str, Graph] | None = None
         self._costs: tuple[Graph, dict[str, float]] | None = None
         self._margins: dict[str, Any] = {}
-        self.noise: dict[str, Any] = {}  # interval data of the accuracy measured last
+        self.noise: dict[str, Any] = {}  # interval data of the main metric measured last
         self.bits: dict[str, Any] = {}  # the layer that dominates the average stored bits of the graph costed last
 
     def key(self, order: Order) -> str:
@@ -68,7 +68,7 @@ class Plain:
     def figures(self, order: Order) -> dict[str, float]:
         """Costs and measured figures."""
         graph, values = self.graph(order), self.costs(order)
-        if any(f in MEASURED for f in self.want.figures):
+        if any(is_measured(f) for f in self.want.figures):
             values |= self.evaluator(order.context).measure(graph, order.show, KL in self.want.figures)
             self._store_margins(_params_key(order.params))
             self.noise = self.evaluator(order.context).noise

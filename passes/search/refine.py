@@ -25,7 +25,11 @@ from espalier.passes.search.trial import Trial
 
 FRONT = "front"  # attribute of a study: the predicted front, for all workers
 ROUGH_FRONT = "front_rough"  # whether it comes from a part of the gradients
-POWERS = {"accuracy": 0.25, "loss": 0.5}  # deviation ∝ divergence ** power (labels flip with its root); otherwise 1
+POWERS = {
+    "accuracy": 0.25,
+    "loss": 0.5,
+    "mse": 0.5,
+}  # deviation ∝ divergence ** power (labels flip with its root); otherwise 1
 SLOPES, SLOPE = (0.003, 0.03, 0.1, 0.3, 1.0), (0.05, 1.5)  # goal lost per nat; median and spread (log) of its prior
 WIDTHS, WIDTH = (0.003, 0.01, 0.03, 0.1), (0.02, 1.0)  # deviation at one nat; median and spread (log) of its prior
 INTERACTIONS = (0.3, 1.0)  # variance of interactions, relative to that of additive effects

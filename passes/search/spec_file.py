@@ -23,8 +23,13 @@ OWN = ("recipe", "steps", "about")
 def load_search(path: str | Path, seed: int = 0) -> tuple[Recipe, SearchSpec]:
     """The first steps of a search, and its specification; raises OptionsError with the path of an invalid key."""
     path = Path(path)
-    recipe, spec = read_search(read_file(path), path.parent, seed)
+    recipe, spec = read_search(with_goals(read_file(path)), path.parent, seed)
     return recipe, spec if spec.study else replace(spec, study=path.stem)
+
+
+def with_goals(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table of a new search; without goals its goal is the main metric of the task."""
+    return {"goals": "main", **data}
 
 
 def read_search(data: Mapping[str, Any], folder: Path, seed: int = 0) -> tuple[Recipe, SearchSpec]:

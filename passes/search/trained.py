@@ -38,11 +38,11 @@ from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial_run import Invalid, Order, PartialResult
 from espalier.passes.search.with_training import FINETUNE, IDENTITIES, fitted_to, trained_first, with_training
+from espalier.passes.tasks.base import all_metrics
 from espalier.passes.training.checkpoint_folders import discard
-from espalier.passes.training.curve import TRAINING_LOSS
+from espalier.passes.training.curve import TRAINING_LOSS, VALIDATION
 
 KEPT_STEP = "kept_step"
-SHOWN = {"accuracy": "validation accuracy", "loss": "validation loss"}
 
 
 @dataclass(slots=True)
@@ -163,7 +163,7 @@ class Trained:
         self._last_trial = _LastTrial(order, built.info, graph, store, memo)
         last = self._final_figures(order, work, graph, context, trainings > 0)
         if self.spec.train == "before":
-            figures |= {f"{k}_compressed": last[k] for k in SHOWN if k in last}
+            figures |= {f"{k}_compressed": last[k] for k in self._staged(context) if k in last}
         return figures | last
 
     def samples(self, order: Order) -> Any:
@@ -242,7 +242,8 @@ class Trained:
     def _metric(self, order: Order, offset: int) -> Any:
         """A `metric` callback that shows validations to the pruner and records training losses, by optimiser step."""
         figure = self.spec.goals[0].figure
-        shown = SHOWN.get(figure)
+        metric_shown = all_metrics().get(figure)
+        shown = VALIDATION + metric_shown.title if metric_shown else None
 
         def metric(name: str, step: int, value: float) -> None:
             order.context.metric(name, step, value)
@@ -278,7 +279,12 @@ class Trained:
         scores = work.architecture.scores
         if name not in scores:
             scores[name] = self.evaluator(context).measure(graph)
-        return {f"{k}_{suffix}": v for k, v in scores[name].items() if k in SHOWN}
+        return {f"{k}_{suffix}": v for k, v in scores[name].items() if k in self._staged(context)}
+
+    def _staged(self, context: Context) -> tuple[str, ...]:
+        """The metrics that are told of each stage of a trial."""
+        main = self.evaluator(context).task.main.name if self.spec.score.data else "accuracy"
+        return tuple(dict.fromkeys((main, "accuracy", "loss")))
 
     def _final_figures(
         self, order: Order, work: _Work, graph: Graph, context: Context, trained: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from espalier.passes.figure import Figure, accuracy_of
+from espalier.passes.figure import Figure, main_figure
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -22,7 +22,7 @@ class Trial:
     what proposed it (the sampler, `front`, `hand`). `reused`: a duplicate with the result of an earlier trial.
     `error`: why it failed. `lost`: its worker died, and another trial has its parameters. `begins`: file of the model
     of trial `parent` whose weights it inherited; `kept`: file of its own model.
-    `noise`: interval data of its accuracy (n, guessing, hits). `losses`: (optimiser steps, training loss), averaged
+    `noise`: interval data of the main metric (n, guessing, hits). `losses`: (optimiser steps, training loss), averaged
     over intervals for a long training. `bits`: the layer that dominates its average of stored bits (`dominant`).
     `note`: what the user wrote about it. Optuna refuses attributes of trials that have ended, so the record of the
     study keeps it.
@@ -66,9 +66,9 @@ class Trial:
         return self.counts and self.state != "running"
 
     @property
-    def accuracy(self) -> Figure | None:
-        """Its accuracy with the number of samples; None if either is unknown."""
-        return accuracy_of({"accuracy": self.figures.get("accuracy"), **self.noise})
+    def main(self) -> Figure | None:
+        """The task's main metric, such as its accuracy, with the number of samples; None if either is unknown."""
+        return main_figure({**self.figures, **self.noise})
 
     @property
     def feasible(self) -> bool:

@@ -48,7 +48,7 @@ class TrialPruner:
         if len(losses) < count:
             return
         name = self.want.goals[0].figure
-        chance = (sign_test(result.correct, correct[:count]) if name == "accuracy"
+        chance = (sign_test(result.correct, correct[: len(result.correct)]) if name == "accuracy"
                   else signed_rank(result.losses, losses[:count]))  # fmt: skip
         if chance < SIGNIFICANCE:
             raise EndedEarly(f"after {count} samples worse than the best so far ({chance:.2g})")

@@ -16,7 +16,7 @@ from espalier.passes.sensitivity.measure import Measured
 from espalier.passes.sensitivity.table import Candidate
 
 KEEP = 16  # files; the oldest beyond it are removed
-FIGURES = ("kl", "accuracy", "agreement", "samples", "seconds")
+FIGURES = ("kl", "accuracy", "agreement", "samples", "seconds", "targets", "figures")
 
 
 class CandidateCache:

@@ -17,6 +17,7 @@ from espalier.model.graph.views import view_at
 from espalier.passes.base import Context
 from espalier.passes.observed.tensor_statistics import rows_of
 from espalier.passes.running.batches import batches, fit_error
+from espalier.passes.running.splits import compared_kind
 from espalier.passes.sensitivity.gradient_hooks import HookedModel
 from espalier.passes.sensitivity.gradient_statistics import (
     PASSES,
@@ -30,6 +31,7 @@ from espalier.passes.sensitivity.gradient_statistics import (
 from espalier.passes.sensitivity.outputs import Outputs
 from espalier.passes.sensitivity.ports import FormatPort
 from espalier.passes.sensitivity.reservoir import Reservoir
+from espalier.passes.tasks.base import Kind
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
@@ -55,7 +57,7 @@ def collect(
     batch do not mix in expectation. Labels are not used. It resumes from the checkpoint `kept` with the same result;
     after `seconds` it ends with fewer samples.
     """
-    work, passes = _resumed(graph, places, context, kept)
+    work, passes = _resumed(graph, places, compared_kind(split, context), context, kept)
     size = max(1, -(-len(split) // PASSES))
     if work.outputs.kind == "values" and not passes:
         work.outputs.learn(work.outputs_of(split))
@@ -75,17 +77,17 @@ def collect(
 
 
 def _resumed(
-    graph: Graph, places: tuple[FormatPort, ...], context: Context, kept: GradientCheckpoint | None
+    graph: Graph, places: tuple[FormatPort, ...], kind: Kind, context: Context, kept: GradientCheckpoint | None
 ) -> tuple[_Collection, int]:
     """(collection, number of passes) of the checkpoint; a new one if there is none or its layout differs."""
-    work = _Collection(graph, places, context)
+    work = _Collection(graph, places, kind, context)
     state = kept.read() if kept is not None else None
     if state is None:
         return work, 0
     try:
         return work, work.restore(*state)
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError):
-        return _Collection(graph, places, context), 0
+        return _Collection(graph, places, kind, context), 0
 
 
 def _report(
@@ -102,8 +104,8 @@ def _report(
 
 
 class _Collection:
-    def __init__(self, graph: Graph, places: tuple[FormatPort, ...], context: Context) -> None:
-        self.graph, self.places, self.outputs = graph, places, Outputs(graph)
+    def __init__(self, graph: Graph, places: tuple[FormatPort, ...], kind: Kind, context: Context) -> None:
+        self.graph, self.places, self.outputs = graph, places, Outputs(graph, kind)
         self._of = {tensor: place for place in places for tensor in place.tensors}
         wanted: dict[str, list[str]] = {}
         for node, port in self._of:

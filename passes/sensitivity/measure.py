@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from espalier.model.errors import DataError, PassError
+from espalier.model.data.base import IGNORED
+from espalier.model.errors import DataError, EspalierError, PassError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.torch.build import build
 from espalier.passes.base import Context
 from espalier.passes.running.batches import batches, fit_error
+from espalier.passes.running.splits import compared_kind
 from espalier.passes.sensitivity.outputs import Outputs
 from espalier.passes.sensitivity.partial_run import RESULT, PartialRun, Values
+from espalier.passes.tasks.base import task_of
+from espalier.passes.tasks.tally import Tally
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
@@ -33,7 +37,8 @@ MAX_OUTPUTS = 4 << 30  # bytes of a baseline's outputs
 class Measured:
     """A graph compared with the baseline on the same samples. kl: nats a sample, or as `Outputs.words` says.
 
-    accuracy, agreement (share of samples with the baseline's class): None if the outputs are not classes.
+    accuracy, agreement (share of samples with the baseline's class): None if the outputs are not classes. figures:
+    metrics of the task, empty without labels.
     """
 
     kl: float
@@ -42,6 +47,7 @@ class Measured:
     samples: int
     seconds: float
     targets: int = 0
+    figures: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(slots=True)
@@ -61,7 +67,8 @@ class Baseline:
     """
 
     def __init__(self, graph: Graph, split: Split, batch_size: int, context: Context, keep: int = CACHE_BYTES) -> None:
-        self.graph, self.context, self.outputs = graph, context, Outputs(graph)
+        self.graph, self.context, self.task = graph, context, task_of(split)
+        self.outputs, self._hides = Outputs(graph, compared_kind(split, context)), self.task.hides(split.labels)
         self._run = PartialRun(build(graph, context.store, context.callables), graph)
         self._batches: list[_Batch] = []
         wanted: set[str] | None = None
@@ -83,20 +90,33 @@ class Baseline:
 
     def accuracy(self) -> float | None:
         """The baseline's accuracy; None if its outputs are not scores of the labels."""
+        return self.figures().get("accuracy")
+
+    def figures(self) -> dict[str, float]:
+        """The baseline's metrics; empty if its outputs are not scores of the labels."""
         if not self._scored:
-            return None
-        return sum(_correct(b.outputs, b.labels) for b in self._batches) / max(self.targets, 1)
+            return {}
+        tally = Tally(self.task)
+        for batch in self._batches:
+            tally.add(self.task.scores(batch.outputs, self.graph), batch.labels)
+        return tally.figures()
 
     @property
     def targets(self) -> int:
         """Number of labels: the samples, or the tokens of all windows."""
-        return sum(b.labels.numel() for b in self._batches)
+        return sum(int((b.labels != IGNORED).sum()) for b in self._batches)
 
     @property
     def _scored(self) -> bool:
-        """Whether the outputs are a row of scores for each label."""
-        rows = all(b.outputs.shape[:-1] == b.labels.shape for b in self._batches)
-        return self.outputs.kind != "values" and rows
+        """Whether the outputs are scores of the labels."""
+        if self._hides or not self._batches:
+            return False
+        try:
+            for batch in self._batches:
+                self.task.fit(self.task.scores(batch.outputs, self.graph), batch.labels)
+        except EspalierError:
+            return False
+        return True
 
     def measure(self, graph: Graph) -> Measured:
         """Measure `graph`, any version of the baseline."""
@@ -128,7 +148,7 @@ class Baseline:
 
     def _measured(self, graph: Graph, cached: list[Values], untouched: set[str], start: float) -> Measured:
         run = PartialRun(build(graph, self.context.store, self.context.callables), graph)
-        divergence, correct, same, scored = 0.0, 0, 0, self._scored
+        divergence, same, scored, tally = 0.0, 0, self._scored, Tally(self.task)
         for batch, values in zip(self._batches, cached, strict=True):
             known = {k: v for k, v in values.items() if k in untouched}
             with torch.no_grad():
@@ -136,12 +156,14 @@ class Baseline:
             _check_shape(batch.outputs, after)
             divergence += self.outputs.divergence(batch.outputs, after, batch.inputs)
             if scored:
-                correct += _correct(after, batch.labels)
-                same += _correct(after, batch.outputs.argmax(-1))
-        count, targets = max(self.samples, 1), max(self.targets, 1)
-        seconds = time.perf_counter() - start
-        accuracy, agreement = (correct / targets, same / targets) if scored else (None, None)
-        return Measured(divergence / count, accuracy, agreement, count, seconds, targets)
+                before, now = (self.task.scores(x, self.graph) for x in (batch.outputs, after))
+                tally.add(now, batch.labels)
+                same += self.task.agreeing(now, before, batch.labels)
+        count, seconds, hits = max(self.samples, 1), time.perf_counter() - start, tally.hits() if scored else None
+        targets = count if hits is None else max(len(hits), 1)
+        agreement = None if hits is None else same / targets
+        figures = tally.figures() if scored else {}
+        return Measured(divergence / count, figures.get("accuracy"), agreement, count, seconds, targets, figures)
 
     def _stops(self, inputs: Mapping[str, Tensor], keep: int) -> set[str]:
         """Values to cache: those alive at nodes with few live bytes, as many nodes as fit, spread evenly."""
@@ -162,11 +184,6 @@ def _check_size(size: int) -> None:
     """Raise DataError if the baseline's outputs would take more than MAX_OUTPUTS bytes."""
     if size > MAX_OUTPUTS:
         raise DataError(f"The baseline's outputs take {size / 2**30:.1f} GiB.", "Lower the limit of samples.")
-
-
-def _correct(scores: Tensor, labels: Tensor) -> int:
-    """How many labels [...] have the highest of their scores [..., classes]."""
-    return int((scores.argmax(-1) == labels).sum())
 
 
 def _check_shape(before: Tensor, after: Tensor) -> None:

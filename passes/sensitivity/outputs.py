@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import floating
 from espalier.model.graph.token_scores import token_scores_width
+from espalier.passes.tasks.base import Kind
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-Kind = Literal["classes", "distributions", "values"]
 WORDS: dict[Kind, str] = {
     "classes": "KL divergence of the classes from the baseline's, nats a sample",
     "distributions": "KL divergence of each row's distribution from the baseline's, mean over a sample's rows, nats",
+    "labels": "KL divergence of each class's decision from the baseline's, summed over classes, nats a sample",
     "values": "squared error of the outputs over twice their variance, mean over their elements",
 }
 
@@ -26,11 +27,13 @@ class Outputs:
     """The compared tensor of a model's results, and the divergence of two of them.
 
     `classes`: one distribution a sample. `distributions`: logits of any rank, such as a language model's, without rows
-    that the attention mask hides. `values`: all other models; the divergence is that of normal distributions around
-    the values, with the variance of the baseline's outputs (`learn`).
+    that the attention mask hides. `labels`: a decision a class, each with a distribution of its own. `values`: all
+    other models; the divergence is that of normal distributions around the values, with the variance of the baseline's
+    outputs (`learn`).
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, kind: Kind = "classes") -> None:
+        """`kind`: of the task; it decides only whether logits of classes are decisions of their own."""
         self.name, self.index = _chosen(graph)
         meta = _meta(graph, self.index)
         logits = (
@@ -41,6 +44,8 @@ class Outputs:
         rank = len(meta.shape) if meta else 2
         single = meta is not None and meta.shape[-1] == 1  # one number a row: a regression, or a single score
         self.kind: Kind = "values" if not logits or single else "classes" if rank == 2 else "distributions"
+        if self.kind == "classes" and kind == "labels":
+            self.kind = kind
         self.spread: float | None = None
 
     @property
@@ -76,8 +81,15 @@ class Outputs:
 
     def divergence(self, before: Tensor, after: Tensor, inputs: Mapping[str, Tensor]) -> float:
         """Sum over a batch's samples of the divergence of `after` from `before`."""
+        import torch.nn.functional as F
+
         if self.kind == "values":
             return float((after - before).square().mean() / (2 * self._variance(before))) * len(before)
+        if self.kind == "labels":
+            a, b = before.double(), after.double()
+            p = a.sigmoid()
+            lost = p * (F.logsigmoid(a) - F.logsigmoid(b)) + (1 - p) * (F.logsigmoid(-a) - F.logsigmoid(-b))
+            return float(lost.clamp(min=0).sum())
         p, q = before.double().log_softmax(-1), after.double().log_softmax(-1)
         lost = (p.exp() * (p - q)).sum(-1).clamp(min=0)
         return float((lost * self.shares(before, inputs)).sum())
@@ -101,8 +113,8 @@ class Outputs:
         """A random output gradient u of each sample, with E[uuᵀ] the Fisher information of its outputs: ½·E[(u·δ)²] is
         the divergence for small changes δ.
 
-        For a softmax it is diag(p) − ppᵀ, sampled by random signs reflected so that the null direction is omitted;
-        unlike with sampled labels, rare classes add no variance.
+        For decisions of their own it is diag(p(1 − p)). For a softmax it is diag(p) − ppᵀ, sampled by random signs
+        reflected so that the null direction is omitted; unlike with sampled labels, rare classes add no variance.
         """
         import torch
 
@@ -111,6 +123,8 @@ class Outputs:
         )
         if self.kind == "values":
             return signs / (self._variance(before) * before[0].numel()) ** 0.5
+        if self.kind == "labels":
+            return signs * (before.sigmoid() * (-before).sigmoid()).sqrt()
         root = before.softmax(-1).sqrt()
         signs[..., -1] = 0
         normal = root.clone()  # of a Householder reflection

@@ -7,14 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from espalier.passes.figure import Change, accuracy_of, wilson
+from espalier.passes.figure import Change, main_figure, wilson
 from espalier.passes.sweep.sweep import Sweep, axis_name, axis_title
 from espalier.passes.sweep.values import value_text
+from espalier.passes.tasks.base import all_metrics
 
-FIGURES = ("accuracy", "loss", "perplexity", "bits_per_byte", "size_bytes", "weight_bits", "activation_bits",
-           "sparsity", "bitops", "memory_density", "activation_sparsity")  # fmt: skip
+COSTS = ("size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops", "memory_density",
+         "activation_sparsity")  # fmt: skip
 BASELINE = -1
 KEPT_STEP = "kept_step"  # selected step of a point's last training; 0: the weights before the training
+
+
+def metric_names(main: str = "accuracy") -> tuple[str, ...]:
+    """The metrics of any task, the `main` one first, and the costs of a score."""
+    return tuple(dict.fromkeys([main, "accuracy", "loss", "perplexity", "bits_per_byte", *all_metrics(), *COSTS]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +66,15 @@ def mean_of(values: Sequence[float]) -> Mean | None:
 
 
 def figures_of(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """The metrics of any outcome, accuracy first."""
+    """The metrics of any outcome, the task's main one first."""
+    outcomes = list(outcomes)
     present = {k for o in outcomes for k, v in o.score.items() if isinstance(v, int | float)}
-    return tuple(f for f in FIGURES if f in present)
+    return tuple(f for f in metric_names(main_name(outcomes)) if f in present)
+
+
+def main_name(outcomes: Iterable[Outcome]) -> str:
+    """The main metric of the outcomes' task; accuracy if none was measured."""
+    return next((str(o.score["metric"]) for o in outcomes if "metric" in o.score), "accuracy")
 
 
 def curves(sweep: Sweep, outcomes: Iterable[Outcome], figure: str) -> list[list[tuple[int, Mean]]]:
@@ -89,43 +101,49 @@ def baseline_label(sweep: Sweep) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Number of samples of a sweep's accuracies, and majority-class accuracy."""
+    """Number of samples of a sweep's main metric, and its level of guessing. `share`: whether it is a share."""
 
     n: int
     guessing: float | None
+    name: str = "accuracy"
+    share: bool = True
 
 
 def sampled(outcomes: Iterable[Outcome]) -> Sampled | None:
-    """The samples of the first outcome with an accuracy, or None."""
-    first = next((f for o in outcomes if (f := accuracy_of(o.score))), None)
-    return None if first is None else Sampled(first.n, first.guessing)
+    """The samples of the first outcome with a main metric, or None."""
+    first = next((f for o in outcomes if (f := main_figure(o.score))), None)
+    return None if first is None else Sampled(first.n, first.guessing, first.name, first.share)
 
 
 def change_of(outcome: Outcome, outcomes: Iterable[Outcome], sweep: Sweep) -> Change | None:
-    """Change of a point's accuracy from the baseline's; None for the baseline, or if either is missing."""
+    """Change of a point's main metric from the baseline's; None for the baseline, or if either is missing."""
     base = baseline_of(outcomes)
-    before, now = accuracy_of(base.score) if base else None, accuracy_of(outcome.score)
+    before, now = main_figure(base.score) if base else None, main_figure(outcome.score)
     return now.against(before, sweep.baseline_name) if now and before and outcome.variant != BASELINE else None
 
 
 def bands(sweep: Sweep, outcomes: Sequence[Outcome], figure: str) -> list[list[tuple[int, float, float]]]:
-    """For each variant, (index of the value, low, high): Wilson interval of each mean accuracy; empty for other
-    metrics."""
-    samples = sampled(outcomes) if figure == "accuracy" else None
-    if samples is None:
+    """For each variant, (index of the value, low, high): interval of each main metric, Wilson's of a mean share; empty
+    for other metrics and for the means of several seeds."""
+    samples = sampled(outcomes)
+    if samples is None or samples.name != figure:
         return [[] for _ in sweep.variants]
+    if not samples.share:
+        ends = {o.place[:2]: f.interval for o in outcomes if len(sweep.seeds) == 1 and (f := main_figure(o.score))}
+        return [[(x, *ends[v, x]) for x in range(len(sweep.values)) if (v, x) in ends]
+                for v in range(len(sweep.variants))]  # fmt: skip
     return [[(x, *wilson(m.mean, samples.n)) for x, m in line] for line in curves(sweep, outcomes, figure)]
 
 
 def guessing_of(outcomes: Iterable[Outcome], figure: str) -> float | None:
-    """Majority-class accuracy; None for other metrics."""
-    samples = sampled(outcomes) if figure == "accuracy" else None
-    return samples.guessing if samples else None
+    """The level of guessing of the main metric; None for other metrics."""
+    samples = sampled(outcomes)
+    return samples.guessing if samples and samples.name == figure else None
 
 
 def _noise(outcome: Outcome, outcomes: Sequence[Outcome], sweep: Sweep) -> dict[str, Any]:
-    """Columns beside an accuracy: samples, interval, change from the baseline, noise."""
-    accuracy, change = accuracy_of(outcome.score), change_of(outcome, outcomes, sweep)
+    """Columns beside the main metric: samples, interval, change from the baseline, noise."""
+    accuracy, change = main_figure(outcome.score), change_of(outcome, outcomes, sweep)
     return {"n": accuracy.n if accuracy else None, "interval": accuracy.interval if accuracy else None,
             "change": change.value if change else None,
             "within_noise": change.noise if change else None}  # fmt: skip
@@ -135,6 +153,7 @@ def rows(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """One row per point, for tables and files."""
     name = axis_name(sweep.recipe, sweep.axis) if sweep.axis else ""
     metrics = figures_of(outcomes)
+    main = main_name(outcomes)
     table: list[dict[str, Any]] = []
     for o in outcomes:
         row: dict[str, Any] = {"variant": baseline_label(sweep) if o.variant < 0 else sweep.variants[o.variant].label}
@@ -143,7 +162,7 @@ def rows(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
         row["seed"] = o.seed
         for k in metrics:
             row[k] = o.score.get(k)
-            if k == "accuracy" and sampled(outcomes):
+            if k == main and sampled(outcomes):
                 row |= _noise(o, outcomes, sweep)
         if any(KEPT_STEP in other.score for other in outcomes):
             row[KEPT_STEP] = o.score.get(KEPT_STEP)

@@ -3,4 +3,11 @@
 from espalier.model.data.base import CLASSIFICATION
 from espalier.passes.tasks.base import TASKS, Task
 
-TASKS.add(CLASSIFICATION, Task(CLASSIFICATION, "samples"))
+
+class Classification(Task):
+    """One class a sample."""
+
+    confuses = True
+
+
+TASKS.add(CLASSIFICATION, Classification())

@@ -7,42 +7,69 @@ per byte do not depend on the tokenizer: the information of all predicted tokens
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.data.base import NEXT_TOKEN
+from espalier.model.data.base import NEXT_TOKEN, Array
+from espalier.model.data.windows import WINDOWS
 from espalier.model.errors import DataError
 from espalier.passes.score import perplexity
-from espalier.passes.tasks.base import TASKS, Run, Task
+from espalier.passes.tasks.base import LOSS, TASKS, Metric, Run, Task
+from espalier.passes.tasks.scores import token_scores
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from espalier.model.data.base import Split
+    from espalier.model.sources.reading import Limits
 
 SMALL = 1e-4  # relative change of scores that rounding may cause
+ACCURACY = Metric("accuracy", "accuracy", "high", "Share of the tokens that are predicted correctly", True, True)
+PERPLEXITY = Metric("perplexity", "perplexity", "low", "e to the power of the loss of the next tokens")
+BITS = Metric("bits_per_byte", "bits per byte", "low", "Information of all predicted tokens over the bytes of the text")
 
 
-def figures(loss: float, split: Split) -> dict[str, Any]:
-    """Perplexity, bits per byte, and the windows with their length in tokens."""
-    size = 0 if split.text_bytes is None else int(split.text_bytes.sum())
-    bits = {"bits_per_byte": loss * split.targets / math.log(2) / size} if size else {}
-    windows = {"windows": len(split), "window": split.labels.shape[-1]} if len(split) else {}
-    return {"perplexity": perplexity(loss), **bits, **windows}
+class NextToken(Task):
+    """The next token at each position of a window."""
+
+    name, units, keep, kind, windows = NEXT_TOKEN, "tokens", "loss", "distributions", True
+    positions, unvalidated = True, frozenset({"bits_per_byte", "perplexity"})
+    metrics = (ACCURACY, PERPLEXITY, LOSS, BITS)
+    own = None  # transformers' models shift labels themselves
+    form = WINDOWS
+
+    def recognises(self, limits: Limits) -> bool:
+        """A score of each token of the vocabulary at each position, and no head of a masked language model."""
+        return limits.task == NEXT_TOKEN and limits.head != "masked-lm"
+
+    def check(self, inputs: dict[str, Any], run: Run) -> None:
+        """Raise DataError if the scores of a token depend on later tokens, as those of masked language models do.
+
+        The first window is run with its last token and with another one.
+        """
+        if depends_on_later(inputs, run):
+            raise DataError(
+                "The model's scores of a token depend on later tokens, so it does not predict the next token.",
+                "Use a causal language model, a model with a classification head, or the task masked-token.",
+            )
+
+    def figures(self, sums: Array) -> dict[str, Array]:
+        """Accuracy, loss and perplexity."""
+        import numpy as np
+
+        from espalier.passes.score import LARGEST
+
+        figures = super().figures(sums)
+        return figures | {"perplexity": np.exp(np.minimum(figures["loss"], LARGEST))}
+
+    def facts(self, figures: Mapping[str, float], split: Split) -> dict[str, Any]:
+        """Perplexity, bits per byte, and the windows with their length in tokens."""
+        loss, size = figures["loss"], 0 if split.text_bytes is None else int(split.text_bytes.sum())
+        bits = {"bits_per_byte": loss * split.targets / math.log(2) / size} if size else {}
+        windows = {"windows": len(split), "window": split.labels.shape[-1]} if len(split) else {}
+        return {"perplexity": perplexity(loss), **bits, **windows}
 
 
-def token_scores(result: Any) -> Tensor | None:
-    """The scores of tokens among a module's results, [batch, positions, vocabulary]: `logits`, or the first such."""
-    if isinstance(result, dict) and "logits" in result:
-        return result["logits"]
-    values = result.values() if isinstance(result, dict) else result if isinstance(result, list | tuple) else [result]
-    return next((v for v in values if getattr(v, "dim", lambda: 0)() == 3 and v.is_floating_point()), None)
-
-
-def check(inputs: dict[str, Any], run: Run) -> None:
-    """Raise DataError if the scores of a token depend on later tokens, as those of masked language models do.
-
-    The first window is run with its last token and with another one.
-    """
+def depends_on_later(inputs: dict[str, Any], run: Run) -> bool:
+    """Whether the scores of tokens change with the last token of the first window."""
     import torch
 
     name, ids = next(
@@ -54,13 +81,9 @@ def check(inputs: dict[str, Any], run: Run) -> None:
     with torch.no_grad():
         before, after = (token_scores(run(given)) for given in (first, {**first, name: other}))
     if before is None or after is None or before.dim() != 3 or before.shape[1] < 2:
-        return  # the comparison with the labels tells
+        return False  # the comparison with the labels tells
     change = float((after - before).float()[:, :-1].abs().max())
-    if change > SMALL * max(float(before.float().abs().max()), 1e-6):
-        raise DataError(
-            "The model's scores of a token depend on later tokens, so it does not predict the next token.",
-            "Use a causal language model, or a model with a classification head.",
-        )
+    return change > SMALL * max(float(before.float().abs().max()), 1e-6)
 
 
-TASKS.add(NEXT_TOKEN, Task(NEXT_TOKEN, "tokens", figures, check))
+TASKS.add(NEXT_TOKEN, NextToken())

@@ -11,7 +11,8 @@ from espalier.model.document.recipe import Step
 
 Series = tuple[tuple[int, float], ...]
 TRAINING_LOSS = "training loss"
-ACCURACY, SAMPLES = "validation accuracy", "validation samples"  # the latter: of each accuracy
+VALIDATION = "validation "  # before the title of a metric
+ACCURACY, SAMPLES = f"{VALIDATION}accuracy", f"{VALIDATION}samples"  # the latter: of each accuracy
 MAX_POINTS = 400  # of a series stored with a trial of a search
 
 

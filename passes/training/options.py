@@ -7,6 +7,7 @@ from typing import Literal
 
 from espalier.model.errors import OptionsError
 from espalier.passes.select import Select
+from espalier.passes.tasks.base import TASK_HELP, TaskName
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class FinetuneOptions:
     keep: Literal["auto", "accuracy", "loss", "last"] = field(
         default="auto",
         metadata={"help": "the weights of the best validation, the start's among them (ties: least loss), or the last; "
-                  "auto: by loss for language models, by accuracy for classes"},
+                  "auto: by accuracy for classes, by loss for other tasks"},
     )  # fmt: skip
     patience: int = field(
         default=0, metadata={"min": 0, "help": "stop after this many evaluations without improvement; 0 = never"}
@@ -105,9 +106,7 @@ class FinetuneOptions:
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
-    task: Literal["", "classification", "next-token"] = field(
-        default="", metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model"}
-    )
+    task: TaskName = field(default="", metadata={"help": TASK_HELP})
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate"):

@@ -77,7 +77,7 @@ def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepare
     distillation = _distillation(graph, module, samples, options, context) if options.teaches else None
     gradual = GradualPruning(masked, module, kinds, options) if kinds else None
     others = Samples(data.check, graph, "validate on") if data.check else None
-    objective = Objective(module, graph, distillation)
+    objective = Objective(module, graph, distillation, samples.task.name)
     return Prepared(graph, objective, samples, others, gradual, data.warnings, data.classes, data.texts)
 
 
@@ -88,7 +88,7 @@ def _distillation(
     if context.base is None:
         raise PassError("There is no baseline to distil from.", "Fine-tune as a step of a recipe, or set distil to 0.")
     blocks = common_blocks(graph, context.base) if options.hidden else {}
-    samples.teacher = Teacher(context.base, blocks, len(samples), context)
+    samples.teacher = Teacher(context.base, blocks, len(samples), context, samples.task.name)
     return DistillationLoss(options, tapped(module, blocks))
 
 

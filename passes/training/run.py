@@ -6,19 +6,22 @@ import gc
 import logging
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from espalier.model.errors import DataError, PassError
+from espalier.model.errors import PassError
 from espalier.model.leftovers import scratch
 from espalier.model.torch.in_place import in_place
 from espalier.passes.base import Context
 from espalier.passes.running.batches import fit_error
+from espalier.passes.tasks.base import Task
 from espalier.passes.training.checkpoint import Checkpoints, Raw, Tensors, set_random_state
 from espalier.passes.training.checkpoint_folders import folder_of
 from espalier.passes.training.gradual import GradualPruning
@@ -27,7 +30,7 @@ from espalier.passes.training.prepare import Prepared, epoch_steps
 from espalier.passes.training.samples import Samples, identity
 from espalier.passes.training.teacher import LOGITS
 from espalier.passes.training.training_errors import Diverged, finite, first_non_finite, memory_errors
-from espalier.passes.training.watch import Watch
+from espalier.passes.training.watch import MEASURED_LOSS, Watch
 
 OPTIMISERS = {"adamw": "adamw_torch_fused", "sgd": "sgd", "adafactor": "adafactor"}
 _GRAIN = 1 << 15  # the elements of an elementwise operation that torch gives to one thread at least
@@ -67,10 +70,13 @@ def watch_of(
     """The callback that follows a training."""
     every = (options.evaluate_every or epoch_steps(len(train_on), options)) if check_on else 0
     keep = options.keep
+    task = train_on.task
     if keep == "auto":
-        keep = "loss" if train_on.tensors["labels"].ndim > 1 else "accuracy"
-    watch = Watch(tensors, context, every, keep, options.patience)
-    watch.checked = check_on.tensors["labels"].numel() if check_on else 0
+        keep = task.keep
+    if keep == "accuracy" and task.metric("accuracy") is None:
+        raise PassError(f"The task {task.name} has no accuracy to keep weights by.", "Set keep to loss, auto or last.")
+    watch = Watch(tensors, context, every, keep, options.patience, task)
+    watch.checked = check_on.targets if check_on else 0
     return watch
 
 
@@ -116,10 +122,11 @@ def trainer_of(
     folder: str, callbacks: Sequence[TrainerCallback], kind: type[FineTuner] | None = None,
 ) -> FineTuner:  # fmt: skip
     """transformers' Trainer of the objective and its data."""
+    task = train_on.task
     trainer = (kind or FineTuner)(
         objective, _arguments(options, seed, folder, check_on), data_collator=identity, train_dataset=train_on,
-        eval_dataset=check_on, compute_metrics=_accuracy, callbacks=list(callbacks),
-        preprocess_logits_for_metrics=_predicted,
+        eval_dataset=check_on, compute_metrics=partial(_metrics, task), callbacks=list(callbacks),
+        preprocess_logits_for_metrics=partial(_statistics, task),
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -180,7 +187,7 @@ class FineTuner(Trainer):
 
 def _arguments(options: FinetuneOptions, seed: int, folder: str, check_on: Samples | None) -> TrainingArguments:
     cuda = torch.cuda.is_available()
-    windows = check_on is not None and check_on.tensors["labels"].dim() == 2  # whose scores take much memory
+    windows = check_on is not None and check_on.task.windows  # whose scores take much memory
     validated = options.batch_size if windows else max(64, options.batch_size)
     return TrainingArguments(
         folder,
@@ -204,24 +211,25 @@ def try_out(ready: Prepared, options: FinetuneOptions) -> None:
     """Run one small batch first, so that unfit data raises its own error."""
     objective, samples = ready.objective, ready.train_on
     batch = samples.__getitems__(list(range(min(2, len(samples)))))
-    batch["labels"] = torch.zeros_like(batch["labels"])  # a valid class of every model
+    task = samples.task
+    batch["labels"] = task.trial_labels(batch["labels"])
     with fit_error(batch), memory_errors(options), torch.no_grad():
-        classes = objective(**batch)["logits"].shape[-1]
-    if LOGITS in batch and batch[LOGITS].shape[-1] != classes:
-        raise PassError(f"The baseline has {batch[LOGITS].shape[-1]} classes, the model {classes}.",
+        scores = objective(**batch)["logits"]
+    if LOGITS in batch and batch[LOGITS].shape[-1] != scores.shape[-1]:
+        raise PassError(f"The baseline has {batch[LOGITS].shape[-1]} classes, the model {scores.shape[-1]}.",
                         "Set distil to 0.")  # fmt: skip
-    if samples.classes > classes:
-        raise DataError(f"The data has {samples.classes} classes, the model {classes}.",
-                        "Use a model with as many labels as the data.")  # fmt: skip
+    task.fit_all(scores, samples.tensors["labels"])
 
 
-def _predicted(logits: Tensor, labels: Tensor) -> Tensor:
-    """The predicted class or token of each label: all scores of a validation would not fit in memory."""
-    return logits.argmax(-1).reshape(labels.shape)
+def _statistics(task: Task, scores: Tensor, labels: Tensor) -> Tensor:
+    """What the metrics need of each sample: all scores of a validation would not fit in memory."""
+    return torch.from_numpy(task.statistics(scores.cpu(), labels.cpu()))
 
 
-def _accuracy(result: Any) -> dict[str, float]:
-    return {"accuracy": float(np.mean(result.predictions == result.label_ids))}
+def _metrics(task: Task, result: Any) -> dict[str, float]:
+    statistics: NDArray[np.float64] = result.predictions
+    figures = {name: float(value) for name, value in task.figures(statistics.sum(0)).items()} | task.more(statistics)
+    return {MEASURED_LOSS if name == "loss" else name: value for name, value in figures.items()}
 
 
 def restore_best(tensors: dict[str, Tensor], watch: Watch) -> None:

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from espalier.model.data.base import Split
+from espalier.model.data.base import IGNORED, Split, task_of_labels
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.running.batches import cast_inputs, match_inputs
+from espalier.passes.tasks.base import TASKS, task_of
 
 if TYPE_CHECKING:
     from espalier.passes.training.teacher import Teacher
@@ -31,23 +32,25 @@ class Samples(Dataset[Batch]):
         given = match_inputs(names, split)
         tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
         self.tensors = cast_inputs(tensors, graph)
-        self.tensors["labels"] = torch.from_numpy(split.labels).long()
+        labels, self.task = torch.from_numpy(split.labels), task_of(split)
+        self.tensors["labels"] = labels if labels.is_floating_point() else labels.long()
         if not len(split):
             raise DataError(f"There are no samples to {purpose}.", "Choose data with more rows.")
-        if int(split.labels.min()) < 0:
+        if self.task.hides(split.labels):
             raise DataError("The labels of this data are hidden (−1).", "Choose a split that has labels.")
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> Samples:
-        """Samples of tensors that another process has read, with the labels among them."""
+        """Samples of tensors that another process has read, with the labels among them, of classes or next tokens."""
         samples = cls.__new__(cls)
-        samples.teacher, samples.tensors = None, tensors
+        samples.teacher, samples.tensors, samples.task = None, tensors, TASKS.get(task_of_labels(tensors["labels"]))
         return samples
 
     @property
-    def classes(self) -> int:
-        """One more than the highest label."""
-        return int(self.tensors["labels"].max()) + 1
+    def targets(self) -> int:
+        """Number of labels that count."""
+        labels = self.tensors["labels"]
+        return len(self) if labels.is_floating_point() else int((labels != IGNORED).sum())
 
     def __len__(self) -> int:
         return len(self.tensors["labels"])

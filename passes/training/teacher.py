@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espalier.model.errors import PassError
@@ -19,6 +18,7 @@ from espalier.model.graph.graph import Graph, Node
 from espalier.model.torch.build import build
 from espalier.passes.base import Context
 from espalier.passes.running.objective import Objective
+from espalier.passes.tasks.base import Task
 from espalier.passes.training.blocks import Tap, block_outputs, tapped, width
 from espalier.passes.training.options import FinetuneOptions
 
@@ -44,12 +44,12 @@ def common_blocks(graph: Graph, base: Graph) -> dict[str, Node]:
 class Teacher:
     """The baseline in eval mode; its logits are cached, if they fit in memory."""
 
-    def __init__(self, base: Graph, blocks: Mapping[str, Node], samples: int, context: Context) -> None:
+    def __init__(self, base: Graph, blocks: Mapping[str, Node], samples: int, context: Context, task: str = "") -> None:
         module = build(base, context.store, context.callables).requires_grad_(False)
         theirs = block_outputs(base)
         self.taps = tapped(module, {path: theirs[path] for path in blocks})
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.module = Objective(module, base).to(self.device).eval()
+        self.module = Objective(module, base, task=task).to(self.device).eval()
         self.samples = samples
         self.seconds, self.asked = 0.0, 0
         self._logits: Tensor | None = None
@@ -82,10 +82,11 @@ class Teacher:
         return outputs
 
     def _cache(self, rows: Tensor, logits: Tensor) -> None:
-        if self.taps or len(logits) != len(rows) or self.samples * logits.shape[-1] * 4 > MAX_BYTES:
+        size = self.samples * logits[:1].numel() * 4
+        if self.taps or len(logits) != len(rows) or size > MAX_BYTES:
             return  # scores of tokens are too many
         if self._logits is None:
-            self._logits = torch.empty(self.samples, logits.shape[-1])
+            self._logits = torch.empty(self.samples, *logits.shape[1:])
         self._logits[rows], self._known[rows] = logits, True
 
 
@@ -97,13 +98,11 @@ class DistillationLoss(nn.Module):
         self.share, self.temperature, self.hidden = options.distil, options.temperature, options.hidden
         self.taps = nn.ModuleList(taps)
 
-    def loss(self, own: Tensor, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-        """(1 − share)·own + share·T²·KL + hidden·MSE."""
+    def loss(self, own: Tensor, logits: Tensor, batch: Mapping[str, Tensor], task: Task) -> Tensor:
+        """(1 − share)·own + share·T²·KL + hidden·MSE; the divergence is the task's."""
         total = own
         if self.share:
-            t = self.temperature
-            target, student = (F.log_softmax(x.float() / t, -1) for x in (batch[LOGITS], logits))
-            divergence = F.kl_div(student, target, reduction="batchmean", log_target=True) * t**2
+            divergence = task.taught(logits, batch[LOGITS], self.temperature)
             total = (1 - self.share) * own + self.share * divergence
         if self.hidden:
             parts = [_distance(t.take(), batch[f"{HIDDEN}{i}"], batch) for i, t in enumerate(self.taps)]  # type: ignore[operator]

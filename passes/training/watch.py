@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from torch import Tensor
 from transformers import TrainerCallback
 
+from espalier.model.data.base import CLASSIFICATION
 from espalier.passes.base import Context, Row
+from espalier.passes.tasks.base import TASKS, Task
 from espalier.passes.training.checkpoint import Checkpoints
-from espalier.passes.training.curve import ACCURACY, SAMPLES, TRAINING_LOSS
+from espalier.passes.training.curve import SAMPLES, TRAINING_LOSS, VALIDATION
 from espalier.passes.training.training_errors import HINT, Diverged, first_non_finite
 
 Best = Literal["accuracy", "loss", "last"]
 ALIKE = 1e-6  # relative tolerance of equal losses; float32 sums in another order differ by about 1e-7
+MEASURED_LOSS = "measured_loss"  # of all labels; the Trainer's own is a mean over batches
 SHOWN = {"loss": TRAINING_LOSS, "learning_rate": "learning rate"}
 
 
@@ -27,8 +30,10 @@ class Watch(TrainerCallback):
     """
 
     def __init__(
-        self, tensors: Callable[[], dict[str, Tensor]], context: Context, every: int, best: Best, patience: int
-    ) -> None:
+        self, tensors: Callable[[], dict[str, Tensor]], context: Context, every: int, best: Best, patience: int,
+        task: Task | None = None,
+    ) -> None:  # fmt: skip
+        self.task = task or TASKS.get(CLASSIFICATION)
         self.tensors, self.context = tensors, context
         self.every, self.best, self.patience = every, best, patience
         self.rows: list[Row] = []
@@ -75,7 +80,7 @@ class Watch(TrainerCallback):
         where = f": {error.where}" if error.where else ""
         self.warning = f"The loss is not finite at step {error.step}{where}. {HINT}"
         if self._losses:
-            self._add(self.steps, None, None, None)
+            self._add(self.steps, None, {})
 
     # -- progress, in which a cancelled job stops
 
@@ -106,19 +111,24 @@ class Watch(TrainerCallback):
         """Add the remaining losses as a row; select the last weights if no others are."""
         self.steps = state.global_step
         if self._losses:
-            self._row(state, None, None)
+            self._row(state, {})
         if not self.kept:
             self.kept_step = self.steps
 
-    def _row(self, state: Any, accuracy: float | None, loss: float | None) -> None:
-        self._add(state.global_step, round(state.epoch or 0.0, 4), accuracy, loss)
+    def _row(self, state: Any, metrics: Mapping[str, float]) -> None:
+        self._add(state.global_step, round(state.epoch or 0.0, 4), metrics)
 
-    def _add(self, step: int, epoch: float | None, accuracy: float | None, loss: float | None) -> None:
+    def _add(self, step: int, epoch: float | None, metrics: Mapping[str, float]) -> None:
         losses, self._losses = self._losses, []
         self.rows.append({"step": step, "epoch": epoch,
                           "training_loss": sum(losses) / len(losses) if losses else None,
-                          "validation_accuracy": accuracy, "validation_loss": loss,
+                          **{f"validation_{name}": metrics.get(name) for name in self.names},
                           **self.more})  # fmt: skip
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics of a validation, those of the task and the loss."""
+        return tuple(m.name for m in self.task.metrics if m.name not in self.task.unvalidated)
 
     def figure(self, name: str, step: int, value: float) -> None:
         """Report a metric and store it for a resumed run."""
@@ -136,21 +146,22 @@ class Watch(TrainerCallback):
         if "loss" in logs:
             self._losses.append(float(logs["loss"]))
             if not self.every and state.epoch == int(state.epoch):  # without validation, one row per epoch
-                self._row(state, None, None)
+                self._row(state, {})
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: dict[str, float] | None = None, **_: Any
     ) -> None:
         """Add a row; select the weights if they are the best; stop early without improvement."""
         values = metrics or {}
-        accuracy, loss = float(values["eval_accuracy"]), float(values["eval_loss"])
-        self._row(state, accuracy, loss if math.isfinite(loss) else None)
+        found = {n: float(values[f"eval_{n}"]) for n in self.names if f"eval_{n}" in values}
+        loss = found["loss"] = float(values[f"eval_{MEASURED_LOSS}" if self.task.pooled else "eval_loss"])
+        self._row(state, {n: v for n, v in found.items() if math.isfinite(v)})
         if self.checked and all(name != SAMPLES for name, *_ in self._figures):
             self.figure(SAMPLES, state.global_step, self.checked)
-        self.figure(ACCURACY, state.global_step, accuracy)
-        if math.isfinite(loss):
-            self.figure("validation loss", state.global_step, loss)
-        score = {"accuracy": accuracy, "loss": -loss}.get(self.best)
+        for name in self.names:
+            if math.isfinite(value := found.get(name, math.nan)):
+                self.figure(VALIDATION + self.task.title(name), state.global_step, value)
+        score = {"accuracy": found.get("accuracy", math.nan), "loss": -loss}.get(self.best)
         if state.global_step < self.judged_from:
             return
         finite = math.isfinite(loss)

@@ -20,7 +20,7 @@ UNHELPED = "None of the {steps} steps validated better than the start: the initi
 def finetune(graph: Graph, options: FinetuneOptions, context: Context) -> tuple[Graph, Report]:
     """Train the weights on data; pruned weights stay 0, and gradients pass through formats (QAT).
 
-    The loss is the model's own if it takes labels, otherwise the cross-entropy of its logits; the baseline may be the
+    The loss is the model's own if it takes labels, otherwise that of the task; the baseline may be the
     teacher (distil, hidden), and sparsity may grow during training (prune_to). A sharded model can be trained by one
     process per device of its mesh (distributed), with the same steps as in one process. A stopped training keeps its
     weights; an interrupted one resumes from its last checkpoint.
@@ -49,7 +49,8 @@ def _summary(watch: Watch, ready: Prepared, seconds: float) -> dict[str, Any]:
     from espalier.model.data.class_names import named
 
     row = next((r for r in watch.rows if r["step"] == watch.kept_step), {})
-    figures = {k: row[k] for k in ("validation_accuracy", "validation_loss") if row.get(k) is not None}
+    names = [f"validation_{name}" for name in watch.names]
+    figures = {k: row[k] for k in names if row.get(k) is not None}
     figures |= {"validation_samples": watch.checked} if figures else {}
     idle = _unhelped(watch) if watch.steps and not watch.kept_step else ""
     warning = " ".join(w for w in (watch.warning, idle, *ready.warnings) if w)

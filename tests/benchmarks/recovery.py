@@ -25,9 +25,10 @@ from espalier.model.trust import Origin
 from espalier.passes.base import Context
 from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
-from espalier.passes.running.batches import batches, logits_of
+from espalier.passes.running.batches import batches
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
+from espalier.passes.tasks.scores import logits_of
 from espalier.passes.transform.bias_correction import BiasCorrectionOptions, bias_correction
 from espalier.passes.transform.gptq import gptq
 from espalier.passes.transform.mse_clip import MseClipOptions, mse_clip

@@ -13,7 +13,7 @@ from espalier.model.data.loading import load_data, load_with
 from espalier.model.data.local import find
 from espalier.model.data.summary import summarise
 from espalier.model.data.tokens import open_stream
-from espalier.model.data.windows import load_windows, windows
+from espalier.model.data.windows import WINDOWS, load_windows, windows
 from espalier.model.errors import DataError
 from tests.language_models import text_of, write_tokenizer
 
@@ -26,7 +26,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options(tokenizer: Path, **more: object) -> LoadOptions:
-    return LoadOptions(tokenizer, task=NEXT_TOKEN, **{"max_length": 16, **more})  # type: ignore[arg-type]
+    return LoadOptions(tokenizer, task=NEXT_TOKEN, form=WINDOWS, **{"max_length": 16, **more})  # type: ignore[arg-type]
 
 
 def test_labels_are_the_next_tokens_and_bytes_those_of_their_text(tokenizer: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_is_no_text_for_a_language_model(tokenizer: Path, tmp_path: Path) -
     with pytest.raises(DataError, match="plain text, which has no labels"):
         load_data(str(path), tokenizer=tokenizer)
     with pytest.raises(DataError, match="no tokenizer is given"):
-        load_with(str(path), LoadOptions(task=NEXT_TOKEN))
+        load_with(str(path), LoadOptions(task=NEXT_TOKEN, form=WINDOWS))
     with pytest.raises(DataError, match="holds no texts"):
         load_with("demo:digits", options(tokenizer))
 

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from espalier.app.features.jobs.state import job_list_of
-from espalier.app.features.score.panel import ENTRIES, ScorePanel
+from espalier.app.features.score.panel import ScorePanel
 from espalier.app.shell.application import show_within
 from espalier.app.shell.window import Window
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -46,8 +46,7 @@ def test_no_figure_of_the_score_is_lost_silently(opened: Window) -> None:
                      bitops=5.1e7, sparsity=0.25, memory_density=3.9)  # fmt: skip
     panel = opened.statusBar().findChild(ScorePanel)
     assert isinstance(panel, ScorePanel)
-    absent = ("kl", "perplexity")  # which stand there when they are known
-    figures = {k: f for k, f in panel.figures.items() if k not in absent}
+    figures = {k: panel.figures[k] for k in panel._shown}  # without those of other tasks
     for key, figure in figures.items():
         figure.show_value(getattr(score, key), 1.5 * getattr(score, key), True)
     for width in (1600, 1000, 760, 500, 200):
@@ -59,7 +58,7 @@ def test_no_figure_of_the_score_is_lost_silently(opened: Window) -> None:
         hidden = [f.full_text for f in figures.values() if not f.isVisible()]
         assert all(f._value.width() >= f._value.sizeHint().width() for f in shown), "a figure is cut"
         assert panel.more.toolTip().splitlines() == hidden and panel.more.isVisible() == bool(hidden)
-        assert (len(shown) == len(ENTRIES) - 2) == (width >= 1600)
+        assert (len(shown) == len(figures)) == (width >= 1600)
         traced = [f for f in figures.values() if f.trace]
         assert all(f.isVisible() and f.trace.isVisible() and not f._change.isHidden() for f in traced) == (width >= 760)
 

@@ -139,7 +139,7 @@ def test_the_button_lists_the_figures_that_fold(opened: Window) -> None:
     score = opened.status.score
     score.setFixedWidth(620)
     QApplication.processEvents()
-    hidden = [f for k, f in score.figures.items() if f.isHidden() and k not in ("kl", "perplexity")]
+    hidden = [f for k in score._shown if (f := score.figures[k]).isHidden()]
     assert score.more.text() == f"{len(hidden)} more" and not score.figures["weight_bits"].isHidden()
     score.more.click()
     menu = score.findChild(QMenu)

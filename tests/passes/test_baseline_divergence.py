@@ -17,7 +17,7 @@ from espalier.passes.analysis.divergence import DivergenceOptions, divergence
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
-from espalier.passes.figure import Figure, accuracy_of
+from espalier.passes.figure import Figure, main_figure
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.select import Select
 from espalier.passes.transform.quantize import quantize
@@ -41,7 +41,7 @@ def test_the_divergence_comes_with_the_score(name: str, tmp_path: Path, monkeypa
     assert "kl" not in alone and {k: v for k, v in first.items() if k not in more} == alone
     before, change = evaluate(base, plain, context)[1].summary, first["change"]["accuracy"]
     assert first["baseline"] == change["baseline"] == "opened" and first["baseline_accuracy"] == before["accuracy"]
-    assert change == accuracy_of(alone).against(accuracy_of(before)).to_json()  # type: ignore[union-attr, arg-type]
+    assert change == main_figure(alone).against(main_figure(before)).to_json()  # type: ignore[union-attr, arg-type]
     true = divergence(graph, DivergenceOptions(**asdict(plain)), context)[1].summary["kl"]
     assert first["kl"] == pytest.approx(true, rel=1e-3) and true > 0
     monkeypatch.setattr(baseline.BaselineComparison, "_run", None)

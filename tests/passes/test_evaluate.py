@@ -22,10 +22,11 @@ from espalier.passes.base import Cancelled, Context
 from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.recipes.replay import replay
-from espalier.passes.running.batches import logits_of, match_inputs
+from espalier.passes.running.batches import match_inputs
 from espalier.passes.running.splits import EvaluateOptions, choose_split
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
+from espalier.passes.tasks.scores import logits_of
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.transform.calibrate import CalibrateOptions
 from tests.model.zoo import case
@@ -49,7 +50,8 @@ def test_accuracy_and_loss_by_hand(batch: int) -> None:
     with torch.no_grad():
         logits = held.original(torch.from_numpy(data.inputs["x"]))
     labels = torch.from_numpy(data.labels)
-    accuracy, loss = measure(held.build(), held.graph, data, batch, context())
+    figures = measure(held.build(), held.graph, data, batch, context()).figures()
+    accuracy, loss = figures["accuracy"], figures["loss"]
     assert accuracy == float((logits.argmax(-1) == labels).sum()) / 23
     assert loss == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-6)
 
@@ -59,7 +61,8 @@ def test_a_model_that_takes_labels_gets_them() -> None:
     rng = np.random.default_rng(0)
     ids = rng.integers(1, 61, (5, 7))
     data = Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, rng.integers(0, 2, 5))
-    accuracy, loss = measure(held.build(), held.graph, data, 2, Context(held.store))
+    figures = measure(held.build(), held.graph, data, 2, Context(held.store)).figures()
+    accuracy, loss = figures["accuracy"], figures["loss"]
     with torch.no_grad():
         result = held.original(input_ids=torch.from_numpy(ids), attention_mask=torch.ones(5, 7, dtype=torch.long),
                                labels=torch.from_numpy(data.labels))  # fmt: skip
@@ -82,7 +85,7 @@ def test_progress_counts_samples_and_can_stop() -> None:
 
 def test_no_samples_give_no_division() -> None:
     held = case("mlp")
-    assert measure(held.build(), held.graph, split(0), 10, context()) == (0.0, 0.0)
+    assert measure(held.build(), held.graph, split(0), 10, context()).figures() == {}
 
 
 # -- results
@@ -133,7 +136,8 @@ def test_a_lone_input_takes_a_lone_name() -> None:
     assert match_inputs(["image", "labels"], of("x")) == {"x": "image"}
     held, data = case("mlp"), split(name="features")
     built = held.build()
-    assert measure(built, held.graph, data, 23, context()) == measure(built, held.graph, split(), 23, context())
+    one, other = (measure(built, held.graph, s, 23, context()).figures() for s in (data, split()))
+    assert one == other
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import random
 import pytest
 from scipy.stats import binomtest
 
-from espalier.passes.figure import Figure, accuracy_of, hits_of, mcnemar, newcombe, wilson
+from espalier.passes.figure import Figure, hits_of, main_figure, mcnemar, newcombe, wilson
 
 
 # Newcombe 1998, "Two-sided confidence intervals for the single proportion", table I, method 3.
@@ -64,5 +64,5 @@ def test_a_figure_at_the_majority_class_is_guessing() -> None:
 
 def test_an_evaluation_without_an_accuracy_has_no_figure() -> None:
     told = {"accuracy": 0.75, "n": 4, "hits": hits_of([True, True, False, True]), "guessing": 0.5}
-    assert accuracy_of(told) == Figure(0.75, 4, "d", 0.5)
-    assert accuracy_of({"accuracy": None, "n": 4}) is None and accuracy_of({"accuracy": 0.5}) is None
+    assert main_figure(told) == Figure(0.75, 4, "d", 0.5)
+    assert main_figure({"accuracy": None, "n": 4}) is None and main_figure({"accuracy": 0.5}) is None

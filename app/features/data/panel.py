@@ -301,6 +301,8 @@ def _facts(summary: DataSummary) -> str:
     if summary.window:
         return _paragraphs(_window_facts(summary, sizes))
     kind = "texts" if summary.kind == "text" else f"images, {' × '.join(map(str, summary.shape))}"
+    if summary.guessing:
+        return _paragraphs(_task_facts(summary, sizes))
     classes = f"{plural(len(summary.classes), 'class', 'classes')}; {balance(summary.counts, summary.classes)}."
     accuracy = f"Majority-class accuracy: {percent(summary.evaluated.majority)}"
     majority = f"{accuracy} on {summary.evaluated.name}; a model must beat it."
@@ -310,6 +312,15 @@ def _facts(summary: DataSummary) -> str:
             f"Half of the texts have up to {plural(summary.median, 'token')}, the longest {count(summary.longest)}."
         )
     return _paragraphs(lines)
+
+
+def _task_facts(summary: DataSummary, sizes: str) -> list[str]:
+    """The figures of data whose samples have not one class each."""
+    kind = "texts" if summary.kind == "text" else f"images, {' × '.join(map(str, summary.shape))}"
+    lines = [f"<b>{count(summary.samples)} {escape(kind)}, task {escape(summary.task)}</b>", escape(sizes)]
+    if summary.classes:
+        lines.append(plural(len(summary.classes), "label", "labels"))
+    return [*lines, escape(summary.guessing)]
 
 
 def _window_facts(summary: DataSummary, sizes: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,24 +11,21 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QWidget
 
 from espalier.app.features.score.baseline import BaselineChoice
+from espalier.app.features.score.entries import ENTRIES, Entry, value_of
 from espalier.app.features.score.positions import positions_of
 from espalier.app.features.score.trace import Trace, Values
-from espalier.app.figures.heat_lines import divergence_text
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.number_text import (
     NOT_MEASURED,
     change_text,
     dominant_text,
     duration,
-    mebibytes,
     noise_text,
     percent,
-    scaled,
-    signed,
 )
 from espalier.app.widgets.asking import offer_meaning
-from espalier.model.data.base import NEXT_TOKEN
 from espalier.passes.dominant import Dominant, Dominants
+from espalier.passes.tasks.base import all_metrics
 
 if TYPE_CHECKING:
     from espalier.app.measured.live import LiveMeasure
@@ -43,61 +40,6 @@ WITHIN = "within noise"
 STALE = "stale"
 MEASURE, STALE_MEASURE = "Measure", "stale · Measure"
 NOT_AUTOMATIC = "Edits are not measured: *Measure after every edit* in the menu Run is off."
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One figure: its key in the score, its text, and which direction is better (+1 up, −1 down)."""
-
-    key: str
-    label: str
-    write: Callable[[float], str]
-    change: Callable[[float, float], str]
-    better: int
-    help: str
-    suffix: str = ""
-    measured: bool = False  # by running the model, so that it can be missing
-    asks: bool = False  # has the Measure button
-    traced: bool = False  # has a trace of the last edits; these stay when others fold
-
-
-def _relative(current: float, previous: float) -> str:
-    if not previous:
-        return ""
-    part = 100 * (current / previous - 1)
-    return signed(part, 0 if abs(part) >= 10 else 1) + "\u2009%"
-
-
-def _points(current: float, previous: float) -> str:
-    return signed(100 * (current - previous), 1)
-
-
-def _absolute(digits: int) -> Callable[[float, float], str]:
-    return lambda now, before: signed(now - before, digits)
-
-
-ENTRIES: tuple[Entry, ...] = (
-    Entry("accuracy", "accuracy", percent, _points, 1,
-          "Fraction of the samples that are classified correctly, or of the tokens that are predicted correctly",
-          measured=True, asks=True, traced=True),
-    Entry("perplexity", "perplexity", lambda v: f"{v:.4g}", _relative, -1,
-          "e to the power of the loss of the next tokens", measured=True),
-    Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export", traced=True),
-    Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
-          "Stored bits per parameter, over all parameters", "of 32", traced=True),
-    Entry("kl", "KL", divergence_text, _absolute(3), -1,
-          "KL divergence of the outputs from those of the named baseline, in nats per sample. Estimated: predicted "
-          "from the sensitivities; measured: by running the model"),
-    Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
-          measured=True),
-    Entry("activation_bits", "activation bits", lambda v: f"{v:.2f}", _absolute(2), -1,
-          "Mean stored bits over the elements that layers and matmuls multiply", "of 32"),
-    Entry("bitops", "BitOPs", scaled, _relative, -1, "MACs × weight bits × activation bits, at the example's sizes"),
-    Entry("sparsity", "sparsity", percent, _points, 0,
-          "Zeros over elements, in weights of linear and convolution nodes"),
-    Entry("memory_density", "memory density", lambda v: f"{v:.2f} ×", _absolute(2), 1,
-          "Bits in float 32 over the bits that are stored"),
-)  # fmt: skip
 
 
 class Figure(QWidget):
@@ -324,7 +266,7 @@ class ScorePanel(QWidget):
     def _missing(self) -> str:
         """Why the current model has no measured score and none is pending; empty otherwise."""
         live = self._live
-        has_score = self._session.score.accuracy is not None or not self._session.measured_on.data
+        has_score = self._session.score.loss is not None or not self._session.measured_on.data
         if live is None or has_score or live.due:
             return ""
         if not live.enabled:
@@ -336,6 +278,13 @@ class ScorePanel(QWidget):
             )
         return f"An evaluation takes about {takes} of processor time: it starts after that long without an edit."
 
+    def _metrics(self) -> tuple[dict[str, float], dict[str, float]]:
+        """The measured metrics of the present state and of the baseline."""
+        session = self._session
+        if session.document is None:
+            return {}, {}
+        return session.measures.metrics(session.document.recipe), session.measures.metrics(session.compared.recipe)
+
     def _dominant_texts(self, graph: Graph | None) -> tuple[str, str]:
         """The dominant contribution to the average of stored bits, as a sentence and as a short label."""
         if self._dominant[0] is not graph:
@@ -344,16 +293,16 @@ class ScorePanel(QWidget):
         return (dominant_text(dominant), f"{dominant.kind} {percent(dominant.share, 0)}") if dominant else ("", "")
 
     def _noise(self) -> tuple[str, bool]:
-        """Text about the samples and the change of the accuracy, and whether the change is within noise."""
+        """Text about the samples and the change of the main metric, and whether the change is within noise."""
         session = self._session
-        if session.document is None or (accuracy := session.measures.accuracy(session.document.recipe)) is None:
+        if session.document is None or (main := session.measures.main(session.document.recipe)) is None:
             return "", False
         base = session.compared
-        before = session.measures.accuracy(base.recipe) if session.document.recipe.active else None
-        if before is None:
-            return noise_text(accuracy), False
-        change = accuracy.against(before, base.name)
-        return f"{noise_text(accuracy)}\n{change_text(change)}", change.noise
+        before = session.measures.main(base.recipe) if session.document.recipe.active else None
+        if before is None or before.name != main.name:
+            return noise_text(main), False
+        change = main.against(before, base.name)
+        return f"{noise_text(main)}\n{change_text(change)}", change.noise
 
     def refresh(self) -> None:
         """Read the score again."""
@@ -367,28 +316,44 @@ class ScorePanel(QWidget):
         dominant, dominant_label = self._dominant_texts(document.graph if document else None)
         named = f"{estimate.how}, from {estimate.baseline}"
         base = self._session.compared.name if document else ""
-        read = score, before, edited, estimate.kl, named, dict(estimate.last), missing, texts, noise, dominant, base
+        metrics, compared = self._metrics()
+        task = self._session.main_task
+        read = (
+            score,
+            before,
+            metrics,
+            compared,
+            task.name,
+            edited,
+            estimate.kl,
+            named,
+            dict(estimate.last),
+            missing,
+            texts,
+            noise,
+            dominant,
+            base,
+        )
         if read == self._read:
             return
         self._read = read
         for key, figure in self.figures.items():
             figure.texts, figure.baseline = texts, base
-            current, old = getattr(score, key, None), estimate.last.get(key)
+            current, old = value_of(score, metrics, key), estimate.last.get(key)
             if key == "kl":
                 figure.show_noted(estimate.kl or 0.0, named, present=True)
             elif current is None and old is not None and edited:
                 figure.show_noted(old, "" if missing and figure.asks else STALE, present=False)
             else:
-                note = noise if key == "accuracy" else dominant if key == "weight_bits" else ""
-                figure.show_value(
-                    current, getattr(before, key, None), edited, note, within=within and key == "accuracy"
-                )
+                main = key == task.main.name
+                note = noise if main else dominant if key == "weight_bits" else ""
+                figure.show_value(current, value_of(before, compared, key), edited, note, within=within and main)
                 figure.name_cause(dominant_label if key == "weight_bits" else "")
             if figure.asks:
                 figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
         has_divergence = edited and estimate.kl is not None
-        limits = document.project.source.limits if document else None
-        shown = {"kl": has_divergence, "perplexity": limits is not None and limits.task == NEXT_TOKEN}
+        own = {m.name for m in task.metrics} - task.hidden
+        shown = {"kl": has_divergence, **{n: n in own for n in all_metrics()}}
         self._shown = tuple(k for k in self.figures if shown.get(k, True))
         self._fit()
 

@@ -113,7 +113,9 @@ class SearchPanel(FormPanel):
 
     def _begin_form(self) -> None:
         """Initialise the form for another document."""
-        self.setup.put(beginning(self._session.open_document.graph, self._session.measured_on))
+        self.setup.put(
+            beginning(self._session.open_document.graph, self._session.measured_on, self._session.main_metric)
+        )
 
     def _edited(self) -> None:
         """Follow a changed graph: end the preview and recount the space."""
@@ -214,7 +216,7 @@ class SearchPanel(FormPanel):
     def run_example(self) -> None:
         """Run mixed precision of the open model; without data, show its form instead."""
         document = self._session.open_document
-        spec = beginning(document.graph, self._session.measured_on)
+        spec = beginning(document.graph, self._session.measured_on, self._session.main_metric)
         if not spec.score.data:
             self.compose()
         self.setup.put(spec)

@@ -154,7 +154,7 @@ class SearchSetup(DeferredWork):
     def open_file(self, path: Path) -> None:
         """Show the search of a file, or its error."""
         try:
-            recipe, spec = load(path, self._session.measured_on)
+            recipe, spec = load(path, self._session.measured_on, self._session.main_metric)
         except EspalierError as error:
             self._session.problem.emit(error)
             return

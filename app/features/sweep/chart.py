@@ -17,7 +17,7 @@ from espalier.app.number_text import change_text, count, noise_text
 from espalier.app.theme import Palette
 from espalier.app.widgets.charts.chart import Chart, dashed, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
-from espalier.passes.figure import accuracy_of, is_near
+from espalier.passes.figure import is_near, main_figure
 from espalier.passes.sweep.results import (
     Mean,
     Outcome,
@@ -109,7 +109,8 @@ class CurveChart(Chart):
         if (level := self.baseline) is not None:
             text = _unbroken(f"╌ {baseline_label(self.sweep)} {figure_text(self.figure, level)}")
             texts.append(f'<span style="color:{self.look.muted}">{text}</span>')
-        samples = sampled(self.outcomes) if self.figure == "accuracy" else None
+        samples = sampled(self.outcomes)
+        samples = samples if samples and samples.name == self.figure else None
         if samples is not None:
             texts.append(
                 f'<span style="color:{self.look.muted}">{_unbroken(f"▒ 95 % of n = {count(samples.n)}")}</span>'
@@ -224,14 +225,14 @@ class CurveChart(Chart):
         return "\n".join(t for t in (head, text, "Click to choose it") if t)
 
     def _noise_at(self, variant: int, x: int) -> str:
-        """n, interval and change of a single point's accuracy."""
+        """n, interval and change of a single point's main metric."""
         assert self.sweep is not None
         point = next((o for o in self.outcomes if (o.variant, o.x) == (variant, x)), None)
-        accuracy = accuracy_of(point.score) if point and self.figure == "accuracy" else None
-        if point is None or accuracy is None:
+        figure = main_figure(point.score) if point else None
+        if point is None or figure is None or figure.name != self.figure:
             return ""
         change = change_of(point, self.outcomes, self.sweep)
-        return "".join(f"\n{w}" for w in (noise_text(accuracy), change_text(change) if change else "") if w)
+        return "".join(f"\n{w}" for w in (noise_text(figure), change_text(change) if change else "") if w)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)

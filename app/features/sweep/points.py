@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 from espalier.app.number_text import percent, signed
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.table import Table
+from espalier.passes.figure import main_figure
 from espalier.passes.sweep.results import Outcome, point_text, rows
 from espalier.passes.sweep.sweep import Sweep, axis_name
 
@@ -88,10 +89,10 @@ class SweepPoints(QWidget):
                 self.choose(self.outcomes[index])
 
     def choose_at(self, variant: int, x: int) -> None:
-        """Choose a point of the chart: of several seeds the most accurate, otherwise the first."""
+        """Choose a point of the chart: of several seeds the best, otherwise the first."""
         matching = [o for o in self.outcomes if (o.variant, o.x) == (variant, x) and not o.error]
         if matching:
-            self.choose(max(matching, key=lambda o: o.score.get("accuracy") or -math.inf))
+            self.choose(max(matching, key=_merit))
 
     def choose(self, outcome: Outcome) -> None:
         """Select a point and emit it."""
@@ -122,3 +123,9 @@ class SweepPoints(QWidget):
         """Request to apply the chosen point's recipe."""
         if self.picked and not self.picked.error:
             self.used.emit(self.picked)
+
+
+def _merit(outcome: Outcome) -> float:
+    """The main metric, signed so that higher is better."""
+    figure = main_figure(outcome.score)
+    return -math.inf if figure is None else -figure.value if figure.low else figure.value

@@ -207,6 +207,6 @@ class Sweeps(DocumentRuns):
     def use(self, run: Run, outcome: Outcome) -> None:
         """Apply a point's recipe in one undo step, with its score."""
         recipe = self.recipe_of(run, outcome)
-        if outcome.score.get("accuracy") is not None:
+        if outcome.score.get("loss") is not None:
             self._session.record_score(recipe, run.sweep.score, outcome.score)
         self._session.set_recipe(recipe, f"Use {point_text(run.sweep, outcome)}")

@@ -12,14 +12,19 @@ from espalier.app.number_text import count, duration, left, metric
 from espalier.app.widgets.heading import Elided
 from espalier.app.widgets.progress import Bar
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
+from espalier.passes.tasks.base import all_metrics
+from espalier.passes.training.curve import VALIDATION
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-FIGURES = {
-    "validation": {"accuracy": "validation accuracy", "loss": "validation loss"},
-    "training": {"loss": "training loss", "rate": "learning rate"},
-}
+TRAINING = {"loss": "training loss", "rate": "learning rate"}
+
+
+def figures() -> dict[str, dict[str, str]]:
+    """Line → label of a metric → its series, in the order of the tasks' metrics."""
+    titles = dict.fromkeys(metric.title for metric in all_metrics().values())
+    return {"validation": {title: VALIDATION + title for title in titles}, "training": TRAINING}
 
 
 def stage(job: JobInfo) -> str:
@@ -41,7 +46,7 @@ class TrainingRun(QWidget):
         self.job: JobInfo | None = None
         self.status, self.times = Elided("", "strong"), QLabel()
         self.times.setProperty("role", "muted")
-        self.figures = [Elided("", "muted") for _ in FIGURES]
+        self.figures = [Elided("", "muted") for _ in figures()]
         self.bar = Bar()
         self.pause = QPushButton("Pause")
         self.keep = QPushButton("Stop and keep")
@@ -102,7 +107,7 @@ class TrainingRun(QWidget):
         self.times.setText(
             f"{duration(max(job.worked(now), 0.01))} so far" + (f" · {left(remaining)}" if remaining else "")
         )
-        for line, (on, names) in zip(self.figures, FIGURES.items(), strict=True):
+        for line, (on, names) in zip(self.figures, figures().items(), strict=True):
             parts = [f"{n} {metric(of, job.metrics[of][-1][1])}" for n, of in names.items() if job.metrics.get(of)]
             line.show_text(f"{on}: {' · '.join(parts)}" if parts else "")
         self.pause.setText("Continue" if job.state == "paused" else "Pause")

@@ -149,7 +149,7 @@ class Study:
                 columns.grow(len(self.trials))
         else:
             self.trials[row] = trial
-        self.sampled = self.sampled or trial.accuracy
+        self.sampled = self.sampled or trial.main
         for name, value in self._metrics(trial).items():
             self.figures.put(row, name, value)
         scales, put = self.scales, self.params.put  # looked up once: a space of layers has a hundred choices

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from espalier.app.figures.curves import figure_title
+from espalier.app.figures.curves import figure_title, shares
 from espalier.app.number_text import (
     THIN,
     cell,
@@ -30,7 +30,7 @@ from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
 
 TIMES = ("latency", "layer_latency")  # of a batch: milliseconds, or less
-SHARES = ("accuracy", "sparsity", "agreement", OTHERS)
+SHARES = frozenset({*shares(), "agreement", OTHERS})
 STATES = {
     "waiting": "queued",
     "running": "running",
@@ -139,6 +139,6 @@ def trial_text(
     names = list(dict.fromkeys([*(g.figure for g in goals), *known]))
     told = [f"{title(n)} {value_words(n, known[n])}" for n in names if n in known and known[n] == known[n]]
     lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_text(trial, counted)]
-    lines += [noise_text(trial.accuracy)] if trial.accuracy else []
+    lines += [noise_text(trial.main)] if trial.main else []
     lines += [training_text(trial.figures), f"Note: {trial.note}" if trial.note else ""]
     return "\n".join(line for line in [*lines, last] if line)

@@ -13,7 +13,8 @@ class CheckRow:
     """A file in its runtime. `accuracy` with its 95 % interval, n = samples; `difference`: largest, from the model's
     results; `milliseconds`: median of a batch; `ratio`: to the float file; `peak_bytes`: of a process that runs it.
 
-    `change`: of the accuracy from Espalier's own, with a paired test. `reason`: why there is no such file.
+    `change`: of the main metric from Espalier's own, with a paired test. `reason`: why there is no such file. `metric`,
+    `value`: the main metric of a task without accuracy.
     """
 
     name: str
@@ -27,6 +28,8 @@ class CheckRow:
     ratio: float | None = None
     peak_bytes: int | None = None
     reason: str = ""
+    metric: str = "accuracy"
+    value: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name."""

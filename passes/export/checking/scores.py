@@ -1,4 +1,4 @@
-"""Accuracies of files on the same samples as Espalier's own module, and differences of their results."""
+"""Metrics of files on the same samples as Espalier's own module, and differences of their results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.export.checking.row import MODEL, CheckRow
 from espalier.passes.export.checking.target import Baseline, CheckOptions, Inputs, Runner
+from espalier.passes.figure import main_figure
 
 if TYPE_CHECKING:
     from torch import nn
@@ -50,30 +51,29 @@ def rows_of(
 def _score(
     module: nn.Module, project: Project, split: Split | None, options: CheckOptions, context: Context
 ) -> dict[str, Any] | None:
-    """Accuracy with the data of its interval; None without data."""
+    """Metrics with the data of their interval; None without data."""
     from espalier.passes.analysis.evaluate import measure, noise_of
+    from espalier.passes.tasks.base import task_of
 
-    if split is None or (split.labels < 0).any():  # not labelled
+    if split is None or task_of(split).hides(split.labels):  # not labelled
         return None
-    correct = list[bool]()
-    accuracy, _ = measure(module, project.graph, split, options.batch_size, context, correct=correct)
-    return {"accuracy": accuracy} | noise_of(accuracy, correct, split, project.graph)
+    tally = measure(module, project.graph, split, options.batch_size, context)
+    return tally.figures() | noise_of(tally, split, project.graph, None, full=False)
 
 
 def _accuracy(score: dict[str, Any] | None) -> dict[str, Any]:
     if score is None:
         return {}
-    return {"accuracy": score["accuracy"], "interval": tuple(score["interval"]), "n": score["n"]}
+    metric = score["metric"]
+    interval = tuple(score["interval"]) if score["interval"] else None
+    named = {} if metric == "accuracy" else {"metric": metric, "value": score[metric]}
+    return {"accuracy": score.get("accuracy"), "interval": interval, "n": score["n"], **named}
 
 
 def _change(found: dict[str, Any] | None, score: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The change from Espalier's own accuracy, with a test on the same samples."""
-    from espalier.passes.figure import Figure
-
-    if found is None or score is None:
-        return None
-    now, before = (Figure(s["accuracy"], s["n"], str(s["hits"])) for s in (found, score))
-    return now.against(before, MODEL).to_json()
+    """The change of the main metric from Espalier's own, with a test on the same samples."""
+    now, before = (main_figure(s) if s else None for s in (found, score))
+    return now.against(before, MODEL).to_json() if now and before else None
 
 
 def _module(run: Runner, names: tuple[str, ...]) -> nn.Module:

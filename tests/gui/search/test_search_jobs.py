@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from espalier.app.features.jobs.panel import JobsPanel
 from espalier.app.features.log.panel import LogPanel
 from espalier.app.features.search.panel import SearchPanel
-from espalier.app.features.search.state.texts import accuracy_text
+from espalier.app.features.search.state.texts import main_text
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.passes.base import Report
@@ -195,7 +195,7 @@ def test_a_baseline_of_other_data_is_none(panel: SearchPanel, runner: list[FakeR
     held = panel.searches.start(replace(own, study="own", score=session.measured_on))
     other = panel.searches.start(replace(own, study="other", score=replace(session.measured_on, split="test")))
     assert held.baseline["accuracy"] == 0.9 and "accuracy" not in other.baseline
-    assert "weight_bits" in other.baseline and "points" not in accuracy_text(
+    assert "weight_bits" in other.baseline and "points" not in main_text(
         replace(trial(0), noise={"n": 50}), other.baseline, other.against
     )
 
@@ -211,10 +211,10 @@ def test_only_a_whole_score_becomes_the_projects(panel: SearchPanel, runner: lis
     assert study is not None
     session.measures.use(study.spec.score)
     panel.searches.use(study, early)
-    assert session.measures.accuracy(panel.searches.recipe_of(study, early)) is None
+    assert session.measures.main(panel.searches.recipe_of(study, early)) is None
     assert not session.measures.has(panel.searches.recipe_of(study, early))
     panel.searches.use(study, whole)
-    found = session.measures.accuracy(panel.searches.recipe_of(study, whole))
+    found = session.measures.main(panel.searches.recipe_of(study, whole))
     assert found is not None and (found.value, found.n) == (0.7, 270)
 
 

@@ -11,7 +11,7 @@ from espalier.model.opening import open_source
 from espalier.model.trust import Origin
 from espalier.passes.analysis.evaluate import evaluate
 from espalier.passes.base import Context
-from espalier.passes.figure import accuracy_of
+from espalier.passes.figure import main_figure
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.search.trial import Trial
@@ -30,7 +30,7 @@ def test_the_noise_of_a_trial_is_that_of_an_evaluation(name: str, rungs: tuple[i
     figures = warm.measure(graph)
     assert warm.noise == {k: told[k] for k in ("n", "guessing", "hits")}
     trial = Trial(0, "complete", figures=figures, noise=warm.noise)
-    assert trial.accuracy == accuracy_of(told) and Trial(1).accuracy is None
+    assert trial.main == main_figure(told) and Trial(1).main is None
     labels = load_split(data, context).labels
     assert told["guessing"] == np.bincount(labels).max() / 70
     assert int(told["hits"], 16).bit_count() == round(told["accuracy"] * 70)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import espalier as es
-from espalier.model.data.base import Split
+from espalier.model.data.base import Split, task_of_labels
 from espalier.model.data.tokens import open_stream
 from espalier.model.document.recipe import Step
 from espalier.model.errors import DataError
@@ -23,7 +23,8 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.running import batches
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.evaluator import Evaluator
-from espalier.passes.tasks.next_token import figures
+from espalier.passes.tasks.base import TASKS
+from espalier.passes.tasks.next_token import NextToken
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.run import watch_of
 from espalier.passes.transform.finetune import _unhelped
@@ -103,7 +104,7 @@ def test_a_score_is_that_of_transformers(places: Path, kind: str) -> None:
 
 def test_figures_of_no_data() -> None:
     nothing = Split({"input_ids": np.zeros((0, 4), np.int64)}, np.zeros((0, 4), np.int64))
-    assert figures(1e6, nothing) == {"perplexity": math.exp(700)}
+    assert NextToken().facts({"loss": 1e6}, nothing) == {"perplexity": math.exp(700)}
 
 
 def test_a_network_that_returns_a_tensor(places: Path, tmp_path: Path) -> None:
@@ -322,6 +323,7 @@ def test_an_unhelpful_training_names_the_loss() -> None:
 def test_the_best_weights_are_those_of_the_tasks_figure(
     shape: tuple[int, ...], keep: Any, best: str, tmp_path: Path
 ) -> None:
-    samples: Any = SimpleNamespace(tensors={"labels": torch.zeros(shape, dtype=torch.long)})
+    labels = torch.zeros(shape, dtype=torch.long)
+    samples: Any = SimpleNamespace(tensors={"labels": labels}, task=TASKS.get(task_of_labels(labels)))
     watch = watch_of(samples, None, FinetuneOptions(data="d", keep=keep), Context(WeightStore(tmp_path)), {})
     assert watch.best == best

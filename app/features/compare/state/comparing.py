@@ -264,7 +264,7 @@ class Comparing(QObject):
     def _unmeasured(self) -> list[tuple[StateChoice, Graph]]:
         sides = [(self.sides[p], self._graphs[p]) for p in ("a", "b")]
         return [(s, g) for s, g in sides if s is not None and g is not None and s.recipe is not None
-                and self._session.measures.measured_of(s.recipe) is None]  # fmt: skip
+                and not self._session.measures.metrics(s.recipe)]  # fmt: skip
 
     def measure(self) -> None:
         """Evaluate the unmeasured sides that are states of the document, on the data in use."""
@@ -298,7 +298,7 @@ class Comparing(QObject):
         side = self.sides[name]
         if side is None or side.recipe is None:
             return
-        if side.trial is not None and side.study is not None and {"accuracy", "loss"} <= set(side.trial.figures):
+        if side.trial is not None and side.study is not None and "loss" in side.trial.figures:
             figures = {**side.trial.figures, **side.trial.noise}
             self._session.record_score(side.recipe, side.study.spec.score, figures)
         self._session.set_recipe(side.recipe, f"Use {side.title}")

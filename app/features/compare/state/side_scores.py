@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from espalier.app.features.compare.state.choices import StateChoice
-from espalier.app.session.measures import Baseline, Measures, samples_of
+from espalier.app.session.measures import Baseline, Measures, measured_score, samples_of
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.graph.graph import Graph
 from espalier.passes.comparison.scores import Measured
-from espalier.passes.figure import OPENED, accuracy_of
+from espalier.passes.figure import OPENED, main_figure
 from espalier.passes.score import Scorer, static_score
 
 if TYPE_CHECKING:
@@ -25,18 +25,18 @@ def measured_side(session: Session, side: StateChoice, graph: Graph, file: Proje
         measures.restore(file)
         data = measures.options
     recipe = recipe or Recipe()
-    score, accuracy = measures.measured_of(recipe), measures.accuracy(recipe)
+    metrics, main = measures.metrics(recipe), measures.main(recipe)
     base = session.open_document.project.base
     kl = measures.divergence(recipe, Baseline(OPENED, Recipe(), base)) if file is None else None
-    if score is None and side.trial is not None and _is_on_current_data(session, side):
+    if not metrics and side.trial is not None and _is_on_current_data(session, side):
         figures: dict[str, Any] = {**side.trial.figures, **side.trial.noise}
-        if isinstance(figures.get("accuracy"), float) and isinstance(figures.get("loss"), float):
-            score, accuracy = (figures["accuracy"], figures["loss"]), accuracy_of(figures)
+        if isinstance(figures.get("loss"), float):
+            metrics, main = side.trial.figures, main_figure(figures)
         kl = figures["kl"] if kl is None and isinstance(figures.get("kl"), float) else kl
     if side.recipe is not None and not recipe.active:
         kl = 0.0  # the divergence of the opened model from itself
     static = scorer.score(graph) if file is None else static_score(graph)
-    return Measured(static.measured(*score) if score else static, accuracy, kl, data=samples_of(data))
+    return Measured(measured_score(static, metrics), main, kl, data=samples_of(data), metrics=metrics)
 
 
 def _is_on_current_data(session: Session, side: StateChoice) -> bool:

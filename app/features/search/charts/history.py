@@ -67,7 +67,8 @@ class HistoryChart(StudyChart):
             value = value_words(self.y_name, study.baseline[self.y_name])
             entries.append(f'<span style="color:{look.muted}">╌ {escape(study.named)} {value}</span>')
         if sampled := self._sampled:
-            entries.append(f'<span style="color:{look.muted}">▒ 95 % of n = {count(sampled.n)}</span>')
+            band = f'<span style="color:{look.muted}">▒ 95 % of n = {count(sampled.n)}</span>'
+            entries += [band] if sampled.share else []
             if sampled.guessing is not None:
                 value = value_words(self.y_name, sampled.guessing)
                 entries.append(f'<span style="color:{look.bad}">┈ guessing {value}</span>')
@@ -135,15 +136,16 @@ class HistoryChart(StudyChart):
 
     @property
     def _sampled(self) -> Accuracy | None:
-        """The samples of the drawn metric if it is an accuracy; otherwise None."""
-        return self.study.sampled if self.y_name == "accuracy" else None
+        """The samples of the drawn metric if it is the task's main one; otherwise None."""
+        sampled = self.study.sampled
+        return sampled if sampled and self.y_name == sampled.name else None
 
     def _draw_noise(self, x: Array, best: Array) -> None:
-        """Draw Wilson's interval of the best so far, and the majority-class accuracy."""
+        """Draw Wilson's interval of the best so far if it is a share, and the level of guessing."""
         if (sampled := self._sampled) is None:
             return
         ends = np.array([wilson(float(value), sampled.n) for value in best])
-        for curve, end in zip(self._ends, ends.T, strict=True):
+        for curve, end in zip(self._ends, ends.T, strict=True) if sampled.share else ():
             curve.setData(x, self.scaled(end, self.log_y))
         if self._guess is None and (level := self._guessing()) is not None:
             self._guess = pg.InfiniteLine(level, 0, pen=dashed(self.look.bad))

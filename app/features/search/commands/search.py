@@ -19,17 +19,18 @@ from espalier.app.features.search.commands.search_charts import Picture, add_cha
 from espalier.app.features.search.commands.search_files import KINDS, Output, spec_path, storage_for, templates
 from espalier.app.features.search.commands.search_workers import add_workers, check_workers, trials_of_all
 from espalier.app.features.search.commands.storages import look_into
+from espalier.app.figures.curves import figure_title
 from espalier.app.number_text import THIN, change_text, left, noise_text, plural, time_text, training_text
 from espalier.model.document.recipe import Recipe
 from espalier.model.document.selections import selections_of
 from espalier.model.private import redacted
 from espalier.passes.costs.base import COSTS, timed_beside
-from espalier.passes.figure import OPENED, accuracy_of, change_of
+from espalier.passes.figure import OPENED, change_of, main_figure
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.set_up import texts_of
 from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.saved import recipe_with_members, with_members
-from espalier.passes.search.goals import Wanted, best, front, wanted
+from espalier.passes.search.goals import Wanted, best, front, main_of, wanted, with_main
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space
 from espalier.passes.search.spec import ExportTarget, SearchSpec
@@ -139,6 +140,7 @@ def _search(spec: SearchSpec, recipe: Recipe, target: Target, arguments: Argumen
     spec = replace(spec, score=over(spec.score, arguments, data=data or ""))
     saved = selections_of(target.project)
     steps = (*own.steps, *recipe_with_members(filled(recipe, spec.score), saved).steps)
+    spec = with_main(spec, main_of(spec.score, target.context.reading))
     return Search(with_members(spec, saved), Recipe(steps), target.project.base, target.project.source)
 
 
@@ -282,12 +284,12 @@ def _row(done: _Done, trial: Trial) -> dict[str, Any]:
 
 
 def _noise(done: _Done, trial: Trial) -> dict[str, Any]:
-    """n and interval of a trial's accuracy, and its change from the baseline's."""
-    if (accuracy := trial.accuracy) is None:
+    """n and interval of a trial's main metric, and its change from the baseline's."""
+    if (main := trial.main) is None:
         return {}
-    before = accuracy_of(done.base)
-    change = {"change": {"accuracy": accuracy.against(before, done.against).to_json()}} if before else {}
-    return {"n": accuracy.n, "interval": list(accuracy.interval), "guessing": accuracy.guessing, **change}
+    before = main_figure(done.base)
+    change = {"change": {main.name: main.against(before, done.against).to_json()}} if before else {}
+    return {"n": main.n, "interval": list(main.interval), "guessing": main.guessing, **change}
 
 
 def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
@@ -305,10 +307,10 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
         yield "front" if len(rows) > 1 else "figures"
         yield from table([{"trial": r["number"], **{n: _cell(n, r["figures"].get(n)) for n in names}} for r in rows])
     yield from bit_lines(lead.bits, " of the best") if lead else []
-    if lead is not None and lead.accuracy:
-        change = _noise(done, lead).get("change", {}).get("accuracy")
-        yield f"accuracy of the best: {noise_text(lead.accuracy)}"
-        yield from [f"accuracy of the best: {change_text(change_of(change))}"] if change else []
+    if lead is not None and lead.main:
+        change, name = _noise(done, lead).get("change", {}).get(lead.main.name), figure_title(lead.main.name)
+        yield f"{name} of the best: {noise_text(lead.main)}"
+        yield from [f"{name} of the best: {change_text(change_of(change))}"] if change else []
     outside = f"{data['unmeasured']} not measured, " if data["unmeasured"] else ""
     early = sum(t.state == "pruned" and t.counts for t in done.all)
     twice = sum(t.reused and not t.unmeasured for t in done.all)

@@ -13,7 +13,7 @@ from espalier.model.document.project import recipe_to_json
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import nearest
 from espalier.model.leftovers import scratch
-from espalier.passes.figure import accuracy_of
+from espalier.passes.figure import main_figure
 from espalier.passes.score import Score
 from espalier.passes.search.goals import figures
 from espalier.passes.search.search import Search
@@ -74,7 +74,7 @@ class Picture:
 
         study = study_of(self.search.spec, self.search.recipe, space, trials)
         study.baseline = {k: float(v) for k, v in self.base.items() if isinstance(v, int | float)}
-        study.named, study.sampled = self.named or study.named, study.sampled or accuracy_of(self.base)
+        study.named, study.sampled = self.named or study.named, study.sampled or main_figure(self.base)
         write(path, self._sheet(study), UsageError)
 
     def _sheet(self, study: Study) -> Drawing:

@@ -223,7 +223,7 @@ def to_csv(trials: Sequence[Trial]) -> str:
     figures = list(dict.fromkeys(k for t in trials for k in t.figures))
     params = list(dict.fromkeys(k for t in trials for k in t.params))
     columns = ("number", "state", "feasible", "seconds", "origin", "reused", "worker", "error")
-    noise = ("n", "interval_low", "interval_high") if any(t.accuracy for t in trials) else ()
+    noise = ("n", "interval_low", "interval_high") if any(t.main for t in trials) else ()
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     noted = ("note",) if any(t.note for t in trials) else ()
@@ -240,7 +240,7 @@ def to_csv(trials: Sequence[Trial]) -> str:
             t.error,
             *[t.note] * bool(noted),
         ]
-        sampled = [t.accuracy.n, *t.accuracy.interval] if t.accuracy else [""] * len(noise)
+        sampled = [t.main.n, *t.main.interval] if t.main else [""] * len(noise)
         line += [*(t.figures.get(f, "") for f in figures), *sampled]
         writer.writerow([*line, *(t.params.get(p, "") for p in params)])
     return out.getvalue()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Container, Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,9 +85,11 @@ class Applied(DocumentRuns):
     def _baseline(self, spec: SearchSpec) -> dict[str, float]:
         """The baseline's metrics; accuracy and loss only if measured on the search's data."""
         score, options = self._session.baseline, self._session.measures.options
-        other = SCORES if (options.which, options.split) != (spec.score.which, spec.score.split) else ()
-        names = (n for n in score.__dataclass_fields__ if n not in other)
-        return {n: float(v) for n in names if (v := getattr(score, n)) is not None}
+        other = (options.which, options.split) != (spec.score.which, spec.score.split)
+        costs = {
+            n: float(v) for n in score.__dataclass_fields__ if n not in SCORES and (v := getattr(score, n)) is not None
+        }
+        return costs if other else costs | self._session.measures.metrics(self._session.compared.recipe)
 
     def annotate(self, study: Study, number: int, note: str) -> Trial:
         """Write a note on a trial, at once into the project; returns the trial."""
@@ -101,7 +103,7 @@ class Applied(DocumentRuns):
         """Apply a trial's recipe in one undo step, with the score of the trial; a pruned trial's score is that of a
         part of the samples. Raises OptionsError."""
         recipe = self.recipe_of(study, trial)
-        if trial.state == "complete" and {"accuracy", "loss"} <= set(trial.figures):
+        if trial.state == "complete" and "loss" in trial.figures:
             self._session.record_score(recipe, study.spec.score, {**trial.figures, **trial.noise})
             opened = Baseline(OPENED, Recipe(), self._session.open_document.project.base)
             self._session.record_divergence(recipe, study.spec.score, trial.figures.get("kl"), opened)
@@ -384,11 +386,11 @@ def _repeat(searches: Searches, spec: SearchSpec) -> None:
 
 
 def _against(session: Session, spec: SearchSpec) -> dict[str, Any]:
-    """The name of the baseline and the samples of its accuracy; which were correct only for the search's own data."""
-    accuracy = session.measures.accuracy(session.compared.recipe)
-    noise = {} if accuracy is None else {k: v for k, v in asdict(accuracy).items() if k != "value"}
+    """The name of the baseline and the samples of its main metric; each of them only for the search's own data."""
+    figure = session.measures.main(session.compared.recipe)
+    noise = {} if figure is None else figure.to_json()
     if session.measures.options != spec.score:
-        noise.pop("hits", None)
+        noise = {k: v for k, v in noise.items() if k not in ("hits", "errors")}
     return {"name": session.compared.name, **noise}
 
 

@@ -14,6 +14,7 @@ from espalier.model.graph.ops import category, offered
 from espalier.passes.export.recipe import pairs
 from espalier.passes.recipes.config import read_file, recipe_to_dict
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.search.goals import with_main
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
 from espalier.passes.search.spec_file import load_search, search_to_dict
 from espalier.passes.select import Select
@@ -54,9 +55,10 @@ def _title(stem: str) -> str:
     return " ".join(parts)
 
 
-def load(path: Path, score: EvaluateOptions) -> tuple[Recipe, SearchSpec]:
-    """The search in a file, on the data in use if it names none; raises OptionsError."""
+def load(path: Path, score: EvaluateOptions, main: str = "accuracy") -> tuple[Recipe, SearchSpec]:
+    """The search in a file, on the data in use if it names none; `main`: the task's metric. Raises OptionsError."""
     recipe, spec = load_search(path)
+    spec = with_main(spec, main)
     return recipe, spec if spec.score.data else replace(spec, score=score)
 
 
@@ -71,13 +73,13 @@ def to_toml(spec: SearchSpec, recipe: Recipe) -> str:
     return "\n".join(text) + "\n"
 
 
-def beginning(graph: Graph, score: EvaluateOptions) -> SearchSpec:
-    """Mixed precision: a width per layer's weight, most accurate at 4.5 bits per weight on average."""
+def beginning(graph: Graph, score: EvaluateOptions, main: str = "accuracy") -> SearchSpec:
+    """Mixed precision: a width per layer's weight, best at `main` with 4.5 bits per weight on average."""
     nodes = [n for n in graph if category(n) in KINDS and "weight" in offered(n) and "weight" in n.weights]
     types = tuple(sorted({n.op for n in nodes})) or ("linear",)
     vary = Vary("format", Select("type", types), ("weight",), "integer(width=2|3|4|5|6|8)")
     within = (f"weight_bits<={_limit(graph, nodes):g}",)
-    return SearchSpec(space=(vary,), goals=(Goal("accuracy"),), within=within, trials=30, warm=8, score=score)
+    return SearchSpec(space=(vary,), goals=(Goal(main),), within=within, trials=30, warm=8, score=score)
 
 
 def _limit(graph: Graph, nodes: list[Node]) -> float:

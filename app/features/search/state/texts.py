@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from espalier.app.figures.study.labels import SIGNS, title, value_words
+from espalier.app.figures.study.labels import SHARES, SIGNS, title, value_words
 from espalier.app.number_text import (
     THIN,
     change_text,
@@ -20,7 +20,7 @@ from espalier.app.number_text import (
     training_text,
 )
 from espalier.passes.costs.base import timed_beside
-from espalier.passes.figure import accuracy_of
+from espalier.passes.figure import main_figure
 from espalier.passes.search.space import Choice, Space
 from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
@@ -31,7 +31,7 @@ PAUSED = "paused"  # state of a running trial of a paused search
 
 def change(figure: str, value: float, before: float) -> str:
     """The change from the baseline: points of accuracy, otherwise per cent; empty without a meaningful one."""
-    if figure in ("accuracy", "sparsity"):
+    if figure in SHARES:
         return f"{signed(100 * (value - before), 1)} points"
     if not before or not math.isfinite(value):
         return ""
@@ -116,7 +116,7 @@ def best_text(
     if len(trial.values) == len(spec.goals):
         values |= {g.figure: v for g, v in zip(spec.goals, trial.values, strict=True)}
     names = dict.fromkeys([*(g.figure for g in spec.goals), *(limited(t) for t in spec.within)])
-    notes = {"accuracy": accuracy_note(trial, baseline, against or {})}
+    notes = {trial.main.name: main_note(trial, baseline, against or {})} if trial.main else {}
     parts = [_told(n, values[n], baseline.get(n), notes.get(n, "")) for n in names if n in values]
     compared = any(n in baseline for n in names)
     where = [
@@ -129,22 +129,23 @@ def best_text(
     return " · ".join(w for w in (f"Best: {', '.join(parts)}", *where) if w)
 
 
-def accuracy_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
-    """`not above guessing (50 %)` or `within noise`, if it applies to a trial's accuracy."""
-    current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+def main_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
+    """`not above guessing (50 %)` or `within noise`, if it applies to a trial's main metric."""
+    current, before = trial.main, main_figure({**baseline, **against})
     if current is None:
         return ""
     if current.guesses:
         return guess_text(current)
-    return "within noise" if baseline_accuracy and current.against(baseline_accuracy).noise else ""
+    return "within noise" if before and before.name == current.name and current.against(before).noise else ""
 
 
-def accuracy_text(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
-    """Lines on a trial's accuracy: samples and interval, change from the baseline, loss of its training."""
-    current, baseline_accuracy = trial.accuracy, accuracy_of({"accuracy": baseline.get("accuracy"), **against})
+def main_text(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
+    """Lines on a trial's main metric: samples and interval, change from the baseline, loss of its training."""
+    current, before = trial.main, main_figure({**baseline, **against})
     if current is None:
         return ""
-    change = change_text(current.against(baseline_accuracy, str(against.get("name", "")))) if baseline_accuracy else ""
+    same = before is not None and before.name == current.name
+    change = change_text(current.against(before, str(against.get("name", "")))) if before and same else ""
     return "\n".join(w for w in (noise_text(current), change, training_text(trial.figures)) if w)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
-from espalier.app.features.search.state.texts import PAUSED, accuracy_text, limited
+from espalier.app.features.search.state.texts import PAUSED, limited, main_text
 from espalier.app.figures.study.labels import LOST, STATES, UNMEASURED, state_text, title, value_words
 from espalier.app.number_text import cell, duration, shown
 from espalier.app.widgets.table import alignment, plain
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
+from espalier.passes.tasks.base import all_metrics
 
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE = QModelIndex()
@@ -21,7 +22,8 @@ ASCENDING = Qt.SortOrder.AscendingOrder
 SAID = frozenset(
     map(int, (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.TextAlignmentRole))
 )
-FIGURES = ("accuracy", "loss", "weight_bits", "activation_bits", "size_bytes", "bitops", "sparsity")
+_FURTHER = tuple(n for n in all_metrics() if n not in ("accuracy", "loss"))
+FIGURES = ("accuracy", *_FURTHER, "loss", "weight_bits", "activation_bits", "size_bytes", "bitops", "sparsity")
 FILTERS: dict[str, str] = {
     "all": "all trials", "feasible": "within the limits", "complete": "complete", "front": "the best", "pruned":
     "ended early", "failed": "failed", "lost": "lost", "hand": "by hand",
@@ -279,7 +281,7 @@ class TrialRows(QAbstractTableModel):
     def _tip(self, trial: Trial, column: Column) -> str:
         if column.key in ("number", "state"):
             return "\n".join(filter(None, (state_text(trial), f"Note: {trial.note}" if trial.note else "")))
-        noise = accuracy_text(trial, *self.baseline) if column.key == "accuracy" else ""
+        noise = main_text(trial, *self.baseline) if trial.main and column.key == trial.main.name else ""
         return noise or plain(column.of(trial))
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:

@@ -15,10 +15,11 @@ from espalier.app.commands.opening import Target, opened, save
 from espalier.app.commands.option_flags import over
 from espalier.app.commands.scoring import add_data, plain
 from espalier.app.features.sweep.commands.sweep_files import KINDS, Record, keeper, write_result
+from espalier.app.figures.curves import figure_title
 from espalier.app.number_text import noise_text
 from espalier.model.document.recipe import Recipe
 from espalier.model.document.selections import selections_of
-from espalier.passes.figure import OPENED, accuracy_of
+from espalier.passes.figure import OPENED, main_figure
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.set_up import texts_of
 from espalier.passes.running.data_fit import truncation_note
@@ -27,14 +28,15 @@ from espalier.passes.saved import recipe_with_members
 from espalier.passes.sweep import journal
 from espalier.passes.sweep.journal import Journal
 from espalier.passes.sweep.results import (
-    FIGURES,
     KEPT_STEP,
     Outcome,
     baseline_label,
     baseline_of,
     change_of,
     curves,
+    main_name,
     mean_rows,
+    metric_names,
     point_text,
     rows,
 )
@@ -68,8 +70,8 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="repeat with N seeds: means and spreads")
     parser.add_argument("--baseline", choices=("start", OPENED), default="start",
                         help="baseline of the points: the present project, or the model as opened")  # fmt: skip
-    parser.add_argument("--figure", choices=FIGURES,
-                        help="what is shown (default: accuracy; perplexity of language models)")  # fmt: skip
+    parser.add_argument("--figure", choices=metric_names(),
+                        help="default: the main metric of the task; perplexity of language models")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help=f"{', '.join(KINDS)}; a project keeps its sweeps")
     add_data(parser)
 
@@ -155,7 +157,7 @@ def _figure(done: _Done) -> str:
     """The metric of tables and pictures where none is asked for."""
     if any("perplexity" in o.score for o in done.outcomes):
         return "perplexity"
-    return "accuracy" if done.sweep.score.data else "size_bytes"
+    return main_name(done.outcomes) if done.sweep.score.data else "size_bytes"
 
 
 def _told(sweep: Sweep, outcome: Outcome) -> str:
@@ -163,7 +165,8 @@ def _told(sweep: Sweep, outcome: Outcome) -> str:
     if outcome.error:
         return f"{text}: {outcome.error} {outcome.hint}".rstrip()
     known = outcome.score
-    figure = f"accuracy {known['accuracy']:.4f}" if known.get("accuracy") is not None else size(known["size_bytes"])
+    main = main_figure(known)
+    figure = f"{figure_title(main.name)} {main.value:.4f}" if main else size(known["size_bytes"])
     figure = f"perplexity {known['perplexity']:.4g}" if "perplexity" in known else figure
     took = "known already" if outcome.reused else seconds(sum(outcome.seconds.values()))
     return f"{text}: {figure}, {took}"
@@ -205,10 +208,11 @@ def _write(done: _Done, data: dict[str, Any], target: Target, arguments: Argumen
 def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     sweep, figure = done.sweep, data["figure"]
     lines = curves(sweep, done.outcomes, figure)
-    title = figure.replace("_", " ")
+    title = figure_title(figure)
     labels = [v.label or title for v in sweep.variants]
     means = [dict(line) for line in lines]
-    marks = _within_noise(done) if figure == "accuracy" else {}
+    main = main_name(done.outcomes)
+    marks = _within_noise(done) if figure == main else {}
     body = [
         {axis_title(sweep) if sweep.axis else "": value_text(value) if sweep.axis else f"{len(sweep.seeds)} seeds",
          **{label: _mean(means[v].get(x)) + marks.get((v, x), "") for v, label in enumerate(labels)}}
@@ -218,7 +222,7 @@ def _lines(done: _Done, data: dict[str, Any]) -> Iterable[str]:
     yield from table(body)
     if base := data["baseline_score"]:
         yield f"{baseline_label(sweep)} {cell(base.get(figure))}"
-    yield from _noise_lines(done, data, bool(marks)) if figure == "accuracy" else ()
+    yield from _noise_lines(done, data, bool(marks)) if figure == main else ()
     yield from [f"texts: {note}"] if (note := truncation_note(data)) else []
     yield from _failures(sweep, done.outcomes)
     yield from _unhelped(sweep, done.outcomes)
@@ -239,7 +243,7 @@ def _within_noise(done: _Done) -> dict[tuple[int, int], str]:
 
 def _noise_lines(done: _Done, data: dict[str, Any], marked: bool) -> Iterable[str]:
     """Lines on the number of samples, the noise of the baseline, and the meaning of the marks."""
-    if accuracy := accuracy_of(data["baseline_score"]):
+    if accuracy := main_figure(data["baseline_score"]):
         yield noise_text(accuracy)
     if marked:
         changes = (change_of(o, done.outcomes, done.sweep) for o in done.outcomes)

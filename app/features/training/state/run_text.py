@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from espalier.app.number_text import count, duration, percent, plural, scaled, signed
+from espalier.app.figures.curves import figure_title, shares
+from espalier.app.number_text import cell, count, duration, percent, plural, scaled, signed
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import category
 from espalier.passes.base import Report
+from espalier.passes.tasks.base import all_metrics
 
 TRANSFORMER, OTHER, ADAPTERS = 1e-4, 1e-3, 5e-4  # suggested learning rates
 
@@ -33,10 +35,10 @@ def result_text(report: Report) -> str:
     """
     summary, rows = report.summary, report.rows
     parts = [str(summary.get("ended", "finished")).capitalize()]
-    best, start = summary.get("validation_accuracy"), rows[0].get("validation_accuracy") if rows else None
-    if best is not None:
-        change = f" ({signed(100 * (best - start), 1)} points)" if start is not None else ""
-        parts.append(f"validation accuracy {percent(best)}{change}")
+    name = next((n for n in _metrics() if summary.get(f"validation_{n}") is not None), "")
+    if name:
+        best, start = summary[f"validation_{name}"], rows[0].get(f"validation_{name}") if rows else None
+        parts.append(f"validation {figure_title(name)} {_value(name, best, start)}")
     if summary.get("kept_step"):  # otherwise the warning tells that the training did not help
         parts.append(f"weights of step {count(summary['kept_step'])} of {count(summary['steps'])} are kept")
     if "seconds" in summary:
@@ -44,6 +46,23 @@ def result_text(report: Report) -> str:
     if summary.get("resumed_from"):
         parts.append(f"resumed from step {count(summary['resumed_from'])}")
     return " · ".join(parts) + "." + (f" {summary['warning']}" if summary.get("warning") else "")
+
+
+def _metrics() -> tuple[str, ...]:
+    """Names of metrics, those of shares first and the loss last."""
+    metrics = all_metrics()
+    return (
+        *(n for n, m in metrics.items() if m.share),
+        *(n for n, m in metrics.items() if not m.share and n != "loss"),
+    )
+
+
+def _value(name: str, value: float, start: float | None) -> str:
+    """A metric and its change from the start of the training."""
+    if name in shares():
+        change = f" ({signed(100 * (value - start), 1)} points)" if start is not None else ""
+        return f"{percent(value)}{change}"
+    return cell(float(f"{value:.4g}")) + (f" ({value - start:+.3g})".replace("-", "−") if start is not None else "")
 
 
 def suggested_rate(graph: Graph) -> tuple[float, str]:
