@@ -26,8 +26,8 @@ class PassMethods:
     def awq(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        task: Literal['', 'classification', 'next-token'] = ..., grid: int = ..., clip: bool = ..., insert: bool =
-        ..., seed: int = ...
+        task: Literal['', 'classification', 'next-token', 'multi-label', 'regression', 'masked-token',
+        'token-classification'] = ..., grid: int = ..., clip: bool = ..., insert: bool = ..., seed: int = ...
     ) -> Self:
         """Multiply input channels of Linears by s = mean|x|^α and divide their inputs by it, with the least output error."""
 
