@@ -46,10 +46,9 @@ def _held(choice: Choice, graph: Graph, target: str) -> Choice:
 def _refusal(value: str, choice: Choice, graph: Graph, target: str) -> Unheld | None:
     """What `target` has no equal of where all nodes of a choice take a value; None where it has."""
     fmt = format_of(value)
-    for name in choice.nodes if fmt is not None else ():
-        node = graph[name]
+    for node in (graph[name] for name in choice.nodes):
         for port in choice.ports:
-            if port in offered(node):
+            if fmt is not None and port in offered(node):
                 given = replace(node, precision={**_weight(node, port, graph), port: Precision(fmt)})
                 for found in unheld(target, given, graph):
                     if found.port == port and not found.firm:

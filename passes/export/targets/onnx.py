@@ -63,13 +63,13 @@ def _most(fmt: Format) -> float:
 
 def activation_unsayable(fmt: Format | None, *, calibrated: bool) -> str:
     """Why an activation's format has no equal in ONNX; empty where it has one. `calibrated`: its scale is stored."""
-    if isinstance(fmt, Integer):
-        return ""
-    if isinstance(fmt, ScaledInteger) and fmt.scale_dtype != "float32" and not (calibrated and fmt.per == TENSOR):
-        return f"its scales are {fmt.scale_dtype}s taken from the data"
-    if fmt is not None and fmt.element_bits > WIDEST:
-        return f"it has more than {WIDEST} bits"
-    return ""
+    match fmt:
+        case Integer() | None:
+            return ""
+        case ScaledInteger() if fmt.scale_dtype != "float32" and not (calibrated and fmt.per == TENSOR):
+            return f"its scales are {fmt.scale_dtype}s taken from the data"
+        case _:
+            return f"it has more than {WIDEST} bits" if fmt.element_bits > WIDEST else ""
 
 
 def check(node: Node, graph: Graph) -> Iterator[Any]:
