@@ -296,6 +296,9 @@ class User(MenuHands):
         if self.session.jobs:
             self.watch.wrong("jobs", f"They do not end: {[(j.title, j.state) for j in self.session.jobs]}")
         self.session.close()  # one may have been opened meanwhile
+        self.window.build_panels()
+        for name in self.window.docks.docks:  # the tab that is left may be one that had few
+            _ = self.window.docks.panels[name]
         self.window.banner.clear()
         QApplication.clipboard().clear()  # a copied picture of the graph is 29 MiB, until something else is copied
         settle(0.7)
