@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from espalier.passes.export.checking.check import Check
 
 PICTURES = (".png", ".svg")
+HOLDING = ("compressed-tensors", "gguf")  # forms that refuse what they have no equal of
 EXPORTS = {
     "safetensors": ("Export a safetensors folder", "", True),
     "packed": ("Export a packed model", "model.packed.safetensors", False),
@@ -53,10 +54,17 @@ def checked_text(found: Check) -> str:
 
 
 class Exports:
-    """Asks for a path, then exports; `canvas` returns the canvas and creates it if needed."""
+    """Asks for a path, then exports; `canvas` returns the canvas and creates it if needed.
 
-    def __init__(self, session: Session, banner: Banner, dialogs: Dialogs, canvas: Callable[[], GraphCanvas]) -> None:
+    `show_targets` brings the panel that says what other programs hold.
+    """
+
+    def __init__(
+        self, session: Session, banner: Banner, dialogs: Dialogs, canvas: Callable[[], GraphCanvas],
+        show_targets: Callable[[], object],
+    ) -> None:  # fmt: skip
         self._session, self._banner, self._dialogs, self._canvas = session, banner, dialogs, canvas
+        self._show_targets = show_targets
 
     def has_adapters(self) -> bool:
         """Whether a node has a LoRA adapter to fuse or export."""
@@ -71,8 +79,22 @@ class Exports:
             window = OnnxWindow(self._dialogs.parent, self._session.document)
             window.accepted.connect(lambda: self._ask_path(form, **window.chosen()))
             window.open()
-        else:
+        elif form not in HOLDING or not self._asks_about_float(form):
             self._ask_path(form)
+
+    def _asks_about_float(self, form: str) -> bool:
+        """Offer to leave in float what the form has no equal of; False where it holds all, or where no offer helps."""
+        from espalier.passes.export.targets import all_unheld, refusal
+
+        document = self._session.document
+        found = all_unheld(form, document.graph) if document else []
+        if not found or any(u.firm for u in found):
+            return False
+        error = refusal(form, found)
+        leave = ("Leave them in float…", lambda: self._ask_path(form, leave_float=True))
+        show = ("Show all", self._show_targets)
+        self._banner.show_message(error.message, found[0].instead, [leave, show], kind="error")
+        return True
 
     def _ask_path(self, form: str, **options: Any) -> None:
         title, suggestion, folder = EXPORTS[form]

@@ -82,7 +82,7 @@ class Services:
         self.reopening = Reopening(
             session, parts.settings, banner, self.opening.open_spec, parts.begin_opening, lambda: parts.tabs
         )
-        self.exports = Exports(session, banner, self.dialogs, lambda: host.canvas)
+        self.exports = Exports(session, banner, self.dialogs, lambda: host.canvas, lambda: host.show_dock("exports"))
         self.presenting = Presenting(window, host, lambda: parts.docks, parts.pages.workbench)
         self.forms = PassForms(window, host)
         self.reports = Reports(host, self.forms)

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from espalier.app.features.exports.panel import ALL, CHOSEN, HELD, NONE, REFUSED, ExportPanel
 from espalier.app.shell.window import Window
@@ -106,3 +106,22 @@ def test_without_a_model_it_says_so(window: Window) -> None:
     window.build_panels()
     panel = window.docks.panels["exports"]
     assert isinstance(panel, ExportPanel) and panel._pages.currentIndex() == 0
+
+
+def test_what_a_form_cannot_hold_is_left_in_float_on_request(opened: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line has --leave-float; the window asks, with the reason."""
+    asked: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(opened.services.exports, "_ask_path", lambda form, **more: asked.append((form, more)))
+    opened.session.set_format((FIRST,), "weight", parse_format("log"))
+    opened.services.exports.export("compressed-tensors")
+    assert not asked and "cannot hold" in opened.banner.text and "no integers times scales" in opened.banner.text
+    buttons = {b.text(): b for b in opened.banner.findChildren(QPushButton) if b.isVisibleTo(opened.banner)}
+    buttons["Show all"].click()
+    assert opened.docks.panels["exports"].isVisible()
+    opened.services.exports.export("compressed-tensors")
+    buttons = {b.text(): b for b in opened.banner.findChildren(QPushButton) if b.isVisibleTo(opened.banner)}
+    buttons["Leave them in float…"].click()
+    assert asked == [("compressed-tensors", {"leave_float": True})]
+    opened.session.set_format((FIRST,), "weight", parse_format("scaled_integer(width=8)"))
+    opened.services.exports.export("compressed-tensors")
+    assert asked[-1] == ("compressed-tensors", {}), "what is held is not asked about"
