@@ -13,9 +13,10 @@ from espalier.app.widgets.forms.fields import Choice, Line, NumberField
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link
 from espalier.model.errors import OptionsError
+from espalier.passes.search.goals import figures
 from espalier.passes.search.spec import Goal
 
-BETTER = {"": "higher is better (default)", "high": "high", "low": "low"}
+DIRECTIONS = ("", "high", "low")
 SIGNS = {"<=": "at most", ">=": "at least"}
 BEGIN = {"weight_bits": "4.5", "activation_bits": "8", "accuracy": "0.9", "sparsity": "0.5"}
 
@@ -49,7 +50,7 @@ class GoalRow(Row):
 
     def __init__(self, goal: Goal, figures: Sequence[str]) -> None:
         super().__init__(goal.figure, figures, "Goal", "Remove this goal")
-        self.better = Choice(tuple(BETTER), tuple(BETTER.values()))
+        self.better = Choice(DIRECTIONS, _directions(goal.figure))
         self.better.setAccessibleName("Direction")
         self.weight = NumberField(float, 0)
         self.weight.setToolTip("Its weight in the sum of the goals")
@@ -57,10 +58,23 @@ class GoalRow(Row):
         self.better.put(goal.better)
         self.weight.put(goal.weight)
         self.arrange(self.better, self.weight)
+        self.figure.edited.connect(self._name_default)
+
+    def _name_default(self) -> None:
+        """Say which side of the metric is better by default."""
+        better = self.better.get()
+        self.better.offer(DIRECTIONS, _directions(self.figure.get()))
+        self.better.put(better)
 
     def get(self) -> Goal:
         """The goal; raises OptionsError."""
         return Goal(self.figure.get(), self.better.get(), self.weight.get())
+
+
+def _directions(figure: str) -> tuple[str, ...]:
+    """The texts of DIRECTIONS for a metric."""
+    side = "higher" if figures().get(figure, "high") == "high" else "lower"
+    return f"{side} is better (default)", "high", "low"
 
 
 class LimitRow(Row):
