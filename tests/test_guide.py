@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import espalier as es
 from espalier.app.cli import commands, main, parser_of, window_parser
 from espalier.app.features.guide.pages import ROOT, headings, lines_of, links, pages, plain, resolved, search, slug
 from espalier.model.formats.base import make_format
@@ -29,6 +30,7 @@ from espalier.passes.search.spec_file import read_search
 from tests.contract import test_formats
 from tests.reference.examples import blocks, commands_of, written
 from tests.reference.pages import stale
+from tests.task_models import write_task
 
 REPOSITORY = ROOT.parents[1]
 README = REPOSITORY / "README.md"
@@ -247,6 +249,30 @@ def test_the_data_source_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixt
     assert json.loads(run(capsys, *words, f"npz:{tmp_path / 'd.npz'}"))["n"] == 40
     assert main([*map(str, words), f"npz:{tmp_path / 'none.npz'}"]) == 2
     assert "numpy.savez" in json.loads(capsys.readouterr().out)["error"]["hint"]
+
+
+@pytest.mark.slow
+def test_the_task_of_the_guide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its loss is that of scikit-learn; it trains, and is the goal of a search."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    file = put(tmp_path, "task", "my_quantile.py")
+    write_task(tmp_path, "regression", count=60, steps=3)
+    words = (tmp_path, "--data", tmp_path / "data", "--task", "quantile", "--plugin", file, "--json")
+    found = json.loads(run(capsys, "evaluate", *words))
+    m = es.open(str(tmp_path))
+    seen: dict[str, Any] = {}
+    m.evaluate(str(tmp_path / "data"), metric=lambda out, y: seen.update(out=out[:, 0], y=y) or 0.0)
+    assert found["pinball"] == pytest.approx(metrics.mean_pinball_loss(seen["y"], seen["out"], alpha=0.9), rel=1e-5)
+    assert found["metric"] == "pinball" and found["intervals"]["coverage"][0] <= found["coverage"]
+    data = f'data = "{tmp_path / "data"}", task = "quantile"'
+    (tmp_path / "r.toml").write_text(
+        f'[[steps]]\npass = "finetune"\noptions = {{{data}, max_steps = 20, learning_rate = 1e-2}}\n'
+    )
+    trained = json.loads(run(capsys, "run", tmp_path, tmp_path / "r.toml", *words[1:]))
+    assert trained["after"]["pinball"] < found["pinball"]
+    (tmp_path / "s.toml").write_text('trials = 2\n[[space]]\nvalues = "integer(width=4|8)"\n')
+    best = json.loads(run(capsys, "search", tmp_path, tmp_path / "s.toml", *words[1:]))["best"]
+    assert set(best["values"]) == {"pinball"}
 
 
 @pytest.mark.slow

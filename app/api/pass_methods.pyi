@@ -10,24 +10,21 @@ from espalier.passes.select import Select
 class PassMethods:
     def activations(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Report:
         """Range, mean, deviation and zeros of each activation on the data."""
 
     def allocated(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., steps: str = ...,
-        seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., steps: str = ..., seed: int
+        = ...
     ) -> Report:
         """KL divergence of the outputs from the baseline of the predictions, and accuracy, after further steps."""
 
     def awq(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        task: Literal['', 'classification', 'next-token', 'multi-label', 'regression', 'masked-token',
-        'token-classification'] = ..., grid: int = ..., clip: bool = ..., insert: bool = ..., seed: int = ...
+        task: str = ..., grid: int = ..., clip: bool = ..., insert: bool = ..., seed: int = ...
     ) -> Self:
         """Multiply input channels of Linears by s = mean|x|^α and divide their inputs by it, with the least output error."""
 
@@ -44,34 +41,30 @@ class PassMethods:
     def bias_correction(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        task: Literal['', 'classification', 'next-token', 'multi-label', 'regression', 'masked-token',
-        'token-classification'] = ..., add: bool = ..., pruning: bool = ..., reference: Literal['stored',
-        'baseline'] = ..., seed: int = ...
+        task: str = ..., add: bool = ..., pruning: bool = ..., reference: Literal['stored', 'baseline'] = ..., seed:
+        int = ...
     ) -> Self:
         """Add E[y] − E[ŷ] of each output channel to the biases of Linears and convolutions, from calibration data."""
 
     def calibrate(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        task: Literal['', 'classification', 'next-token', 'multi-label', 'regression', 'masked-token',
-        'token-classification'] = ..., ports: list[str] | tuple[str, ...] = ..., method: Literal['minmax',
-        'percentile', 'mse', 'entropy'] = ..., percentile: float = ..., seed: int = ...
+        task: str = ..., ports: list[str] | tuple[str, ...] = ..., method: Literal['minmax', 'percentile', 'mse',
+        'entropy'] = ..., percentile: float = ..., seed: int = ...
     ) -> Self:
         """Fit the formats of the selected nodes to weights and data: fraction widths, exponent biases and static scales."""
 
     def change_divergence(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., baseline: str =
-        ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., baseline: str = ..., seed:
+        int = ...
     ) -> Report:
         """KL divergence of the outputs that each change since the opened model causes by itself, on the same samples."""
 
     def compile(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., sizes: str = ...,
-        device: Literal['cpu', 'cuda'] = ..., backend: Literal['inductor', 'aot_eager', 'eager'] = ..., mode:
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., sizes: str = ..., device:
+        Literal['cpu', 'cuda'] = ..., backend: Literal['inductor', 'aot_eager', 'eager'] = ..., mode:
         Literal['default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs'] = ..., dynamic: bool =
         ..., runs: int = ..., part: str = ..., seed: int = ...
     ) -> Report:
@@ -89,16 +82,14 @@ class PassMethods:
 
     def data(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Report:
         """Samples and share of each class by split, majority-class accuracy, and lengths of texts."""
 
     def data_rows(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., start: int = ...,
-        of_class: str = ..., holding: str = ..., among: list[int] | tuple[int, ...] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., start: int = ..., of_class:
+        str = ..., holding: str = ..., among: list[int] | tuple[int, ...] = ..., seed: int = ...
     ) -> Report:
         """Number, class, text and length in tokens of each sample; `found` in the summary: number of matches."""
 
@@ -109,9 +100,8 @@ class PassMethods:
 
     def divergence(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., baseline: str =
-        ..., cells: list[Any] | tuple[Any, ...] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., baseline: str = ..., cells:
+        list[Any] | tuple[Any, ...] = ..., seed: int = ...
     ) -> Report:
         """KL divergence of the outputs from those of the opened model, and the accuracy, on the same samples."""
 
@@ -137,8 +127,7 @@ class PassMethods:
         prune_method: Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ...,
         prune_select: str | list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every:
         int = ..., checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label:
-        str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token',
-        'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., seed: int = ...
+        str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Self:
         """Train the weights on data; pruned weights stay 0, and gradients pass through formats (QAT)."""
 
@@ -154,8 +143,7 @@ class PassMethods:
         prune_method: Literal['l1', 'movement', 'snip'] = ..., prune_scope: Literal['local', 'global'] = ...,
         prune_select: str | list[str] | Select = ..., prune_start: float = ..., prune_end: float = ..., prune_every:
         int = ..., checkpoint_every: int = ..., resume: bool = ..., distributed: bool = ..., text: str = ..., label:
-        str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token',
-        'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., seed: int = ...
+        str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Report:
         """Time a few training steps and validation batches on the data, and extrapolate; the graph is not changed."""
 
@@ -189,9 +177,7 @@ class PassMethods:
     def gptq(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        task: Literal['', 'classification', 'next-token', 'multi-label', 'regression', 'masked-token',
-        'token-classification'] = ..., damping: float = ..., act_order: bool = ..., clip: bool = ..., seed: int =
-        ...
+        task: str = ..., damping: float = ..., act_order: bool = ..., clip: bool = ..., seed: int = ...
     ) -> Self:
         """Round the weights of Linears and convolutions to their formats with a small ‖(W − Ŵ)X‖², on calibration data."""
 
@@ -218,9 +204,8 @@ class PassMethods:
 
     def layer_latency(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., formats: list[str
-        | Format] | tuple[str | Format, ...] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., formats: list[str | Format]
+        | tuple[str | Format, ...] = ..., seed: int = ...
     ) -> Report:
         """Seconds of each layer for a batch, and of rounding its operands in each format; cached for budgets."""
 
@@ -244,17 +229,15 @@ class PassMethods:
 
     def memory(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., sizes: str = ...,
-        device: Literal['cpu', 'cuda'] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., sizes: str = ..., device:
+        Literal['cpu', 'cuda'] = ..., seed: int = ...
     ) -> Report:
         """Bytes of the packed file by purpose, which add up to its size; then measured bytes of a run."""
 
     def mse_clip(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        task: Literal['', 'classification', 'next-token', 'multi-label', 'regression', 'masked-token',
-        'token-classification'] = ..., steps: int = ..., least: float = ..., seed: int = ...
+        task: str = ..., steps: int = ..., least: float = ..., seed: int = ...
     ) -> Self:
         """Set the scale c·s of weights with the least Σ_j E[x_j²]·(w_j − ŵ_j)², for 100 values of c from 1 to 0.2; static."""
 
@@ -277,16 +260,14 @@ class PassMethods:
 
     def predictions(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Report:
         """Confusion matrix, recall and precision of each class; `mean_confidence` is over all samples, `wrong_confidence`"""
 
     def profile(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., sizes: str = ...,
-        device: Literal['cpu', 'cuda'] = ..., runs: int = ..., trace: str = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., sizes: str = ..., device:
+        Literal['cpu', 'cuda'] = ..., runs: int = ..., trace: str = ..., seed: int = ...
     ) -> Report:
         """Start, seconds, device seconds, memory and rate of each node in a run of the built model."""
 
@@ -322,8 +303,7 @@ class PassMethods:
 
     def quantization(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Report:
         """Per quantised weight: format, bits, SQNR, largest and mean error, saturated, underflow and zero fraction, cosine."""
 
@@ -348,9 +328,8 @@ class PassMethods:
     def remove_layers(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        task: Literal['', 'classification', 'next-token', 'multi-label', 'regression', 'masked-token',
-        'token-classification'] = ..., numbers: list[int] | tuple[int, ...] = ..., ratio: float = ..., pick:
-        Literal['spread', 'last', 'influence'] = ..., seed: int = ...
+        task: str = ..., numbers: list[int] | tuple[int, ...] = ..., ratio: float = ..., pick: Literal['spread',
+        'last', 'influence'] = ..., seed: int = ...
     ) -> Self:
         """Bypass whole blocks of a repeated stack (encoder layers, residual blocks): round(ratio·n) of n, or by number."""
 
@@ -396,9 +375,8 @@ class PassMethods:
 
     def shard_run(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., timeout: int =
-        ..., max_ranks: int = ..., mesh: int | str | list[int] | tuple[int, ...] = ..., strategy: Literal['auto',
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., timeout: int = ...,
+        max_ranks: int = ..., mesh: int | str | list[int] | tuple[int, ...] = ..., strategy: Literal['auto',
         'megatron', 'data', 'fsdp', 'replicated'] = ..., device: str = ..., rates: str = ..., training: bool = ...,
         memory: str = ..., sizes: str = ..., seed: int = ...
     ) -> Report:
@@ -415,8 +393,7 @@ class PassMethods:
     def smoothquant(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
-        task: Literal['', 'classification', 'next-token', 'multi-label', 'regression', 'masked-token',
-        'token-classification'] = ..., alpha: float = ..., insert: bool = ..., seed: int = ...
+        task: str = ..., alpha: float = ..., insert: bool = ..., seed: int = ...
     ) -> Self:
         """Divide input channels of Linears by s_j = max|X_j|^α / max|W_j|^(1−α), and multiply their weights by s_j."""
 
@@ -427,9 +404,8 @@ class PassMethods:
 
     def statistics(
         self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
-        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification',
-        'next-token', 'multi-label', 'regression', 'masked-token', 'token-classification'] = ..., sigmas: float =
-        ..., seed: int = ...
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., sigmas: float = ..., seed:
+        int = ...
     ) -> Report:
         """Range, mean, deviation, mean magnitude, quantiles and zeros of each masked weight."""
 

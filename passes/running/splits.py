@@ -9,7 +9,7 @@ from espalier.model.data.base import CLASSIFICATION
 from espalier.model.errors import DataError
 from espalier.passes.base import Context
 from espalier.passes.running.data_fit import TextLimit, fitted, text_limit, wanted_image
-from espalier.passes.tasks.base import TASK_HELP, TASKS, Kind, TaskName, recognised
+from espalier.passes.tasks.base import TASK_OPTION, TASKS, Kind, recognised
 
 if TYPE_CHECKING:
     from espalier.model.data.base import LoadOptions, Split, TaskData
@@ -39,7 +39,7 @@ class EvaluateOptions:
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
-    task: TaskName = field(default="", metadata={"help": TASK_HELP})
+    task: str = field(default="", metadata=TASK_OPTION)
 
     @property
     def which(self) -> dict[str, Any]:

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from espalier.model.sources.reading import Limits
 
 Run = Callable[[dict[str, Any]], Any]  # inputs by name → the model's result
-TaskName = Literal[
-    "", "classification", "next-token", "multi-label", "regression", "masked-token", "token-classification"
-]
-TASK_HELP = "what is predicted; default: by the model's head and the labels"
 Kind = Literal["classes", "distributions", "values", "labels"]  # of outputs that are compared
 
 
@@ -236,6 +232,17 @@ _OURS = tuple(
     for name in ("classification", "next_token", "multi_label", "regression", "masked_token", "token_classification")
 )
 TASKS: Registry[str, Task] = Registry("task", DataError, _OURS)
+
+
+def task_names() -> tuple[str, ...]:
+    """The names of all tasks, those of plug-ins included, after the empty name of the default."""
+    return "", *TASKS
+
+
+TASK_OPTION: dict[str, Any] = {
+    "help": "task, such as classification, regression or next-token; default: by the model's head and the labels",
+    "names": task_names,
+}
 
 
 def task_of(split: Split) -> Task:

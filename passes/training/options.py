@@ -7,7 +7,7 @@ from typing import Literal
 
 from espalier.model.errors import OptionsError
 from espalier.passes.select import Select
-from espalier.passes.tasks.base import TASK_HELP, TaskName
+from espalier.passes.tasks.base import TASK_OPTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class FinetuneOptions:
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
-    task: TaskName = field(default="", metadata={"help": TASK_HELP})
+    task: str = field(default="", metadata=TASK_OPTION)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate"):

@@ -113,9 +113,7 @@ class SearchPanel(FormPanel):
 
     def _begin_form(self) -> None:
         """Initialise the form for another document."""
-        self.setup.put(
-            beginning(self._session.open_document.graph, self._session.measured_on, self._session.main_metric)
-        )
+        self.setup.put(_example(self._session))
 
     def _edited(self) -> None:
         """Follow a changed graph: end the preview and recount the space."""
@@ -215,8 +213,7 @@ class SearchPanel(FormPanel):
 
     def run_example(self) -> None:
         """Run mixed precision of the open model; without data, show its form instead."""
-        document = self._session.open_document
-        spec = beginning(document.graph, self._session.measured_on, self._session.main_metric)
+        spec = _example(self._session)
         if not spec.score.data:
             self.compose()
         self.setup.put(spec)
@@ -290,3 +287,8 @@ class SearchPanel(FormPanel):
     def export(self, path: Path) -> None:
         """Write the shown trials to a .csv file; raises FileError."""
         self.trials.save(path)
+
+
+def _example(session: Session) -> SearchSpec:
+    """Mixed precision of the open model on the data in use, by the main metric of its task."""
+    return beginning(session.open_document.graph, session.measured_on, session.main_metric)

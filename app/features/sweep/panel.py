@@ -227,7 +227,9 @@ class SweepsPanel(FormPanel):
     def run_example(self) -> None:
         """Run an example."""
         document = self._session.open_document
-        self.start(example(document.recipe, document.graph, self._session.measured_on))
+        metric = figure_title(self._session.main_metric)
+        metric = metric[:1].upper() + metric[1:]
+        self.start(example(document.recipe, document.graph, self._session.measured_on, metric))
 
     def preset(self, index: int, path: str | None = None) -> None:
         """Preset an option of a step."""

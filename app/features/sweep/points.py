@@ -9,11 +9,11 @@ from typing import Any
 from PySide6.QtCore import QModelIndex, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from espalier.app.number_text import percent, signed
+from espalier.app.number_text import cell, percent, signed
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.table import Table
 from espalier.passes.figure import main_figure
-from espalier.passes.sweep.results import Outcome, point_text, rows
+from espalier.passes.sweep.results import Outcome, point_text, rows, sampled
 from espalier.passes.sweep.sweep import Sweep, axis_name
 
 LAST = ("seed", "n", "error", "seconds")  # columns after the metrics
@@ -62,6 +62,12 @@ class SweepPoints(QWidget):
     def _rows(self) -> list[dict[str, Any]]:
         return [self._row(r) for r in rows(self._sweep, self.outcomes)] if self._sweep else []
 
+    @property
+    def _share(self) -> bool:
+        """Whether the main metric is a share."""
+        samples = sampled(self.outcomes)
+        return samples is None or samples.share
+
     def _row(self, values: dict[str, Any]) -> dict[str, Any]:
         """A row of a point: its values, metrics, then seconds; constant columns are omitted."""
         sweep = self._sweep
@@ -72,10 +78,12 @@ class SweepPoints(QWidget):
         named = {axis_name(sweep.recipe, sweep.axis): "value"} if sweep.axis else {}
         shown = {named.get(k, k): v for k, v in values.items() if k not in hidden}
         if interval := shown.get("interval"):
-            shown["interval"] = "–".join(percent(e) for e in interval)
+            shown["interval"] = "–".join(percent(e) if self._share else cell(float(f"{e:.3g}")) for e in interval)
         if shown.get("change") is not None:
             noise = ", within noise" if shown.pop("within_noise") else ""
-            shown["change"] = f"{signed(100 * shown['change'], 1)} points{noise}"
+            value = shown["change"]
+            text = f"{signed(100 * value, 1)} points" if self._share else f"{value:+.3g}".replace("-", "−")
+            shown["change"] = f"{text}{noise}"
         shown.pop("within_noise", None)
         last = {k: shown.pop(k) for k in LAST if k in shown}
         return shown | last

@@ -408,7 +408,7 @@ Scalar = Line | WordList | Check | NumberField | Choice
 def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | None:
     """The widget for a scalar type; None for other types.
 
-    `metadata`: `min`, `max`, `help`, `hint`, `empty`, and `names`, the values that a text can have.
+    `metadata`: `min`, `max`, `help`, `hint`, `empty`, and `names`: the values of a text, or a function of them.
     """
     metadata = metadata or {}
     optional = get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind)
@@ -423,7 +423,8 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
         )
     if kind is str:
         if names := metadata.get("names"):
-            return Choice(tuple(names))
+            values = tuple(names() if callable(names) else names)
+            return Choice(values, tuple(v or metadata.get("empty", "default") for v in values))
         return Line(metadata.get("hint", ""), optional)
     if get_origin(kind) is Literal:
         values = get_args(kind)

@@ -46,7 +46,8 @@ from espalier.passes.sweep.sweep import Sweep, axis_name, axis_title, points
 from espalier.passes.sweep.values import value_text
 
 NOISE = "~"
-TESTS = {"McNemar": "exact McNemar test on the same samples", "Newcombe": "Newcombe's interval of the difference"}
+TESTS = {"McNemar": "exact McNemar test on the same samples", "Newcombe": "Newcombe's interval of the difference",
+         "paired t": "t-test on the same samples", "unpaired intervals": "the intervals of both"}  # fmt: skip
 
 DETAILS = """examples
   main.py sweep demo:digits recipe.toml --over prune.sparsity=0.1:0.9:0.1 --variant prune.method=l1,random
