@@ -53,7 +53,8 @@ def rewrite(graph: ir.Graph, options: OnnxOptions) -> Rewritten:
     clean(graph)
     shorten(graph)
     if clipped:
-        notes.append(f"{_counted(len(clipped), 'activation')} clip at code −128 where the format clips at −127.")
+        text = f"{_counted(len(clipped), 'activation')} clip one step below the lowest value of their format"
+        notes.append(f"{text} (in 8 bits at code −128, not −127).")
     if whole:
         text = f"{_counted(len(whole), 'activation')} that are never negative use codes up to 255"
         notes.append(f"{text} where the format clips at 127.")
