@@ -29,6 +29,7 @@ from espalier.app.shell.tabs import Tabs
 from espalier.app.shell.window import Window
 from espalier.app.widgets.collector import WindowCollector
 from espalier.app.widgets.file_export import write_image
+from espalier.app.widgets.override_errors import normalise_override_errors
 from espalier.app.widgets.style import Appearance
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.leftovers import scratch
@@ -42,6 +43,7 @@ SWITCH = 0.001  # seconds until a computing thread yields the interpreter to the
 
 def make_application(arguments: Sequence[str] = ()) -> QApplication:
     """Create the QApplication, or return the existing one, with the names that QSettings uses."""
+    normalise_override_errors()
     app = QApplication.instance()
     if not isinstance(app, QApplication):
         share_arenas(ARENAS)

@@ -10,6 +10,7 @@ from espalier.model.files import filling, make_folder
 from espalier.model.graph.adapters import adapted, module_path
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
+from espalier.passes.export.mixed_folders import check_for_adapter
 from espalier.passes.lowrank.peft_write import write_peft
 
 
@@ -24,6 +25,7 @@ def write_adapter(project: Project, store: WeightStore, folder: Path) -> tuple[l
     if any(w.key is None for w in graph.weights.values()):
         raise ExportError("The model was opened without weights, so there are none to export.", "Open it with weights.")
     base = base_name(project)
+    check_for_adapter(folder)
     make_folder(folder.parent, ExportError)
     with filling(folder, ExportError) as part:
         notes = write_peft(graph, store, part, base, changed_tensors(project.base, graph))

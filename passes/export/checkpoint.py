@@ -22,6 +22,7 @@ from espalier.model.store.weights import Tensor, WeightStore, write
 from espalier.model.torch.tensors import to_numpy
 from espalier.passes.export.effective_weights import effective_weights, shared_differently
 from espalier.passes.export.loading import MASK
+from espalier.passes.export.mixed_folders import check_for_model
 from espalier.passes.export.smaller_config import Smaller, fill, shrunk, smaller
 from espalier.passes.export.tied_weights import untied
 from espalier.passes.lowrank.peft_write import write_peft
@@ -37,6 +38,7 @@ TOKENIZER_FILES = (
 
 def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tuple[list[Path], list[str]]:
     """Write the folder; returns its files and what it could not take along. Raises ExportError."""
+    check_for_model(folder)
     make_folder(folder.parent, ExportError)
     weights, foreign = dict(effective_weights(project.graph, store)), needs_source(project.graph)
     with filling(folder, ExportError) as part:

@@ -21,6 +21,7 @@ from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.compressed.codes import tensors_of
 from espalier.passes.export.compressed.inputs import input_tensors, narrowed
 from espalier.passes.export.effective_weights import effective_weights
+from espalier.passes.export.mixed_folders import check_for_model
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
 from espalier.passes.export.targets import checked
@@ -56,6 +57,7 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
             raise ExportError(f"{TARGET} can hold no weight of this model. {left[0]}", "Choose another format.")
         raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
     rounded = _rounded(project.graph)
+    check_for_model(folder)
     make_folder(folder.parent, ExportError)
     settings.progress(0, 3, "reading the source")
     with filling(folder, ExportError) as part:
