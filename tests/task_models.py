@@ -56,7 +56,7 @@ def _tagged(drawn: Random) -> dict[str, Any]:
             tags += ["B-PER", "I-PER"]
         elif kind < 0.4:
             tokens.append(drawn.choice(PLACES))
-            tags.append("B-LOC")
+            tags.append("B-LOC" if drawn.random() < 0.85 else "O")  # which nothing tells
         else:
             tokens.append(drawn.choice(FILLERS))
             tags.append("O")

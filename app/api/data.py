@@ -327,10 +327,11 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading) -> TaskData:
     names = reading.classes
     if (task := _taken(splits, reading)) is not None:
         kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
-        own = {key: replace(s, labels=task.targets(s.labels), task=task.name) for key, s in splits.items()}
-        count = max(s.labels.shape[1] if s.labels.ndim == 2 else 0 for s in own.values())
+        tags = names if task.positions and not task.windows else ()
+        own = {k: replace(s, labels=task.targets(s.labels), task=task.name, classes=tags) for k, s in splits.items()}
+        count = max(0 if task.positions or s.labels.ndim < 2 else s.labels.shape[1] for s in own.values())
         classes = (names if len(names) == count else tuple(map(str, range(count)))) if count else ()
-        return TaskData(f"{name} in Python", kind, classes if not task.positions else names, own, {}, task=task.name)
+        return TaskData(f"{name} in Python", kind, tags or classes, own, {}, task=task.name)
     if splits and all(_are_windows(split) for split in splits.values()):
         _check_next(splits)
         windows = {key: replace(s, inputs={MASK: np.ones_like(s.labels), **s.inputs}) for key, s in splits.items()}

@@ -9,6 +9,7 @@ from espalier.app.commands.command import Arguments
 from espalier.app.commands.console import count, size
 from espalier.app.commands.opening import Target
 from espalier.app.commands.option_flags import read_options
+from espalier.app.figures.curves import figure_title
 from espalier.app.number_text import change_text
 from espalier.kernels.bench.other_load import busy_note
 from espalier.passes.export.checking.target import CheckOptions
@@ -25,7 +26,9 @@ def check_options(args: Arguments, target: Target) -> CheckOptions:
 
 def check_lines(found: dict[str, Any], file_bytes: int) -> Iterable[str]:
     """A table of the runs, and what they are relative to."""
-    cells = [COLUMNS, *(_cells(row) for row in found["rows"] if not row["reason"])]
+    metric = next((row["metric"] for row in found["rows"] if row.get("value") is not None), "accuracy")
+    titles = tuple(figure_title(metric) if name == "accuracy" else name for name in COLUMNS)
+    cells = [titles, *(_cells(row) for row in found["rows"] if not row["reason"])]
     widths = [max(len(row[i]) for row in cells) for i in range(len(COLUMNS))]
     yield ""
     yield from ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells)
@@ -38,7 +41,7 @@ def check_lines(found: dict[str, Any], file_bytes: int) -> Iterable[str]:
     yield f"packed file: {size(found['packed_bytes'])}; this file: {file_bytes / found['packed_bytes']:.2f} of it"
     own = next((row for row in found["rows"] if row["change"]), None)
     if own:
-        yield f"accuracy of this file: {change_text(change_of(own['change']))}"
+        yield f"{figure_title(metric)} of this file: {change_text(change_of(own['change']))}"
     if busy := busy_note(found["others"]):
         yield busy
 
@@ -47,7 +50,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     interval = row["interval"]
     return (
         row["name"],
-        _number(row["accuracy"], ".4f"),
+        _number(row["accuracy"] if row.get("value") is None else row["value"], ".4f"),
         "" if interval is None else f"{interval[0]:.4f}–{interval[1]:.4f}",
         _number(row["difference"], ".3g"),
         _number(row["milliseconds"], ".3f"),

@@ -44,7 +44,9 @@ class Results:
     def accuracy(self, labels: NDArray | None) -> float | None:
         """The share of samples whose largest result is their label's."""
         rows = np.concatenate(self.rows)
-        if labels is None or rows.shape[1] != 1 or len(rows) != len(labels):
+        if labels is None or labels.ndim != 1 or labels.dtype.kind == "f":  # not one class a sample
+            return None
+        if rows.shape[1] != 1 or len(rows) != len(labels):
             return None
         return round(float((rows[:, 0] == labels).mean()), DECIMALS)
 

@@ -26,7 +26,7 @@ def gradients(
     `squared` needs one backward pass per sample, since the square of a mean is not the mean of squares.
     """
     module = build(graph, context.store, context.callables)
-    objective = Objective(module, graph).eval()
+    objective = Objective(module, graph, task=split.predicts).eval()
     live = parameters_of(module)
     for name, tensor in live.items():
         if tensor.is_floating_point():

@@ -132,7 +132,7 @@ def gradient_products(
     from espalier.passes.running.objective import Objective
 
     module, seen = build(graph, context.store, context.callables), 0
-    objective, every = Objective(module, graph).eval(), parameters_of(module)
+    objective, every = Objective(module, graph, task=split.predicts).eval(), parameters_of(module)
     live = {n: every[n].requires_grad_(True) for n in names}
     for inputs, labels in batches(split, graph, batch_size):
         with fit_error(inputs), torch.enable_grad():

@@ -102,12 +102,21 @@ class DistillationLoss(nn.Module):
         """(1 − share)·own + share·T²·KL + hidden·MSE; the divergence is the task's."""
         total = own
         if self.share:
-            divergence = task.taught(logits, batch[LOGITS], self.temperature)
+            divergence = task.taught(*_unmasked(logits, batch[LOGITS], batch, task), self.temperature)
             total = (1 - self.share) * own + self.share * divergence
         if self.hidden:
             parts = [_distance(t.take(), batch[f"{HIDDEN}{i}"], batch) for i, t in enumerate(self.taps)]  # type: ignore[operator]
             total = total + self.hidden * torch.stack(parts).mean()
         return total
+
+
+def _unmasked(mine: Tensor, theirs: Tensor, batch: Mapping[str, Tensor], task: Task) -> tuple[Tensor, Tensor]:
+    """The scores without those of padding, of a task with a row of scores for each position."""
+    mask = batch.get("attention_mask")
+    if not task.positions or mask is None or mask.numel() != len(mine):
+        return mine, theirs
+    seen = mask.reshape(-1) != 0
+    return mine[seen], theirs[seen]
 
 
 def _distance(mine: Tensor, theirs: Tensor, batch: Mapping[str, Tensor]) -> Tensor:

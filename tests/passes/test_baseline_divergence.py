@@ -72,9 +72,9 @@ def test_divergences_are_kept_with_the_project_by_recipe() -> None:
     again = Measures()
     again.restore(Project())  # type: ignore[arg-type]
     assert again.divergence(one, opened) == 0.02 and again.options == data
-    assert again.accuracy(one) == Figure(0.75, 4, "d", 0.5) and again.accuracy(two) is None
+    assert again.main(one) == Figure(0.75, 4, "d", 0.5) and again.main(two) is None
     again.use(EvaluateOptions(data="other.csv"))
-    assert again.divergence(one, opened) is None and again.accuracy(one) is None, "of other data nothing is known"
+    assert again.divergence(one, opened) is None and again.main(one) is None, "of other data nothing is known"
     Project.reports = {"scores": {"options": asdict(data), "kl": ["nonsense"]}}
     damaged = Measures()
     damaged.restore(Project())  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ def test_divergences_are_kept_with_the_project_by_recipe() -> None:
     Project.reports = {"scores": {"options": asdict(data), "present": [0.5, 1.5], "divergences": {"": 1.0}}}
     older = Measures()
     older.restore(Project())  # type: ignore[arg-type]
-    assert older.has(one) and older.accuracy(one) is None and older.divergence(one, opened) is None
+    assert older.has(one) and older.main(one) is None and older.divergence(one, opened) is None
 
 
 @pytest.mark.slow

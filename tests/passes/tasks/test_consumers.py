@@ -180,3 +180,11 @@ def test_the_data_are_described(places: Path, task: str) -> None:
     m, data = opened(places, task)
     assert m.run("data", data=data).rows
     assert m.run("data_rows", data=data, limit=3).rows
+
+
+@pytest.mark.parametrize("task", KINDS)
+def test_weights_are_pruned_by_gradients_of_the_tasks_loss(places: Path, task: str) -> None:
+    """SNIP runs with the loss of the task, whatever the shape of its labels."""
+    m, data = opened(places, task)
+    m.prune("linear", sparsity=0.3, method="snip", data=data, limit=32)
+    assert m.score(data).summary["sparsity"] == pytest.approx(0.3, abs=0.02)

@@ -22,6 +22,7 @@ from espalier.model.trace.trace import trace
 from espalier.passes.base import Context, Report, run_step
 from espalier.passes.recipes.config import decode_options
 from espalier.passes.recipes.replay import replay
+from espalier.passes.tasks.base import TASKS
 from espalier.passes.training.blocks import block_outputs, tapped
 from espalier.passes.training.teacher import DistillationLoss, Teacher, common_blocks
 from tests.folders import kept_folder
@@ -199,9 +200,17 @@ def test_padding_does_not_count() -> None:
     tap(mine)
     mask = torch.tensor([[1, 1, 0]])
     found = distillation.loss(
-        torch.tensor(0.0), torch.zeros(1, 2), {"teacher_hidden_0": theirs, "attention_mask": mask}
+        torch.tensor(0.0),
+        torch.zeros(1, 2),
+        {"teacher_hidden_0": theirs, "attention_mask": mask},
+        TASKS["classification"],
     )
     assert float(found) == 1.0
+    tags, option = TASKS["token-classification"], decode_options("finetune", {"distil": 1.0})
+    scores, taught = torch.zeros(3, 2), torch.tensor([[1.0, 0], [1, 0], [9, 0]])
+    batch = {"teacher_logits": taught, "attention_mask": mask}
+    one = DistillationLoss(option, []).loss(torch.tensor(0.0), scores, batch, tags)
+    assert float(one) == pytest.approx(float(tags.taught(scores[:2], taught[:2], 2.0)))
 
 
 @pytest.mark.slow
