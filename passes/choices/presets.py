@@ -93,7 +93,9 @@ def preset_named(text: str) -> str:
 
 def group_of(fmt: Format) -> int | None:
     """The group size of a format with groups that can be chosen."""
-    return fmt.group if isinstance(fmt, ScaledElement | ScaledInteger) and fmt.granularity == "group" else None
+    if isinstance(fmt, ScaledElement | ScaledInteger):
+        return fmt.group if fmt.granularity == "group" else None
+    return None
 
 
 def in_group(fmt: Format, group: int) -> Format:
