@@ -93,9 +93,11 @@ def preset_named(text: str) -> str:
 
 def group_of(fmt: Format) -> int | None:
     """The group size of a format with groups that can be chosen."""
-    if isinstance(fmt, ScaledElement | ScaledInteger):
-        return fmt.group if fmt.granularity == "group" else None
-    return None
+    match fmt:
+        case ScaledElement(granularity="group", group=group) | ScaledInteger(granularity="group", group=group):
+            return group
+        case _:
+            return None
 
 
 def in_group(fmt: Format, group: int) -> Format:

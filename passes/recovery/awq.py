@@ -114,7 +114,7 @@ def why_not_clipped(layer: Layer) -> str:
     chosen = node.precision.get("weight")
     if chosen is None:
         return "its weight has no format"
-    fmt = chosen.format
+    fmt: Any = chosen.format
     per = fmt.per if isinstance(fmt, ScaledInteger | ScaledElement) else TENSOR
     if per == TENSOR:
         return f"{fmt.label} has no scale for each row or group"
