@@ -93,7 +93,11 @@ def preset_named(text: str) -> str:
 
 def group_of(fmt: Format) -> int | None:
     """The group size of a format with groups that can be chosen."""
-    return fmt.group if isinstance(fmt, ScaledElement | ScaledInteger) and fmt.granularity == "group" else None
+    match fmt:
+        case ScaledElement(granularity="group", group=group) | ScaledInteger(granularity="group", group=group):
+            return group
+        case _:
+            return None
 
 
 def in_group(fmt: Format, group: int) -> Format:

@@ -114,8 +114,10 @@ def why_not_clipped(layer: Layer) -> str:
     chosen = node.precision.get("weight")
     if chosen is None:
         return "its weight has no format"
-    if not isinstance(chosen.format, ScaledInteger | ScaledElement) or chosen.format.per == TENSOR:
-        return f"{chosen.format.label} has no scale for each row or group"
+    fmt: Any = chosen.format
+    per = fmt.per if isinstance(fmt, ScaledInteger | ScaledElement) else TENSOR
+    if per == TENSOR:
+        return f"{fmt.label} has no scale for each row or group"
     if chosen.scale:
         return "it has a fixed scale"
     name = node.target.rpartition(".")[2] if node.call == "call_module" else node.id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -73,7 +73,7 @@ class _Search:
             raise Unrotatable(next(iter(self.graph)), "it has no embedding of its inputs")
         return tokens
 
-    def _visit(self, node: Node, states: list[State]) -> None:
+    def _visit(self, node: Node, states: Sequence[str]) -> None:
         if "statistic" in states and "stream" not in states:
             self._statistic(node)
         elif "power" in states:

@@ -1,4 +1,4 @@
-"""Rotates the residual stream of a transformer by a random Hadamard matrix, which spreads outliers over all channels."""
+"""Rotates the residual stream of a transformer by a random Hadamard matrix, which spreads outliers over channels."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class _Rotation:
             return
         wish = f"{old.target}.weight"
         name = wish if wish not in self.graph.weights else f"{wish}_rotated"
-        weight = self.graph.weights[shared]
+        weight = self.graph.weights[self.stream.embedding]
         self.graph = self.graph.replace(replace(old, weights={**old.weights, "weight": name}))
         self.graph = self.graph.with_weights({name: replace(weight)})
         self.untied += 1

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.gui
 @pytest.mark.parametrize(
     ("wish", "found"),
     [("LinearBlockFP", ["block_fp"]), ("linearblockfp", ["block_fp"]), ("xnor", ["binary_scaled"]),
-     ("block log", ["block_log"]), ("fixed point", ["integer", "scaled_integer"]), ("nothing like it", [])],
+     ("block log", ["block_log"]), ("nothing like it", []),
+     ("fixed point", ["integer", "scaled_integer", "scaled_element", "offset_integer"])],
 )  # fmt: skip
 def test_formats_are_found_by_alias(panel: InspectorPanel, session: Session, wish: str, found: list[str]) -> None:
     session.select((KEY,))
