@@ -94,6 +94,11 @@ def _free(wish: str, graph: Graph) -> str:
 def difference(before: Graph, after: Graph, split: Split, batch_size: int, context: Context) -> float:
     """The largest float difference of the first result on one batch, relative to its largest magnitude."""
     inputs, _ = next(batches(split, before, batch_size))
+    return difference_on(before, after, dict(inputs), context)
+
+
+def difference_on(before: Graph, after: Graph, inputs: dict[str, Tensor], context: Context) -> float:
+    """`difference` on given inputs by name."""
     results: list[Tensor] = []
     for graph in (before, after):
         with torch.no_grad(), fit_error(inputs):

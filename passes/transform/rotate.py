@@ -33,7 +33,9 @@ def rotate(graph: Graph, options: RotateOptions, context: Context) -> tuple[Grap
     error. Run it before quantising with scales. An output layer that shares the embedding gets a weight of its own.
     Rotations inside of attention and MLP, which need operations at run time, are not inserted.
     """
+    from espalier.passes.recovery.channel_scales import difference_on
     from espalier.passes.recovery.hadamard import random_rotation
+    from espalier.passes.running.example import example_inputs
 
     stream = _stream(graph)
     q, kind = random_rotation(stream.size, context.seed)
@@ -47,7 +49,8 @@ def rotate(graph: Graph, options: RotateOptions, context: Context) -> tuple[Grap
         for i in dict.fromkeys(steps)
     )
     summary: Row = {"channels": stream.size, "matrix": kind, "readers": len(stream.readers),
-                    "writers": len(stream.writers), "gains": len(stream.gains), "untied": work.untied}  # fmt: skip
+                    "writers": len(stream.writers), "gains": len(stream.gains), "untied": work.untied,
+                    "float_difference": difference_on(graph, work.graph, example_inputs(graph), context)}  # fmt: skip
     return work.graph, Report("rotate", rows, summary)
 
 

@@ -76,6 +76,7 @@ def test_results_stay_the_same(kind: str, tmp_path: Path) -> None:
     before = found.project.graph
     graph, report = rotated(found)
     assert float((logits(graph, found) - logits(before, found)).abs().max()) < 1e-4
+    assert report.summary["float_difference"] < 1e-5
     assert report.summary["untied"] == (kind == "tied")
     assert report.summary["matrix"] == "hadamard" and report.summary["gains"] == 3
     moved = parameters_of(build(graph, found.store))
