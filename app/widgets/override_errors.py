@@ -1,8 +1,7 @@
-"""Lets an error in a method that Qt calls be reported rather than end the program.
+"""Lets an error in a method that Qt calls be reported rather than end the program, on Python before 3.12.
 
-On Python before 3.12, PySide (6.10 and 6.11 were tried) reads the arguments of an error that C code raised, such as
-"Internal C++ object already deleted", before Python has made an exception of it, and the process ends (SIGSEGV). An
-error that has passed an exception handler is whole.
+There PySide (6.10.1, 6.11.3) reads the arguments of an error of C code before Python has made an exception of it, and
+the process ends (SIGSEGV). An error that has passed a handler is whole.
 """
 
 from __future__ import annotations
