@@ -17,12 +17,12 @@ from espalier.model.store.weights import WeightStore
 from espalier.model.torch.leaf_builder import effective
 from espalier.model.torch.tensors import to_numpy
 from espalier.passes.base import Row
+from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.recovery.channel_scales import ChannelScales
 from espalier.passes.recovery.compensate import output_error
 from espalier.passes.recovery.groups import Group
 from espalier.passes.recovery.layers import Layer, matrix_of, rows_of, weight_of
 from espalier.passes.recovery.walk import Stop
-from espalier.passes.transform.learn_scales import scale_name
 
 MIN_SCALE = 1e-4  # as in the authors' code
 SHRINKS, STEP = 10, 20  # factors 1, 0.95, … 0.55 of the range

@@ -13,6 +13,7 @@ from espalier.model.graph.meta import Precision, Weight
 from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.quantize import PORTS
+from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.observed.difference import Difference, compare
 from espalier.passes.observed.options import ObserveOptions
 from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
@@ -20,7 +21,6 @@ from espalier.passes.observed.shift_selection import Method, chosen_shift, ends,
 from espalier.passes.observed.stored_tensors import stored_scale, weight_in_view
 from espalier.passes.observed.tensor_statistics import PortRef, TensorStatistics, operands, rows_of, stream
 from espalier.passes.select import Select, chosen
-from espalier.passes.transform.learn_scales import scale_name
 
 if TYPE_CHECKING:
     from torch import Tensor

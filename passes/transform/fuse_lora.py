@@ -11,8 +11,8 @@ from espalier.model.graph.meta import Adapter, Weight
 from espalier.model.graph.ports import weight_at, weights_of
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.choices.scale_names import unused_name
 from espalier.passes.select import Select, chosen
-from espalier.passes.transform.learn_scales import unused_name
 from espalier.passes.transform.lora import require_adapters
 
 

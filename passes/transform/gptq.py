@@ -11,11 +11,11 @@ from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.gptq import GptqOptions
+from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.observed.stored_tensors import weight_in_view
 from espalier.passes.recovery.layers import Layer, layers_of
 from espalier.passes.running.splits import load_split
 from espalier.passes.select import chosen
-from espalier.passes.transform.learn_scales import scale_name
 
 
 @transform("gptq", "GPTQ", GptqOptions, lasting=True)

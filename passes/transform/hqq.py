@@ -12,10 +12,10 @@ from espalier.model.formats.scaled import ROW, TENSOR
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
 from espalier.passes.base import Context, Report, Row, transform
+from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.observed.stored_tensors import weight_in_view
 from espalier.passes.recovery.layers import Layer, layers_of
 from espalier.passes.select import Select, chosen
-from espalier.passes.transform.learn_scales import scale_name
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +12,7 @@ from espalier.model.graph.meta import Weight
 from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.quantize import PORTS
+from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.select import Select, chosen
 
 if TYPE_CHECKING:
@@ -124,13 +124,3 @@ class _Learner:
             text = "The model was opened without weights, so no scale can be initialised."
             raise PassError(text, "Open it with weights.")
         return effective(node, port, self.graph, self.context.store).seen(to_torch(self.context.store.get(weight.key)))
-
-
-def scale_name(node: Node, port: str, weights: Mapping[str, Weight]) -> str:
-    """The name of a new scale: `<module>.weight_scale`, numbered if `weights` has it."""
-    return unused_name(f"{node.target if node.call == 'call_module' else node.id}.{port}_scale", weights)
-
-
-def unused_name(name: str, names: Container[str]) -> str:
-    """`name`, with the first number added that makes it no element of `names`."""
-    return next(n for n in (name, *(f"{name}_{i}" for i in range(1, 1 << 20))) if n not in names)

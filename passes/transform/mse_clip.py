@@ -13,11 +13,11 @@ from espalier.model.graph.meta import Precision, Weight
 from espalier.model.graph.ports import weight_at
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
+from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.observed.stored_tensors import weight_in_view
 from espalier.passes.recovery.layers import Layer, layers_of, plain, rows_of
 from espalier.passes.running.splits import load_split
 from espalier.passes.select import chosen
-from espalier.passes.transform.learn_scales import scale_name
 
 if TYPE_CHECKING:
     from torch import Tensor
