@@ -423,7 +423,8 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
         )
     if kind is str:
         if names := metadata.get("names"):
-            values = tuple(names() if callable(names) else names)
+            offered: Any = names() if callable(names) else names
+            values = tuple(offered)
             return Choice(values, tuple(v or metadata.get("empty", "default") for v in values))
         return Line(metadata.get("hint", ""), optional)
     if get_origin(kind) is Literal:
