@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from espalier.model.data.base import Array
+from espalier.model.errors import DataError
 from espalier.passes.figure import hits_of, wilson
 from espalier.passes.tasks.base import Task
 from espalier.passes.tasks.resampling import bootstrapped
@@ -37,7 +38,12 @@ class Tally:
             number = len(self._statistics)
             self._statistics.append(None)
             self._hits.append(None)
-        self._statistics[number] = self.task.statistics(scores, labels)
+        statistics = self.task.statistics(scores, labels)
+        other = next((s for s in self._statistics if s is not None and s.shape[1:] != statistics.shape[1:]), None)
+        if other is not None:
+            raise DataError("The model gives another number of scores in each batch, so they are no scores of classes.",
+                            "Open it with a head whose outputs do not depend on the length.")  # fmt: skip
+        self._statistics[number] = statistics
         self._hits[number] = self.task.hits(scores, labels)
         self._order.append(number)
 

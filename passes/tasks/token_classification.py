@@ -26,17 +26,22 @@ F1 = Metric("f1", "F1", "high", "F1 of whole entities in the strict IOB2 scheme"
 
 
 def tagged(splits: Mapping[str, Rows], name: str, options: LoadOptions) -> TaskData:
-    """Tokenised words with the tag of each at its first token, IGNORED elsewhere; raises DataError."""
+    """Tokenised words with the tag of each at its first token, IGNORED elsewhere; raises DataError.
+
+    Words with the tag −100 do not count, as in transformers.
+    """
     import numpy as np
 
     from espalier.model.data.tokens import open_words
 
     assert options.tokenizer is not None
     encode = open_words(options.tokenizer)
-    tags = sorted_names(dict.fromkeys(tag for rows in splits.values() for row in rows.labels for tag in row))
+    tags = sorted_names(
+        dict.fromkeys(tag for rows in splits.values() for row in rows.labels for tag in row if tag != str(IGNORED))
+    )
     if all(tag.isdigit() for tag in tags):
         tags = tuple(map(str, range(int(tags[-1]) + 1)))
-    index_of = {tag: at for at, tag in enumerate(tags)}
+    index_of = {tag: at for at, tag in enumerate(tags)} | {str(IGNORED): IGNORED}
     made: dict[str, Split] = {}
     for split, rows in splits.items():
         inputs, words, lengths = encode(rows.samples, options.max_length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from espalier.model.data.base import Split, TaskData
 from espalier.model.data.class_names import in_order_of, misnamed, model_names
 from espalier.model.document.recipe import Step
+from espalier.model.errors import DataError
 from espalier.model.opening import open_any
 from espalier.model.sources.demos import RESOURCES
 from espalier.passes.base import Context, Report, run_step
@@ -35,6 +37,16 @@ def test_known_names_take_the_order_of_the_model() -> None:
 def test_other_names_stay_as_they_are(classes: tuple[str, ...]) -> None:
     given = data(classes, [0, 1])
     assert in_order_of(given, NAMES) is given and in_order_of(given, ()) is given
+
+
+def test_a_label_beside_those_of_the_model_is_a_mistake_in_sets_and_tags() -> None:
+    """Otherwise one wrong label gives all classes other numbers."""
+    inputs = {"x": np.zeros((2, 1), np.float32)}
+    splits = {"train": Split(inputs, np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), classes=("bad", "positive"))}
+    given = replace(data(("bad", "positive"), [0, 1]), splits=splits)
+    with pytest.raises(DataError, match="'bad' is none of the model's classes: negative, positive"):
+        in_order_of(given, NAMES)
+    assert in_order_of(replace(given, classes=("awesome", "bad")), NAMES).classes == ("awesome", "bad")
 
 
 def test_strange_words_are_told_with_what_they_count_as() -> None:

@@ -230,8 +230,9 @@ def load(path: Path, kind: Any, dtype: Any = None, config: Any = None) -> Any:
     from espalier.model.sources.huggingface import quiet
 
     given = {} if config is None else {"config": config}
+    whole = str(path.resolve())  # transformers takes a file of that name in the working folder first
     with quiet(), contextlib.redirect_stderr(io.StringIO()):
-        return kind.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype, **given).eval()
+        return kind.from_pretrained(path.parent, gguf_file=whole, dtype=dtype, **given).eval()
 
 
 CONFIGURED = "transformers computes the same only with config=… of the source; from the file alone: "

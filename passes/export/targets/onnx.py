@@ -13,6 +13,7 @@ from espalier.model.formats.blocks import PowerBlocks
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.nvfp4 import NVFP4
 from espalier.model.formats.scaled import TENSOR
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Graph, Node
@@ -20,6 +21,7 @@ from espalier.model.graph.ports import choice, weight_at
 from espalier.model.graph.views import view_at
 from espalier.passes.export.targets import TARGETS, No, Target
 
+_SHARED = (ScaledInteger, ScaledElement, Ternary, BinaryScaled, PowerBlocks, NVFP4)
 WIDEST, MOST = 16, 32767  # bits of an activation; the largest code of a weight
 OWN = {"int8 per channel": "scaled_integer(width=8)", "int8": "scaled_integer(width=8, granularity=tensor)",
        "int4 in blocks of 32": "scaled_integer(width=4, granularity=group, group=32)"}  # fmt: skip
@@ -30,7 +32,7 @@ def stored(fmt: Format, rank: int, dtype: str) -> No | None:
     """Why a weight of `rank` axes, as its format sees it, lies in the file in float; None for whole numbers."""
     if dtype != "float32":
         return No(f"whole numbers are read as float32, and the weight is {dtype}", "Open the model in float32.")
-    if rank != 2 and isinstance(fmt, ScaledInteger | Ternary | BinaryScaled | PowerBlocks | NVFP4) and _per(fmt):
+    if rank != 2 and isinstance(fmt, _SHARED) and _per(fmt):
         return No(f"a tensor of {rank} axes has one scale there", "Choose a format with one scale for the tensor.")
     if _most(fmt) > MOST:
         return No(f"its values are no whole numbers up to {MOST} times a scale", CHOOSE)
@@ -39,7 +41,11 @@ def stored(fmt: Format, rank: int, dtype: str) -> No | None:
 
 def _per(fmt: Any) -> bool:
     """Whether parts of a tensor have scales of their own."""
-    return fmt.per != TENSOR if isinstance(fmt, ScaledInteger) else getattr(fmt, "granularity", "") != "tensor"
+    return (
+        fmt.per != TENSOR
+        if isinstance(fmt, ScaledInteger | ScaledElement)
+        else getattr(fmt, "granularity", "") != "tensor"
+    )
 
 
 def _most(fmt: Format) -> float:
@@ -49,6 +55,8 @@ def _most(fmt: Format) -> float:
             return 2.0 ** (fmt.width - fmt.signed) - 1
         case ScaledInteger():
             return float(fmt.top)
+        case ScaledElement() if fmt.integer:
+            return -fmt.lowest
         case Ternary() | BinaryScaled():
             return 1
         case PowerBlocks():

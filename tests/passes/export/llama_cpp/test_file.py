@@ -173,3 +173,20 @@ def test_attention_that_a_file_cannot_say_is_refused(change: dict[str, bool], tm
     with pytest.raises(ExportError, match="scores of attention"):
         export(found.project, found.store, "gguf", tmp_path / "x.gguf")
     assert not (tmp_path / "x.gguf").exists()
+
+
+@pytest.mark.slow
+def test_an_older_file_of_that_name_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers takes a file of the working folder first: the check read the old file instead of the new one."""
+    project, store = opened("llama", "float32", tmp_path, {"linear.weight": Q8})
+    folder = tmp_path / "out"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    path = Path("model.gguf")
+    path.write_bytes(b"no such file")
+    export(project, store, path, "gguf", Settings())
+    kinds = {kind for kind, _ in read(path).values()}
+    assert kinds == {"Q8_0", "F32"}
+    other = replace(project, graph=chosen(project.graph, {"linear.weight": Q4}))
+    export(other, store, path, "gguf", Settings())
+    assert {kind for kind, _ in read(path).values()} == {"Q4_0", "F32"}
