@@ -36,9 +36,8 @@ def tagged(splits: Mapping[str, Rows], name: str, options: LoadOptions) -> TaskD
 
     assert options.tokenizer is not None
     encode = open_words(options.tokenizer)
-    tags = sorted_names(
-        dict.fromkeys(tag for rows in splits.values() for row in rows.labels for tag in row if tag != str(IGNORED))
-    )
+    given = dict.fromkeys(tag for rows in splits.values() for row in rows.labels for tag in row)
+    tags = sorted_names(tag for tag in given if tag != str(IGNORED))
     if all(tag.isdigit() for tag in tags):
         tags = tuple(map(str, range(int(tags[-1]) + 1)))
     index_of = {tag: at for at, tag in enumerate(tags)} | {str(IGNORED): IGNORED}

@@ -41,11 +41,9 @@ def stored(fmt: Format, rank: int, dtype: str) -> No | None:
 
 def _per(fmt: Any) -> bool:
     """Whether parts of a tensor have scales of their own."""
-    return (
-        fmt.per != TENSOR
-        if isinstance(fmt, ScaledInteger | ScaledElement)
-        else getattr(fmt, "granularity", "") != "tensor"
-    )
+    if isinstance(fmt, ScaledInteger | ScaledElement):
+        return bool(fmt.per != TENSOR)
+    return getattr(fmt, "granularity", "") != "tensor"
 
 
 def _most(fmt: Format) -> float:

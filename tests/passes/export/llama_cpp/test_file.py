@@ -184,9 +184,9 @@ def test_an_older_file_of_that_name_is_replaced(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(folder)
     path = Path("model.gguf")
     path.write_bytes(b"no such file")
-    export(project, store, path, "gguf", Settings())
+    export(project, store, "gguf", path)
     kinds = {kind for kind, _ in read(path).values()}
     assert kinds == {"Q8_0", "F32"}
     other = replace(project, graph=chosen(project.graph, {"linear.weight": Q4}))
-    export(other, store, path, "gguf", Settings())
+    export(other, store, "gguf", path)
     assert {kind for kind, _ in read(path).values()} == {"Q4_0", "F32"}

@@ -20,7 +20,8 @@ from tests.passes.export.models import chosen
 MORE = ("mxint(width=16)", "integer(width=16,frac_width=12)", "integer(width=18,frac_width=12)", "mxfp(element=e5m2)",
         "mxint(width=8,rows=2)", "scaled_integer(width=8,granularity=tensor)", "scaled_integer(width=16)",
         "scaled_integer(width=8,symmetric=false)", "minifloat_ieee(width=8,exponent_width=5,reserved=inf)",
-        "minifloat_ieee(width=6,exponent_width=3)", "ternary(granularity=tensor)", "nvfp4", "scaled_element(element=int8)",
+        "minifloat_ieee(width=6,exponent_width=3)", "ternary(granularity=tensor)", "nvfp4",
+        "scaled_element(element=int8)",
         "scaled_element(element=int4,granularity=group,group=32)", "scaled_element(element=e4m3)",
         "offset_integer(width=4)")  # fmt: skip
 FORMATS = [*usual_formats(), *(parse_format(text) for text in MORE)]
