@@ -120,7 +120,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     A name with all words of `name` (`num_layers`: `num_hidden_layers`) is closer than one with similar letters.
     """
-    names = sorted(known)
+    names = sorted(set(known))
     alike = difflib.get_close_matches(name, names, n=1, cutoff=_TYPED)
     close = alike or _with_words(name, names) or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
@@ -133,7 +133,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def unknown(name: str, known: Iterable[str]) -> str:
     """`nearest` for registries: unless `name` looks like a typing error, the hint also suggests to load a plug-in."""
-    names = sorted(known)
+    names = sorted(set(known))
     hint = nearest(name, names)
     return hint if difflib.get_close_matches(name, names, n=1, cutoff=_TYPED) else f"{hint} {PLUG_IN}"
 
