@@ -35,12 +35,15 @@ def _cut(name: str, texts: Mapping[str, str], options: LoadOptions) -> TaskData:
     assert options.tokenizer is not None
     encode, masking = open_stream(options.tokenizer), open_masking(options.tokenizer)
     room = options.max_length - len(masking.before) - len(masking.after)
+    if room < 1:
+        raise DataError(f"Windows of {options.max_length} tokens have no room beside the tokenizer's special tokens.",
+                        f"Give a maximum length of at least {options.max_length - room + 1}.")  # fmt: skip
     splits: dict[str, Split] = {}
     pieces: dict[str, tuple[str, ...]] = {}
     short: list[str] = []
     for split, text in texts.items():
         ids, ends = encode(text)
-        if len(ids) < LEAST or room < 1:
+        if len(ids) < LEAST:
             short.append(f"The text of {split} has fewer than {LEAST} tokens, too few to mask any.")
             continue
         width = min(room, len(ids))
