@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espalier.model.data.base import CLASSIFICATION
 from espalier.model.document.graph_json import fingerprint
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
@@ -27,7 +28,7 @@ from espalier.passes.running.task_check import check_task
 from espalier.passes.search.results import Results
 from espalier.passes.search.trial_run import PartialResult
 from espalier.passes.sensitivity.outputs import Outputs
-from espalier.passes.tasks.base import task_of
+from espalier.passes.tasks.base import ACCURACY, task_of
 from espalier.passes.tasks.tally import Tally
 
 MAX_HITS = 1 << 16  # samples up to which a trial stores which were classified correctly
@@ -95,7 +96,8 @@ class Evaluator:
         noise = noise_of(tally, self._split, self.base, self._guessing, full=False)
         long = [*(["hits"] if self._split.targets > MAX_HITS else []), *(["errors"] if self.total > MAX_ERRORS else [])]
         plain = () if "better" in noise else ("interval",)  # that of a share follows from n
-        return {k: v for k, v in noise.items() if k not in (*long, *plain) and not (k == "hits" and not v)}
+        usual = {"task": CLASSIFICATION, "metric": ACCURACY.name, "hits": ""}  # of a trial that does not say
+        return {k: v for k, v in noise.items() if k not in (*long, *plain) and (k not in usual or v != usual[k])}
 
     def _divergence(self, number: int, result: Any, scores: Tensor) -> float:
         """Σ over a batch's samples or tokens of the divergence from the base graph, in nats."""

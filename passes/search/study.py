@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import optuna
@@ -21,7 +21,7 @@ from espalier.passes.search.data_check import check_data
 from espalier.passes.search.empty_studies import note_creator, remove_abandoned, removed_if_empty
 from espalier.passes.search.fleet import heartbeat
 from espalier.passes.search.fleet.claim import claimed, is_settled, is_spare
-from espalier.passes.search.goals import Wanted
+from espalier.passes.search.goals import MAIN, Wanted, main_of, with_main
 from espalier.passes.search.prepare import Prepared, prepared
 from espalier.passes.search.records import ABOUT, STATES, about, trial_of
 from espalier.passes.search.refine import FRONT
@@ -70,6 +70,10 @@ def run(plan: Plan) -> Generator[Trial, None, str]:
 
 def begin(plan: Plan) -> StudyRun:
     """Check the search and open its study; raises OptionsError, DataError, StorageError."""
+    spec = plan.search.spec
+    if any(goal.figure == MAIN for goal in spec.goals):
+        spec = with_main(spec, main_of(spec.score, plan.context.reading))
+        plan = replace(plan, search=replace(plan.search, spec=spec))
     ready = prepared(plan.search, plan.context, plan.memo)
     path = path_of(plan.storage)
     if not plan.resume or (path is not None and not path.exists()):

@@ -109,7 +109,8 @@ class Baseline:
     @property
     def _scored(self) -> bool:
         """Whether the outputs are scores of the labels."""
-        if self._hides or not self._batches:
+        apart = (self.outputs.kind == "values") != (self.task.kind == "values")  # numbers, and labels that are none
+        if self._hides or apart or not self._batches:
             return False
         try:
             for batch in self._batches:

@@ -123,6 +123,8 @@ def test_a_network_that_returns_a_tensor(places: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_model_that_sees_later_tokens_is_refused(places: Path) -> None:
     with pytest.raises(DataError, match="depend on later tokens"):
+        es.open(str(places / "bert")).evaluate(**data(places, task="next-token"))
+    with pytest.raises(DataError, match="no mask token"):
         es.open(str(places / "bert")).evaluate(**data(places))
 
 
@@ -145,12 +147,12 @@ def test_a_model_that_sees_later_tokens_is_refused_everywhere(places: Path, act:
     project = m.project
     with pytest.raises(DataError, match="depend on later tokens"):
         if act == "train":
-            m.finetune(**data(places), max_steps=1)
+            m.finetune(**data(places, task="next-token"), max_steps=1)
         elif act == "generate":
             m.run("generate", prompt=text_of(5))
         else:
             context = Context(m._place.opened.store, reading=project.source.reading)
-            Evaluator(project.base, EvaluateOptions(**data(places)), context, ())
+            Evaluator(project.base, EvaluateOptions(**data(places, task="next-token")), context, ())
 
 
 @pytest.mark.slow
