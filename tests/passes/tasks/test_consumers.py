@@ -18,6 +18,7 @@ from espalier.passes.tasks.base import TASKS
 from espalier.passes.training.options import FinetuneOptions
 from tests.task_models import TOPICS, rows_of, write_task
 
+pytestmark = pytest.mark.slow
 KINDS = ("multi-label", "regression", "masked-token", "token-classification")
 SPACE = [{"values": "integer(width=3|8)", "select": {"by": "type", "values": ["linear"]}}]
 
@@ -36,7 +37,6 @@ def opened(places: Path, task: str) -> tuple[Any, str]:
     return es.open(str(places / task)), str(places / task / "data")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("task", KINDS)
 def test_training_shows_and_improves_the_metrics_of_the_task(places: Path, task: str) -> None:
     """Through 3-bit weights (QAT), then of adapters on them with the opened model as teacher (LoRA)."""
