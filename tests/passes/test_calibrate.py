@@ -57,7 +57,7 @@ def calibrated(graph: Graph, context: Context, **options: Any) -> tuple[Graph, R
 
 def accuracy(graph: Graph, context: Context) -> float:
     split = load_split(EvaluateOptions(data="demo:digits"), context)
-    return measure(build(graph, context.store), graph, split, 64, context)[0]
+    return measure(build(graph, context.store), graph, split, 64, context).figures()["accuracy"]
 
 
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse", "entropy"])
