@@ -80,7 +80,7 @@ def test_restored_layouts_leave_no_python_objects_of_tab_bars(opened: Window) ->
     assert counts[-1] == counts[0]
     bars = [b for area in opened.pages.workbench.areas.values() for b in area.findChildren(QTabBar, options=DIRECT)]
     shown = [b for b in bars if not b.isHidden() and b.count() > 1]
-    assert len({tuple(b.tabText(k) for k in range(b.count())) for b in shown}) == len(shown) == 3, "no stale bar shows"
+    assert len({tuple(b.tabText(k) for k in range(b.count())) for b in shown}) == len(shown) == 4, "no stale bar shows"
 
 
 def test_an_edit_is_followed_at_the_next_look(opened: Window, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_a_search_begins_with_the_goal_of_the_task(opened: Window, qtbot: Any) -
     qtbot.addWidget(form)
     form.put(spec.goals, (), False)
     row = form.goals[0]
-    assert row.better.currentText() == "lower is better (default)" and row.get() == Goal("mse")
+    assert row.better.currentText() == "low (default)" and row.get() == Goal("mse")
     row.figure.put("accuracy")
     row.figure.edited.emit()
-    assert row.better.currentText() == "higher is better (default)" and row.get() == Goal("accuracy")
+    assert row.better.currentText() == "high (default)" and row.get() == Goal("accuracy")

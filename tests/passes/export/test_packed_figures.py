@@ -36,7 +36,7 @@ SCALED = tuple(
                        (6, "false", "float16", "tensor"), (3, "true", "float32", "tensor"))
 )  # fmt: skip
 # What these give from what they gave has other scales, and no values are known that have the same.
-GIVEN = ("binary_residual", "binary_scaled")
+GIVEN = ("binary_residual", "binary_scaled", "offset_integer")
 TEXTS = (*(str(make_format(n, {})) for n in FORMATS if n not in GIVEN), *SCALED)
 
 

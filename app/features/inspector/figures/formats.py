@@ -15,6 +15,7 @@ from espalier.app.number_text import count
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Encoded, Format
 from espalier.model.formats.blocks import BlockFormat
+from espalier.model.formats.offset_integer import OffsetInteger
 from espalier.model.formats.scaled import ScaledFormat
 
 Floats = NDArray[Any]
@@ -114,6 +115,8 @@ def _encoded(fmt: Format, x: Floats, largest: float | None = None) -> tuple[Enco
     x = np.asarray(x, np.float32).reshape(-1)
     if isinstance(fmt, ScaledFormat):
         scale = np.ones(fmt.scale_shape(x.shape), np.float32)
+        if isinstance(fmt, OffsetInteger):
+            scale[1] = 0  # the offset
         if levels := getattr(fmt, "levels", 0):  # sum of signs: each level halves the scale
             scale *= np.exp2(-np.arange(levels, dtype=np.float32)).reshape(levels, *[1] * (scale.ndim - 1))
         return fmt.encode_with(x, scale), fmt
