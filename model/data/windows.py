@@ -92,7 +92,15 @@ def windows_of(
 
 def _cut(name: str, texts: Mapping[str, str], options: LoadOptions) -> TaskData:
     assert options.tokenizer is not None
-    encode = open_stream(options.tokenizer)
+    encode, width = open_stream(options.tokenizer), options.max_length
+    return cut_texts(name, texts, encode, lambda ids, ends, text: windows(ids, ends, text, width), NEXT_TOKEN)
+
+
+def cut_texts(
+    name: str, texts: Mapping[str, str], encode: Callable[[str], tuple[Array, Array]],
+    make: Callable[[Array, Array, str], tuple[Split, tuple[str, ...]]], task: str,
+) -> TaskData:  # fmt: skip
+    """The windows that `make` cuts each text into; raises DataError if all texts are too short."""
     splits: dict[str, Split] = {}
     pieces: dict[str, tuple[str, ...]] = {}
     short: list[str] = []
@@ -101,10 +109,10 @@ def _cut(name: str, texts: Mapping[str, str], options: LoadOptions) -> TaskData:
         if len(ids) < LEAST:
             short.append(f"The text of {split} has fewer than {LEAST} tokens, too few to predict any.")
             continue
-        splits[split], pieces[split] = windows(ids, ends, text, options.max_length)
+        splits[split], pieces[split] = make(ids, ends, text)
     if not splits:
         raise DataError(short[0], "Give a longer text.")
-    return TaskData(name, "text", (), splits, pieces, notes=tuple(short), task=NEXT_TOKEN)
+    return TaskData(name, "text", (), splits, pieces, notes=tuple(short), task=task)
 
 
 def windows(ids: Array, ends: Array, text: str, width: int) -> tuple[Split, tuple[str, ...]]:

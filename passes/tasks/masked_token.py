@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.data.base import IGNORED, Array, LabelForm, LoadOptions, Split, TaskData
-from espalier.model.data.windows import LEAST, load_windows
+from espalier.model.data.windows import cut_texts, load_windows
 from espalier.model.errors import DataError
 from espalier.passes.tasks.base import LOSS, TASKS, Metric, Task
 
@@ -38,14 +38,8 @@ def _cut(name: str, texts: Mapping[str, str], options: LoadOptions) -> TaskData:
     if room < 1:
         raise DataError(f"Windows of {options.max_length} tokens have no room beside the tokenizer's special tokens.",
                         f"Give a maximum length of at least {options.max_length - room + 1}.")  # fmt: skip
-    splits: dict[str, Split] = {}
-    pieces: dict[str, tuple[str, ...]] = {}
-    short: list[str] = []
-    for split, text in texts.items():
-        ids, ends = encode(text)
-        if len(ids) < LEAST:
-            short.append(f"The text of {split} has fewer than {LEAST} tokens, too few to mask any.")
-            continue
+
+    def make(ids: Array, ends: Array, text: str) -> tuple[Split, tuple[str, ...]]:
         width = min(room, len(ids))
         rows = ids[: len(ids) // width * width].reshape(-1, width)
         inputs, labels = masked(rows, masking.mask, masking.ordinary)
@@ -53,13 +47,11 @@ def _cut(name: str, texts: Mapping[str, str], options: LoadOptions) -> TaskData:
             (inputs, (masking.before, masking.after)),
             (labels, ([IGNORED] * len(masking.before), [IGNORED] * len(masking.after))),
         ))  # fmt: skip
-        ones = inputs * 0 + 1
-        splits[split] = Split({"input_ids": inputs, "attention_mask": ones}, labels, task=MASKED_TOKEN)
         borders = [0, *(int(ends[at - 1]) for at in range(width, rows.size + 1, width))]
-        pieces[split] = tuple(text[a:b] for a, b in itertools.pairwise(borders))
-    if not splits:
-        raise DataError(short[0], "Give a longer text.")
-    return TaskData(name, "text", (), splits, pieces, notes=tuple(short), task=MASKED_TOKEN)
+        split = Split({"input_ids": inputs, "attention_mask": inputs * 0 + 1}, labels, task=MASKED_TOKEN)
+        return split, tuple(text[a:b] for a, b in itertools.pairwise(borders))
+
+    return cut_texts(name, texts, encode, make, MASKED_TOKEN)
 
 
 def masked(rows: Array, mask: int, ordinary: Array) -> tuple[Array, Array]:
