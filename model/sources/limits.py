@@ -88,6 +88,12 @@ def head_of(model: Any) -> tuple[str, str]:
     return head, ""
 
 
+def architecture_of(model: Any) -> str:
+    """The `model_type` of a model that is one of transformers' classes; empty for others."""
+    own = type(model).__module__.startswith("transformers.")
+    return str(getattr(getattr(model, "config", None), "model_type", "")) if own else ""
+
+
 def _width(graph: Graph) -> int | None:
     """Numbers in a row of the first result that has one row a sample; 1 for a result without rows."""
     for ref in graph.output.inputs:

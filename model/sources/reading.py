@@ -17,7 +17,8 @@ class Limits:
     vocabulary: rows of the token embedding. image: channels, height and width. task: what the outputs predict,
     "next-token" if there is a score of each token of the vocabulary at each position; empty if unknown. head: of
     transformers, such as "token-classification"; problem: the `problem_type` of its configuration; empty if unknown.
-    width: outputs of a sample, if the model gives one row a sample.
+    width: outputs of a sample, if the model gives one row a sample. architecture: the `model_type` of its transformers
+    configuration; empty for a model that is none of transformers' classes, None if unknown.
     """
 
     tokens: int | None = None
@@ -29,6 +30,7 @@ class Limits:
     head: str = ""
     problem: str = ""
     width: int | None = None
+    architecture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

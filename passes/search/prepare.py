@@ -22,6 +22,7 @@ from espalier.passes.search.fit import fit
 from espalier.passes.search.goals import Wanted, wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space, uniform
+from espalier.passes.search.target import check_model
 from espalier.passes.search.trial_run import TrialRun
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
     if not spec.study:
         raise OptionsError("The search has no name.", 'Give it one: study = "…".')
     check_spec(spec, want, search.recipe)
+    check_model(spec.target, context.reading.limits)
     graph, store, deepest = graph_of_recipe(search.recipe, search.base, context, memo), context.store, None
     if any(entry.kind == "config" for entry in spec.space):
         deepest = _layout(search, graph, context)

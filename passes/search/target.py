@@ -11,7 +11,8 @@ from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Precision
 from espalier.model.graph.ops import offered
 from espalier.model.graph.ports import weight_at
-from espalier.passes.export.targets import Unheld, all_unheld, unheld
+from espalier.model.sources.reading import Limits
+from espalier.passes.export.targets import Unheld, all_unheld, refused_model, unheld
 from espalier.passes.search.format_lists import FLOAT, format_of
 from espalier.passes.search.space import Choice
 
@@ -24,6 +25,12 @@ def limited(choices: Iterable[Choice], graph: Graph, target: str) -> list[Choice
     Raises OptionsError where it holds none of them, and ExportError for an unknown target.
     """
     return [_held(c, graph, target) if target and c.kind == "format" else c for c in choices]
+
+
+def check_model(target: str, limits: Limits | None) -> None:
+    """Raise OptionsError if `target` takes no model of this architecture."""
+    if why := refused_model(target, limits) if target else "":
+        raise OptionsError(f"The search is limited to {target}, but {why}.", "Choose another target, or none.")
 
 
 def check_rest(choices: Iterable[Choice], graph: Graph, target: str) -> None:

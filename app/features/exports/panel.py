@@ -15,7 +15,7 @@ from espalier.app.widgets.forms.fields import Choice, apply_field_style
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Table
-from espalier.passes.export.targets import TARGETS
+from espalier.passes.export.targets import TARGETS, refused_model
 from espalier.passes.export.targets.matrix import Layer, layers
 
 if TYPE_CHECKING:
@@ -113,8 +113,9 @@ class ExportPanel(DeferredWork):
         chosen = [layer for layer in found if layer.chosen]
         for name, label in self.counts.items():
             held = sum(not layer.refused[name] for layer in chosen)
-            label.setText(f"holds {held} of {plural(len(chosen), 'layer')} with choices" if chosen
-                          else "no layer has a format yet")  # fmt: skip
+            why = refused_model(name, document.project.source.limits) if document else ""
+            label.setText(why or (f"holds {held} of {plural(len(chosen), 'layer')} with choices" if chosen
+                                  else "no layer has a format yet"))  # fmt: skip
         kinds = {ALL: found, CHOSEN: chosen, REFUSED: [layer for layer in found if not layer.held_everywhere]}
         self.table.show_rows([_row(layer) for layer in kinds[self.shown.get()]])
         self._follow()

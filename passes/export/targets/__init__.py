@@ -10,6 +10,7 @@ from espalier.model.errors import ExportError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice
 from espalier.model.registry import Registry
+from espalier.model.sources.reading import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,26 @@ Check = Callable[[Node, Graph], Iterator[Unheld]]
 class Target:
     """A file format. `check`: the choices of a node that it has no equal of.
 
-    `own`: type of a weight → its own names of formats, and the formats as text.
+    `own`: type of a weight → its own names of formats, and the formats as text. `refuses`: (architecture, head), as in
+    `Limits`, both known → why no file of such a model is written; empty where one is.
     """
 
     check: Check
     own: Callable[[str], dict[str, str]]
+    refuses: Callable[[str, str], str] = lambda architecture, head: ""
 
 
 TARGETS: Registry[str, Target] = Registry("target of export", ExportError, (__name__,))
+
+
+def refused_model(target: str, limits: Limits | None) -> str:
+    """Why `target` takes no model of this architecture; empty where it does, or where the architecture is not known.
+
+    Raises ExportError for an unknown target.
+    """
+    if limits is None or limits.architecture is None:
+        return ""
+    return TARGETS.get(target).refuses(limits.architecture, limits.head)
 
 
 def unheld(target: str, node: Node, graph: Graph) -> tuple[Unheld, ...]:

@@ -291,4 +291,9 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
             yield Unheld(node.id, port, "pruned activation", "activations are not pruned", "Remove it.", True)
 
 
-TARGETS.add("compressed-tensors", Target(check, own))
+def refuses(architecture: str, _: str) -> str:
+    """Why no folder of a model is written: transformers is to open it."""
+    return "" if architecture else "the model is none of transformers' own classes"
+
+
+TARGETS.add("compressed-tensors", Target(check, own, refuses))

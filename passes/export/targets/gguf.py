@@ -16,6 +16,7 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
 from espalier.model.graph.views import view_at
+from espalier.passes.export.llama_cpp.architectures import ARCHITECTURES
 from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld
 
 BLOCK = 32  # elements that share a scale
@@ -91,4 +92,11 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
             yield Unheld(node.id, port, "pruned activation", "activations are not pruned", "Remove it.", True)
 
 
-TARGETS.add("gguf", Target(check, lambda _: OWN))
+def refuses(architecture: str, head: str) -> str:
+    """Why no file of a model is written: `ARCHITECTURES` with a head that predicts the next token."""
+    if architecture not in ARCHITECTURES:
+        return f"no file of {architecture or 'this model'} is written, only of {', '.join(ARCHITECTURES)}"
+    return "" if head == "causal-lm" else "the file has a head for the next token, and this model has another"
+
+
+TARGETS.add("gguf", Target(check, lambda _: OWN, refuses))

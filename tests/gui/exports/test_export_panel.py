@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 from espalier.app.features.exports.panel import ALL, CHOSEN, HELD, NONE, REFUSED, ExportPanel
 from espalier.app.shell.window import Window
 from espalier.model.formats.base import parse_format
+from espalier.model.sources.reading import Limits
 from tests.gui.bert import KEY, QUERY, traced
 from tests.gui.conftest import FakeRunner, open_small
 
@@ -58,6 +60,16 @@ def test_before_anything_is_chosen_it_says_what_could_be(panel: ExportPanel, ope
         "int8 per channel" in offered.values
         and f"holds {len(offered.values)} formats" in panel.layer.texts["onnx"].text()
     )
+
+
+def test_a_model_that_a_target_does_not_take_is_said_in_place_of_counts(panel: ExportPanel, opened: Window) -> None:
+    document = opened.session.document
+    assert document is not None
+    document.describe(replace(document.project.source, limits=Limits(architecture="bert", head="masked-lm")))
+    opened.session.set_format((FIRST,), "weight", parse_format("scaled_integer(width=8)"))
+    QApplication.processEvents()
+    assert panel.counts["gguf"].text().startswith("no file of bert is written, only of llama")
+    assert panel.counts["onnx"].text() == "holds 1 of 1 layer with choices"
 
 
 def test_a_choice_is_held_or_the_reason_and_a_format_are_named(panel: ExportPanel, opened: Window) -> None:

@@ -36,6 +36,7 @@ from espalier.passes.running.example import example_inputs
 from espalier.passes.transform.prune import prune
 from tests.chance import number, whole
 from tests.model.zoo import Case, case
+from tests.passes.export.precise_session import precise_session
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -59,7 +60,7 @@ def written(graph: Graph, store: WeightStore, folder: Path, settings: Settings |
 
 
 def session(done: Exported) -> Any:
-    return onnxruntime.InferenceSession(done.files[0], providers=["CPUExecutionProvider"])
+    return precise_session(done.files[0])
 
 
 def told(done: Exported) -> list[str]:
@@ -360,11 +361,11 @@ def test_predictions_of_a_demo_are_equal(demo: str, tmp_path: Path, capsys: pyte
     said = json.loads(capsys.readouterr().out)
     assert said["files"] == [file] and said["bytes"] == Path(file).stat().st_size
     # Last bits may differ, and a rounding then makes a step of a code of it; nothing worse may happen.
-    differ = ("Results of onnxruntime differ by up to", "Other settings change that to")
+    differ = ("Results of onnxruntime", "A plain onnxruntime session differs", "Other settings change that to")
     assert all(w.startswith(differ) for w in said["warnings"]), said["warnings"]
     assert said["max_abs_diff"] < 0.1
     split = load_data("demo:reviews" if demo == "demo:reviews" else "demo:digits", limit=200).split("test")
-    run = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    run = precise_session(file)
     guess = run.run(None, {i.name: split.inputs[i.name] for i in run.get_inputs()})[0].argmax(-1)
     right = float((guess == split.labels).mean())
     assert main(["evaluate", saved, "--data", demo.replace("-mlp", ""), "--limit", "200", "--json"]) == 0
@@ -450,3 +451,29 @@ def test_what_the_runtime_rounds_by_itself_is_told_with_its_setting(tmp_path: Pa
 
     apart = np.abs(results() - results(**{level: "1"})).max()
     assert (apart > 1e-3) == any(level in note for note in done.notes)
+
+
+def test_overflows_of_8_bit_products_are_told_where_the_processor_has_them(tmp_path: Path) -> None:
+    """All codes are 127, so that two products together exceed 16 bits; the sum by hand is 64 · 127 · 127."""
+    from torch import nn
+
+    import espalier as es
+
+    layer = nn.Linear(64, 8, bias=False)
+    nn.init.constant_(layer.weight, 1.27)
+    m = es.trace(nn.Sequential(layer).eval(), torch.ones(2, 64)).quantize(
+        "linear", weight="scaled_integer(granularity=tensor)", data_in="integer(width=8, frac_width=0)"
+    )
+    done = m.export("onnx", tmp_path / "m.onnx", exact=True)
+    values = np.full((2, 64), 127, np.float32)
+
+    def results(run: Any) -> Any:
+        return run.run(None, {run.get_inputs()[0].name: values})[0]
+
+    path = tmp_path / "m.onnx"
+    plain = results(onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]))
+    precise = results(precise_session(path))
+    assert np.allclose(precise, 64 * 127 * 1.27, rtol=1e-6)
+    overflows = np.abs(plain - precise).max() > 1
+    assert done.summary["max_abs_diff"] < 1
+    assert overflows or not any(compare.PRECISE[0] in n for n in done.summary["notes"])

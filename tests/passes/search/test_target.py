@@ -13,9 +13,11 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_any
+from espalier.model.sources.reading import Limits
 from espalier.passes.export.targets import TARGETS, all_unheld
 from espalier.passes.search.expand import expand
 from espalier.passes.search.spec import ExportTarget, SearchSpec, Vary
+from espalier.passes.search.target import check_model
 from espalier.passes.select import Select
 from tests.passes.export.models import chosen, made
 
@@ -70,6 +72,26 @@ def test_what_the_recipe_chose_and_nothing_varies_is_an_error(llama: Graph) -> N
     embedding = replace(ALL, select=Select("type", ("embedding",)))
     assert len(expand(replace(spec, space=(ALL, embedding)), graph, Recipe()).choices) == 9
     assert expand(replace(spec, target=""), graph, Recipe()).choices
+
+
+def test_a_target_that_takes_no_such_model_is_an_error() -> None:
+    for architecture, head in (("bert", "masked-lm"), ("llama", "sequence-classification"), ("", "")):
+        with pytest.raises(OptionsError, match="limited to gguf"):
+            check_model("gguf", Limits(architecture=architecture, head=head))
+    check_model("gguf", Limits(architecture="llama", head="causal-lm"))
+    check_model("gguf", Limits())
+    check_model("onnx", Limits(architecture=""))
+    with pytest.raises(OptionsError, match="limited to compressed-tensors, but the model is none of transformers"):
+        check_model("compressed-tensors", Limits(architecture=""))
+
+
+def test_a_search_limited_to_such_a_target_is_refused_before_its_first_trial(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "search.toml"
+    spec.write_text('goals = ["weight_bits"]\ntrials = 2\n[[space]]\nvalues = "all"\n')
+    assert main(["search", "demo:digits-mlp", str(spec), "--export-target", "gguf", "-o", str(tmp_path / "a.espalier")])
+    assert "limited to gguf, but no file of this model is written" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from torch import nn
 
 import espalier as es
 from espalier.model.errors import DataError, ExportError
+from tests.passes.export.precise_session import precise_session
 
 ort = pytest.importorskip("onnxruntime")
 AFFINE = "scaled_integer(width=8, granularity=tensor, symmetric=false)"
@@ -58,7 +59,7 @@ def difference(
         samples = torch.randn(40, *x.shape[1:])
         m.calibrate(data=(samples, torch.zeros(40, dtype=torch.long)), batch_size=len(x))
     m.export("onnx", path, **options)
-    session = ort.InferenceSession(str(path))
+    session = precise_session(path)
     with torch.no_grad():
         expected = m.to_torch()(x).numpy()
     (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})

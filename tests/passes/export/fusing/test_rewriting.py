@@ -15,6 +15,7 @@ from torch import nn
 
 import espalier as es
 from espalier.app.cli import main
+from tests.passes.export.precise_session import precise_session
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -95,7 +96,7 @@ class Made:
 
     def both(self, **inputs: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """(onnxruntime's first result, torch's)."""
-        session = onnxruntime.InferenceSession(str(self.path), providers=["CPUExecutionProvider"])
+        session = precise_session(self.path)
         got = session.run(None, {i.name: inputs[i.name].numpy() for i in session.get_inputs()})[0]
         with torch.no_grad():
             want = torch.utils._pytree.tree_leaves(self.module(**inputs))[0]

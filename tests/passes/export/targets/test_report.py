@@ -8,6 +8,7 @@ import pytest
 
 import espalier as es
 from espalier.model.errors import ExportError
+from tests.passes.export.models import made
 
 Q8 = "scaled_integer(width=8, granularity=group, group=32, scale_dtype=float16)"
 
@@ -34,3 +35,15 @@ def test_what_is_held_is_written_and_the_rest_is_refused(tmp_path: Path) -> None
     with pytest.raises(ExportError, match="scales are float16"):
         m.export("gguf", tmp_path / "other.gguf")
     assert [p.name for p in tmp_path.iterdir()] == ["held.gguf"]
+
+
+@pytest.mark.parametrize("kind", ["bert", "opt", "gpt2"])
+def test_a_model_that_a_target_does_not_take_is_said_before_and_by_the_export(kind: str, tmp_path: Path) -> None:
+    m = es.open(made(kind, tmp_path / kind)).quantize("embedding", weight=Q8)
+    told = m.export_targets().summary["gguf"]
+    try:
+        m.export("gguf", tmp_path / "a.gguf")
+    except ExportError as error:
+        assert f"no file of {kind} is written" in told and kind in error.message
+    else:
+        assert kind == "gpt2" and told.endswith("nodes held")
