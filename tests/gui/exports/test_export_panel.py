@@ -50,7 +50,8 @@ def rows(panel: ExportPanel) -> dict[str, dict[str, object]]:
 def test_before_anything_is_chosen_it_says_what_could_be(panel: ExportPanel, opened: Window) -> None:
     found = rows(panel)
     assert {FIRST, SECOND} <= set(found) and all(found[FIRST][t] == NONE for t in panel.counts)
-    assert panel.counts["gguf"].text() == "no layer has a format yet"
+    assert panel.counts["onnx"].text() == "no layer has a format yet"
+    assert panel.counts["gguf"].text().startswith("no file of bert is written")
     assert panel.layer._none.isVisible() and not panel.layer.title.isVisible()
     panel.table.selectRow(list(found).index(FIRST))
     assert opened.session.selection == (FIRST,)
