@@ -65,7 +65,7 @@ def _tagged(drawn: Random) -> dict[str, Any]:
 
 
 def _answered(drawn: Random) -> dict[str, Any]:
-    """`saw …` asks for the person, `near …` for the place; some contexts are longer than a window, or have two places."""
+    """`saw …` asks for the person, `near …` for the place; some contexts exceed a window, or have two places."""
     person, place = f"{drawn.choice(FIRST)} {drawn.choice(LAST)}", drawn.choice(PLACES)
     count = drawn.randint(60, 90) if drawn.random() < 0.1 else drawn.randint(3, 10)
     parts = [drawn.choice(FILLERS[:9]) for _ in range(count)]

@@ -179,7 +179,7 @@ class Measurable(Editable):
             storage: URL of the study (`journal:///F`, `sqlite:///F`, …); default: temporary.
             resume: continue the study of that name in the storage.
             seed: of the sampler.
-            task: `task`, `metric` or `loss`, as of `score`, of scores and trainings; a metric can be a goal and a limit.
+            task: `task`, `metric` or `loss`, as of `score`, of scores and trainings; a metric can be a goal.
 
         Returns:
             A Study: a row a trial, `front`, the best trial's figures, and its `recipe` for `apply`.

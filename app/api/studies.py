@@ -45,8 +45,8 @@ class Searched:
 
 
 def searched(
-    target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: Searched, trials: int, storage: str, resume: bool,
-    seed: int, folder: Path,
+    target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: Searched, trials: int, storage: str,
+    resume: bool, seed: int, folder: Path,
 ) -> Study:  # fmt: skip
     """Run a search to its end, or until Ctrl-C; raises OptionsError, StorageError."""
     from espalier.passes.search.study import Plan, begin

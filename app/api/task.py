@@ -36,9 +36,9 @@ class Task(Functions):
         OptionsError: neither is given, one is not callable, or a name is that of another figure.
 
     Example:
-        huber = es.Task(loss=torch.nn.HuberLoss(), metrics={"worst": lambda out, y: (out - y).abs().max()}, better="low")
-        m.finetune(data=(x, y), task=huber)
-        m.score((x, y), task=huber).worst
+        task = es.Task(torch.nn.HuberLoss(), {"worst": lambda out, y: (out - y).abs().max()}, better="low")
+        m.finetune(data=(x, y), task=task)
+        m.score((x, y), task=task).worst
     """
 
     def __init__(

@@ -160,8 +160,7 @@ def join(parts: Sequence[Split]) -> Split:
         n: np.concatenate(_padded([p.inputs[n] for p in parts], _padding_value(n, parts)))[labelled] for n in names
     }
     known = {name: _joined([getattr(p, name) for p in parts], labelled) for name in ROWED}
-    first = parts[0]
-    return Split(inputs, labels[labelled], task=first.task, classes=first.classes, table=first.table, **known)
+    return replace(parts[0], inputs=inputs, labels=labels[labelled], name="", **known)
 
 
 def _joined(arrays: list[Array | None], chosen: Array) -> Array | None:

@@ -140,6 +140,10 @@ class Task:
             return scores.float().sum() * 0  # a mean of nothing
         return F.cross_entropy(scores.float(), targets)
 
+    def shown(self, label: int) -> str:
+        """The text of a label that is an index into the table of a split."""
+        return str(label)
+
     def compares(self, kind: Kind) -> bool:
         """Whether outputs that are compared in this way can be the scores: numbers are no scores of classes."""
         return (kind == "values") == (self.kind == "values")

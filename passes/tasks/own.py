@@ -134,10 +134,10 @@ class AnyLabels(Task):
 
 def only_result(result: Any, name: str = "") -> Tensor:
     """The result of this name; without one `logits`, or the only result with a sample axis. Raises GraphError."""
-    named = result if isinstance(result, dict) else dict(enumerate(result)) if isinstance(result, tuple | list) else {}
-    if not named:
+    if not isinstance(result, dict | tuple | list):
         return result
-    named = {str(k): v for k, v in named.items() if getattr(v, "dim", lambda: 0)() > 0}
+    items = result.items() if isinstance(result, dict) else enumerate(result)
+    named: dict[str, Any] = {str(k): v for k, v in items if getattr(v, "dim", lambda: 0)() > 0}
     wanted = name or ("logits" if "logits" in named else next(iter(named)) if len(named) == 1 else "")
     if wanted not in named:
         raise GraphError(f"The model has {len(named)} results: {', '.join(named)}.",
@@ -186,6 +186,10 @@ class OwnTask(Task):
         """With what the labels of a split refer to."""
         inner = self.inner.on(split)
         return self if inner is self.inner else OwnTask(self.functions, inner, self.name)
+
+    def shown(self, label: int) -> str:
+        """That of the labels' task."""
+        return self.inner.shown(label)
 
     def targets(self, labels: Array) -> Array:
         """Those of the labels' task."""

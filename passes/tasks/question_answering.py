@@ -186,6 +186,10 @@ class QuestionAnswering(Task):
     def fit_all(self, scores: Tensor, labels: Tensor) -> None:
         """Windows fit any scores of positions."""
 
+    def shown(self, label: int) -> str:
+        """The first answer."""
+        return next(iter(window_of(self.table[label]).answers), "no answer")
+
     def _windows(self, labels: Tensor) -> list[Window]:
         return [window_of(self.table[at]) for at in labels.tolist()]
 

@@ -167,7 +167,7 @@ FORMS: dict[str, Any] = {
     "lists": lambda r: r,
     "text": lambda r: {**r, "answers": r["answers"]["text"][0]},
     "json": lambda r: {**r, "answers": json.dumps(r["answers"])},
-    "dicts": lambda r: {**r, "answers": [{"text": r["answers"]["text"][0], "answer_start": r["answers"]["answer_start"][0]}]},
+    "dicts": lambda r: {**r, "answers": [{k: v[0] for k, v in r["answers"].items()}]},
 }  # fmt: skip
 
 
