@@ -97,7 +97,7 @@ def percents(values: Iterable[float], spacing: float) -> list[str]:
 
 def noise_text(main: Figure) -> str:
     """`n = 1 000, 95 % interval 91.4–94.5 %`, and `guess_text` for one that is no better than guessing."""
-    low, high = (percent(e) if main.share else cell(float(f"{e:.3g}")) for e in main.interval)
+    low, high = (percent(e) if _in_per_cent(main) else cell(float(f"{e:.3g}")) for e in main.interval)
     text = f"n = {count(main.n)}, 95{THIN}% interval {low.removesuffix(THIN + '%')}–{high}"
     return f"{text}, {guess_text(main)}" if main.guesses else text
 
@@ -105,7 +105,14 @@ def noise_text(main: Figure) -> str:
 def guess_text(main: Figure) -> str:
     """`not above guessing (50.0 %)`, with the share of the most frequent class; `not below` for an error."""
     level = main.guessing or 0.0
-    return f"not {'below' if main.low else 'above'} guessing ({percent(level) if main.share else figure(level)})"
+    return (
+        f"not {'below' if main.low else 'above'} guessing ({percent(level) if _in_per_cent(main) else figure(level)})"
+    )
+
+
+def _in_per_cent(main: Figure) -> bool:
+    """Whether the main metric is a share, or a mean from 0 to 1 such as an F1."""
+    return main.share or bool((metric := all_metrics().get(main.name)) and metric.share)
 
 
 def dominant_text(dominant: Dominant) -> str:

@@ -196,7 +196,8 @@ class Figure:
         if self.name != "accuracy":
             data["metric"] = self.name
         if self.ends is not None:
-            data |= {"better": "low", "interval": list(self.ends), "errors": self.errors}
+            better = "low" if self.low else "high"
+            data |= {"better": better, "interval": list(self.ends), "errors": self.errors}
         return data
 
     def _mean_against(self, before: Figure, baseline: str) -> Change:
@@ -237,9 +238,9 @@ def main_figure(summary: Mapping[str, Any]) -> Figure | None:
         return None
     guessing, hits, errors = summary.get("guessing"), summary.get("hits"), summary.get("errors")
     level = float(guessing) if isinstance(guessing, int | float) else None
-    if name != "accuracy" and summary.get("better") == "low":
-        ends = _ends(summary.get("interval"), float(value))
-        return Figure(float(value), n, "", level, name, ends, errors if isinstance(errors, str) else "", True)
+    if name != "accuracy" and (better := summary.get("better")) in ("low", "high"):  # of means, not of shares
+        ends, errors = _ends(summary.get("interval"), float(value)), errors if isinstance(errors, str) else ""
+        return Figure(float(value), n, "", level, name, ends, errors, better == "low")
     if not 0 <= value <= 1:
         return None
     hits = hits if isinstance(hits, str) and _HITS.fullmatch(hits) else ""

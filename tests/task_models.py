@@ -21,6 +21,7 @@ WORDS = (*FILLERS, *TOPICS.values(), *WORTH, *FIRST, *LAST, *PLACES, *CYCLE)
 HEADS = {
     "multi-label": "BertForSequenceClassification", "regression": "BertForSequenceClassification",
     "masked-token": "BertForMaskedLM", "token-classification": "BertForTokenClassification",
+    "question-answering": "BertForQuestionAnswering",
 }  # fmt: skip
 
 
@@ -63,7 +64,29 @@ def _tagged(drawn: Random) -> dict[str, Any]:
     return {"tokens": tokens, "ner_tags": tags}
 
 
-_ROWS = {"multi-label": _multi_label, "regression": _regression, "token-classification": _tagged}
+def _answered(drawn: Random) -> dict[str, Any]:
+    """`saw …` asks for the person, `near …` for the place; some contexts exceed a window, or have two places."""
+    person, place = f"{drawn.choice(FIRST)} {drawn.choice(LAST)}", drawn.choice(PLACES)
+    count = drawn.randint(60, 90) if drawn.random() < 0.1 else drawn.randint(3, 10)
+    parts = [drawn.choice(FILLERS[:9]) for _ in range(count)]
+    for part in (person, place, *([drawn.choice(PLACES)] if drawn.random() < 0.2 else [])):
+        parts.insert(drawn.randrange(len(parts) + 1), part)
+    context, asks = " ".join(parts), drawn.random() < 0.5
+    text = person if asks else place
+    question = f"{'saw' if asks else 'near'} {drawn.choice(FILLERS[:2])}"
+    return {
+        "context": context,
+        "question": question,
+        "answers": {"text": [text], "answer_start": [context.index(text)]},
+    }
+
+
+_ROWS = {
+    "question-answering": _answered,
+    "multi-label": _multi_label,
+    "regression": _regression,
+    "token-classification": _tagged,
+}
 
 
 def write_words(folder: Path) -> Any:
@@ -76,7 +99,7 @@ def write_words(folder: Path) -> Any:
     made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
@@ -136,6 +159,8 @@ def _batch(task: str, rows: list[dict[str, Any]], tokenizer: Any, config: Any, d
     """Inputs and labels as transformers takes them."""
     import torch
 
+    if task == "question-answering":
+        return _spans(rows, tokenizer)
     if task == "token-classification":
         inputs = tokenizer([r["tokens"] for r in rows], is_split_into_words=True, padding=True, return_tensors="pt")
         labels = torch.full(inputs["input_ids"].shape, -100)
@@ -158,3 +183,19 @@ def _batch(task: str, rows: list[dict[str, Any]], tokenizer: Any, config: Any, d
         labels = torch.where(hidden, ids, -100)
         inputs["input_ids"] = torch.where(hidden, 4, ids)
     return {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"], "labels": labels}
+
+
+def _spans(rows: list[dict[str, Any]], tokenizer: Any) -> dict[str, Any]:
+    """Questions with short contexts, and the positions of their answers, as transformers' heads take them."""
+    import torch
+
+    rows = [row for row in rows if len(row["context"].split()) < 30]
+    made = tokenizer([r["question"] for r in rows], [r["context"] for r in rows], padding=True, return_tensors="pt",
+                     return_token_type_ids=True)  # fmt: skip
+    ends = torch.zeros(2, len(rows), dtype=torch.long)
+    for at, row in enumerate(rows):
+        begin, stop = row["answers"]["answer_start"][0], 0
+        stop = begin + len(row["answers"]["text"][0])
+        ends[0, at] = made.char_to_token(at, begin, sequence_index=1)
+        ends[1, at] = made.char_to_token(at, stop - 1, sequence_index=1)
+    return {**made, "start_positions": ends[0], "end_positions": ends[1]}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from espalier.model.data.base import ALL, NEXT_TOKEN, Split, TaskData, join
+from espalier.model.data.base import ALL, CLASSIFICATION, NEXT_TOKEN, Split, TaskData, join
 from espalier.model.data.memory import Held, hold
 from espalier.model.data.rows import SPLIT_NAMES
 from espalier.model.errors import DataError, nearest
@@ -21,6 +21,7 @@ from espalier.model.sources.reading import Limits, Reading
 from espalier.passes.base import Context, fill_limits
 from espalier.passes.running.data_fit import text_limit
 from espalier.passes.tasks.base import TASKS, Task, recognised, task_of
+from espalier.passes.tasks.own import ANY, Functions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,8 +44,11 @@ class Given:
     held: Held | None = None
 
 
-def given(data: Data, graph: Graph, context: Context, limit: int = 0) -> Given:
-    """Name `data` for options, registering arrays under a generated name. Raises DataError."""
+def given(data: Data, graph: Graph, context: Context, limit: int = 0, functions: Functions | None = None) -> Given:
+    """Name `data` for options, registering arrays under a generated name. Raises DataError.
+
+    `functions`: of a task that may take labels of any kind.
+    """
     if isinstance(data, str | os.PathLike):
         return Given(os.fspath(data))
     fill_limits(context, graph)
@@ -53,7 +57,7 @@ def given(data: Data, graph: Graph, context: Context, limit: int = 0) -> Given:
         held = hold(TaskData(f"{type(data).__name__} in Python", "text", (), {}, texts))
     else:
         splits = splits_of(data, graph, context, limit)
-        held = hold(_task(type(data).__name__, splits, context.reading))
+        held = hold(_task(type(data).__name__, splits, context.reading, functions))
     return Given(held.name, held)
 
 
@@ -322,10 +326,12 @@ def _class(name: str, classes: Sequence[str]) -> int:
     return names.index(name.strip().casefold())
 
 
-def _task(name: str, splits: Mapping[str, Split], reading: Reading) -> TaskData:
-    """A data set of splits; labels of no task are replaced with −1, with a note."""
+def _task(name: str, splits: Mapping[str, Split], reading: Reading, functions: Functions | None = None) -> TaskData:
+    """A data set of splits; labels of no task are replaced with −1, with a note, unless functions take them."""
     names = reading.classes
-    if (task := _taken(splits, reading)) is not None:
+    if functions is not None and _any_labels(splits, reading, functions):
+        return _free(name, splits)
+    if (task := _taken(splits, reading, functions.labels if functions else "")) is not None:
         kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
         tags = names if task.positions and not task.windows else ()
         own = {k: replace(s, labels=task.targets(s.labels), task=task.name, classes=tags) for k, s in splits.items()}
@@ -353,12 +359,35 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading) -> TaskData:
     return TaskData(f"{name} in Python", kind, classes, by_split, {}, notes=tuple(notes))
 
 
-def _taken(splits: Mapping[str, Split], reading: Reading) -> Task | None:
-    """The task that takes the labels of all splits, first that of the model's head; None for classes and windows."""
+def _any_labels(splits: Mapping[str, Split], reading: Reading, functions: Functions) -> bool:
+    """Whether the labels are those of no task, or are to be taken as such."""
+    if functions.labels:
+        return functions.labels == ANY
+    if any(s.labels.dtype == _NONE for s in splits.values()) or _taken(splits, reading) is not None:
+        return False
+    classes = all(s.labels.ndim == 1 and s.labels.dtype.kind == "i" for s in splits.values())
+    return not classes and not all(map(_are_windows, splits.values()))
+
+
+def _free(name: str, splits: Mapping[str, Split]) -> TaskData:
+    """A data set with labels of any kind, numbers as float32, the type of outputs."""
+    kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
+    own = {k: replace(s, labels=s.labels.astype(np.float32) if s.labels.dtype.kind == "f" else s.labels, task=ANY)
+           for k, s in splits.items()}  # fmt: skip
+    return TaskData(f"{name} in Python", kind, (), own, {}, task=ANY)
+
+
+def _taken(splits: Mapping[str, Split], reading: Reading, asked: str = "") -> Task | None:
+    """The task that takes the labels of all splits, first that of the model's head; None for classes and windows.
+
+    `asked`: the task that is named.
+    """
     limits, head = reading.limits or Limits(), recognised(reading.limits)
     labelled = [s for s in splits.values() if s.labels.dtype != _NONE]
     if len(labelled) < len(splits) or not splits:
         return None
+    if asked not in ("", CLASSIFICATION, NEXT_TOKEN):
+        return TASKS.get(asked)
     for _, task in sorted(TASKS.items(), key=lambda item: item[0] != head):
         if all(task.takes(s.labels, s.inputs, limits) for s in labelled):
             return task

@@ -12,11 +12,12 @@ from espalier.app.api.allocating import allocated
 from espalier.app.api.data import Data, Given, check_labels, given, splits_of
 from espalier.app.api.reports import Allocation, Curve, Report, Study
 from espalier.app.api.steps import Editable
-from espalier.app.api.studies import searched, swept
+from espalier.app.api.studies import Searched, searched, swept
+from espalier.app.api.task import with_task
 from espalier.app.commands.scoring import baseline_score, changed, plain, score
 from espalier.model.data.base import ALL, Split, TaskData
 from espalier.model.document.codec import decode
-from espalier.model.errors import DataError
+from espalier.model.errors import DataError, OptionsError
 from espalier.model.formats.base import Format
 from espalier.passes.base import fill_limits
 from espalier.passes.figure import OPENED
@@ -25,6 +26,8 @@ from espalier.passes.running.splits import EvaluateOptions, choose_split, load_s
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from espalier.passes.tasks.own import Functions
 
 Metric = Callable[[Any, Any], Any]
 Names = Sequence[str]
@@ -39,7 +42,8 @@ class Measurable(Editable):
         Args:
             data: a name (`demo:NAME`, `hub:NAME`, a file or folder), arrays `(x, y)`, a Dataset, a DataLoader or a
                 generator. Default: the data of a demo; of other models none, so that nothing is measured.
-            options: of `evaluate`: `limit`, `split`, `batch_size`, …
+            options: of `evaluate`: `limit`, `split`, `batch_size`, `task`, …; `metric` and `loss`: functions, as of
+                `es.Task`.
 
         Returns:
             A Report: the metrics of the `task`, such as `accuracy` (0…1), and its `loss` (mean cross-entropy in nats,
@@ -54,7 +58,8 @@ class Measurable(Editable):
         Example:
             m.score("demo:digits").accuracy
         """
-        source = self._on(data, options)
+        options, task = with_task(options, EvaluateOptions)
+        source = self._on(data, options, functions=task)
         check_labels(source)
         evaluate_options: EvaluateOptions = decode(EvaluateOptions, {**options, "data": source.spec})
         chosen, target, start = evaluate_options if source.spec else None, self._target(), time.perf_counter()
@@ -162,7 +167,7 @@ class Measurable(Editable):
 
     def search(
         self, spec: str | PathLike[str] | Mapping[str, Any], data: Data | None = None, *, trials: int = 0,
-        storage: str = "", resume: bool = False, seed: int = 0,
+        storage: str = "", resume: bool = False, seed: int = 0, **task: Any,
     ) -> Study:  # fmt: skip
         """Search formats, sparsities and options; Ctrl-C returns the finished trials.
 
@@ -174,6 +179,7 @@ class Measurable(Editable):
             storage: URL of the study (`journal:///F`, `sqlite:///F`, …); default: temporary.
             resume: continue the study of that name in the storage.
             seed: of the sampler.
+            task: `task`, `metric` or `loss`, as of `score`, of scores and trainings; a metric can be a goal.
 
         Returns:
             A Study: a row a trial, `front`, the best trial's figures, and its `recipe` for `apply`.
@@ -186,8 +192,12 @@ class Measurable(Editable):
                               "within": ["weight_bits<=6"], "trials": 20}, "demo:digits")
             m.apply(study.recipe)
         """
-        source = self._on(data, {}, fall_back=False)
-        return searched(self._target(), spec, source.spec, trials, storage, resume, seed, self._place.scratch.folder)
+        values, functions = with_task(task, Searched)
+        if unknown := set(values) - {"task"}:
+            raise OptionsError(f"{min(unknown)} is not an option.", "Write it into the spec.")
+        source = self._on(data, {}, fall_back=False, functions=functions)
+        data_ = Searched(source.spec, str(values.get("task", "")))
+        return searched(self._target(), spec, data_, trials, storage, resume, seed, self._place.scratch.folder)
 
     def sweep(
         self, over: str | Mapping[str, Sequence[Any]] = "", data: Data | None = None, *,
@@ -203,7 +213,7 @@ class Measurable(Editable):
             along: options that move along with `over`, value by value.
             variants: a line for each, such as `"prune.method=l1,random"` or `"finetune=on,off"`.
             seeds: repeat with so many seeds.
-            options: of `evaluate`: `limit`, `split`, `batch_size`, …
+            options: of `evaluate`: `limit`, `split`, `batch_size`, `task`, …; `metric` and `loss`, as of `score`.
 
         Returns:
             A Curve: a row a point with its score; `means` over the seeds.
@@ -214,7 +224,8 @@ class Measurable(Editable):
         Example:
             m.sweep({"prune.sparsity": [0.3, 0.6, 0.9]}, "demo:digits", recipe={"prune": {}}).means
         """
-        source = self._on(data, options)
+        options, task = with_task(options, EvaluateOptions)
+        source = self._on(data, options, functions=task)
         evaluate_options: EvaluateOptions = decode(EvaluateOptions, {**options, "data": source.spec})
         return swept(self._target(), over, recipe, along, variants, seeds, evaluate_options)
 
@@ -225,11 +236,14 @@ class Measurable(Editable):
         """Whether the model as opened has its weights."""
         return all(w.key is not None for w in self._project.base.weights.values())
 
-    def _on(self, data: Data | None, options: Mapping[str, Any], *, fall_back: bool = True) -> Given:
+    def _on(
+        self, data: Data | None, options: Mapping[str, Any], *, fall_back: bool = True,
+        functions: Functions | None = None,
+    ) -> Given:  # fmt: skip
         """The caller's data, else that of the model's source."""
         if data is None:
             return Given((self._project.source.data or "") if fall_back else "")
-        return given(data, self._graph, self._context(), int(options.get("limit") or 0))
+        return given(data, self._graph, self._context(), int(options.get("limit") or 0), functions)
 
     def _samples(self, data: Data | None, options: EvaluateOptions) -> Split:
         """The samples for a metric."""

@@ -277,8 +277,7 @@ class PassMethods:
         ..., pattern: Literal['element', 'n:m', 'block'] = ..., n: int = ..., m: int = ..., rows: int = ...,
         columns: int = ..., least: float = ..., most: float = ..., budgets: list[Any] | tuple[Any, ...] = ..., data:
         Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ..., label: str = ...,
-        tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token'] = ..., seed:
-        int = ...
+        tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Self:
         """Mask the lowest-scoring weights of Linear and convolution nodes; ties by index. Sparsity 0 removes the mask."""
 
@@ -286,8 +285,8 @@ class PassMethods:
         self, select: str | list[str] | Select | None = ..., /, *, sparsity: float = ..., method: Literal['l1',
         'random'] = ..., pattern: Literal['top_k', 'threshold'] = ..., scope: Literal['local', 'global'] = ...,
         ports: list[str] | tuple[str, ...] = ..., data: Data = ..., split: str = ..., limit: int = ..., batch_size:
-        int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ..., task: Literal['',
-        'classification', 'next-token'] = ..., seed: int = ...
+        int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ...,
+        seed: int = ...
     ) -> Self:
         """Zero the smallest input values of the selected nodes, before their format; sparsity 0 removes the pruning."""
 
@@ -296,8 +295,7 @@ class PassMethods:
         'channels', 'width', 'layers'] = ..., ratio: float = ..., count: int = ..., score: Literal['l1', 'l2',
         'random', 'taylor', 'activation'] = ..., scope: Literal['local', 'global'] = ..., multiple: int = ..., data:
         Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ..., label: str = ...,
-        tokenizer: str = ..., max_length: int = ..., task: Literal['', 'classification', 'next-token'] = ..., seed:
-        int = ...
+        tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Self:
         """Mask whole units in all weights and biases that contain them, so that removing them does not change the result."""
 

@@ -13,6 +13,7 @@ from espalier.app.api.data import Data, Given, check_labels, given
 from espalier.app.api.methods import method, options_from
 from espalier.app.api.reports import Report, Steps, UnknownNameError
 from espalier.app.api.selections import SavedSelections
+from espalier.app.api.task import with_task
 from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, explaining, functions_of
 from espalier.model.document.recipe import Recipe, Step
@@ -30,6 +31,7 @@ from espalier.passes.saved import recipe_with_members, with_members
 if TYPE_CHECKING:
     from espalier.model.document.project import Project
     from espalier.model.graph.graph import Graph
+    from espalier.passes.tasks.own import Functions
 
 Progress = Callable[[int, int, str], None]
 MEASURING = ("evaluate", "sensitivity")  # passes with the source's data as default
@@ -63,10 +65,10 @@ class Workplace:
 class Editable:
     """Passes, recipe and undo of a model."""
 
-    def __init__(self, place: Workplace, project: Project, *, held: Iterable[Given] = ()) -> None:
+    def __init__(self, place: Workplace, project: Project, *, held: Iterable[Any] = ()) -> None:
         self._place = place
         self._project = project
-        self._held = list(held)  # keeps arrays of steps alive
+        self._held = list[Any](held)  # keeps arrays and functions of steps alive
         self._undone: list[Project] = []
         self._before: list[Project] = []
 
@@ -125,6 +127,8 @@ class Editable:
     def run(self, pass_name: str, select: Any = None, /, *, seed: int = 0, **options: Any) -> Any:
         """Run a registered pass by its name; every pass is also a method of that name.
 
+        A pass with the option `task` also takes `loss=` and `metric=`, functions of (outputs, labels): see `es.Task`.
+
         Args:
             pass_name: such as "quantize"; a plug-in's pass too.
             select: the nodes, for passes that select some: a type, a name, a list, "all", "regex:…", "module:…".
@@ -142,7 +146,8 @@ class Editable:
             m.run("prune", "linear", sparsity=0.5)
         """
         spec: PassSpec = PASSES.get(pass_name)
-        data = self._given(options["data"], spec, options) if options.get("data") is not None else None
+        options, task = with_task(options, spec.options)
+        data = self._given(options["data"], spec, options, task) if options.get("data") is not None else None
         values = options if data is None else {**options, "data": data.spec}
         if pass_name in MEASURING and "data" not in values:
             values = {**values, "data": self._project.source.data or ""}
@@ -150,8 +155,7 @@ class Editable:
         step = Step(spec.name, options, seed)
         if spec.kind == "analysis":
             return self._analysed(step)
-        if data is not None and data.held is not None:
-            self._held.append(data)
+        self._held += [held for held in (data if data and data.held else None, task) if held is not None]
         return self._applied(Recipe((step,)))
 
     def apply(self, recipe: Steps | str | PathLike[str] | Mapping[str, Any], *, seed: int = 0) -> Self:
@@ -224,10 +228,10 @@ class Editable:
 
     # -- inner
 
-    def _given(self, data: Data, spec: PassSpec, options: Mapping[str, Any]) -> Given:
+    def _given(self, data: Data, spec: PassSpec, options: Mapping[str, Any], task: Functions | None) -> Given:
         if not hasattr(spec.options, "__dataclass_fields__") or "data" not in spec.options.__dataclass_fields__:
             raise OptionsError(f"{spec.name} takes no data.", "Leave data out.")
-        source = given(data, self._graph, self._context(), int(options.get("limit") or 0))
+        source = given(data, self._graph, self._context(), int(options.get("limit") or 0), task)
         if spec.name in LABELLED:
             check_labels(source)
         return source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,9 +36,17 @@ if TYPE_CHECKING:
 # -- searches
 
 
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Data and task of a search where it replaces those of the file; empty: the file's."""
+
+    data: str = ""
+    task: str = ""
+
+
 def searched(
-    target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: str, trials: int, storage: str, resume: bool,
-    seed: int, folder: Path,
+    target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: Searched, trials: int, storage: str,
+    resume: bool, seed: int, folder: Path,
 ) -> Study:  # fmt: skip
     """Run a search to its end, or until Ctrl-C; raises OptionsError, StorageError."""
     from espalier.passes.search.study import Plan, begin
@@ -56,7 +64,9 @@ def searched(
     return _study(search, running, running.records | trials_, running.why, target, time.perf_counter() - start)
 
 
-def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: str, trials: int, seed: int) -> Search:
+def _search(
+    target: Target, spec: str | PathLike[str] | Mapping[str, Any], data: Searched, trials: int, seed: int
+) -> Search:
     if isinstance(spec, Mapping):
         recipe, read = read_search(with_goals(spec), Path.cwd(), seed)
         read = read if read.study else replace(read, study="study")
@@ -66,7 +76,8 @@ def _search(target: Target, spec: str | PathLike[str] | Mapping[str, Any], data:
     read: SearchSpec = replace(read, **{k: v for k, v in asked.items() if v})
     if not 1 <= read.trials <= 100_000:
         raise OptionsError(f"trials is {read.trials}.", "It must be a whole number from 1 to 100000.")
-    score = replace(read.score, data=data or read.score.data or target.project.source.data or "")
+    score = replace(read.score, data=data.data or read.score.data or target.project.source.data or "",
+                    task=data.task or read.score.task)  # fmt: skip
     saved = selections_of(target.project)
     read = with_main(read, main_of(score, target.context.reading))
     read, own = with_members(replace(read, score=score), saved), target.project.recipe

@@ -18,6 +18,7 @@ Inputs = dict[str, Array]
 ALL = "all"  # name of the split of all samples
 CLASSIFICATION, NEXT_TOKEN = "classification", "next-token"  # names of tasks that data have where none is named
 IGNORED = -100  # label of a position that does not count, as in transformers
+ROWED = ("lengths", "text_bytes", "groups")  # further arrays of a split with an entry a row
 USUAL_LENGTH = 512  # tokens of a text, if neither model nor tokenizer sets a limit
 
 
@@ -31,7 +32,8 @@ class Split:
     that applies; float32 [n], numbers. lengths: int64 [n], tokens of each text before truncation; None for images and
     windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text that a window's labels are tokens of;
     None for other samples. task: its name; empty: by the labels' shape, a class or the next token. classes: names of
-    the labels, for metrics that depend on them.
+    the labels, for metrics that depend on them. groups: int64 [n], the sample that each row is a part of, rows of one
+    sample together; None: each row is a sample. table: texts that labels are indices into, of all splits.
     """
 
     inputs: Inputs
@@ -41,6 +43,8 @@ class Split:
     text_bytes: Array | None = None
     task: str = ""
     classes: tuple[str, ...] = ()
+    groups: Array | None = None
+    table: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -57,15 +61,34 @@ class Split:
 
     def take(self, limit: int | None) -> Split:
         """The first `limit` samples; all if None."""
-        if limit is None or limit >= len(self):
+        if limit is None or limit >= self.samples:
             return self
-        return self.rows(slice(limit))
+        return self.rows(slice(int(self.starts[limit])))
+
+    @property
+    def starts(self) -> Array:
+        """int64 [samples]: the first row of each sample."""
+        if self.groups is None:
+            return np.arange(len(self))
+        return np.flatnonzero(np.diff(self.groups, prepend=self.groups[:1] - 1))
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return len(self.starts)
+
+    def of_samples(self, which: Array) -> Array:
+        """The indices of the rows of these samples, in this order."""
+        if self.groups is None:
+            return which
+        parts = np.split(np.arange(len(self)), self.starts[1:])
+        return np.concatenate([parts[at] for at in which.tolist()] or [np.arange(0)])
 
     def rows(self, which: Array | slice) -> Split:
         """The samples at these indices, in this order."""
-        lengths, text_bytes = (None if a is None else a[which] for a in (self.lengths, self.text_bytes))
         inputs = {name: array[which] for name, array in self.inputs.items()}
-        return replace(self, inputs=inputs, labels=self.labels[which], lengths=lengths, text_bytes=text_bytes)
+        known = {name: array[which] for name in ROWED if (array := getattr(self, name)) is not None}
+        return replace(self, inputs=inputs, labels=self.labels[which], **known)
 
     def batches(self, size: int) -> Iterator[tuple[Inputs, Array]]:
         """(inputs, labels) of `size` samples in order; the last may be smaller."""
@@ -136,8 +159,8 @@ def join(parts: Sequence[Split]) -> Split:
     inputs = {
         n: np.concatenate(_padded([p.inputs[n] for p in parts], _padding_value(n, parts)))[labelled] for n in names
     }
-    lengths, sizes = (_joined([getattr(p, name) for p in parts], labelled) for name in ("lengths", "text_bytes"))
-    return Split(inputs, labels[labelled], lengths, text_bytes=sizes, task=parts[0].task, classes=parts[0].classes)
+    known = {name: _joined([getattr(p, name) for p in parts], labelled) for name in ROWED}
+    return replace(parts[0], inputs=inputs, labels=labels[labelled], name="", **known)
 
 
 def _joined(arrays: list[Array | None], chosen: Array) -> Array | None:

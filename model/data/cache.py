@@ -10,18 +10,19 @@ import json
 import os
 import zipfile
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from espalier.model.data.base import Array, LoadOptions, Split, TaskData
+from espalier.model.data.base import ROWED, Array, LoadOptions, Split, TaskData
 from espalier.model.errors import FileError
 from espalier.model.files import replacing
 from espalier.model.private import own_folder
 
-VERSION = 4  # increment when the content of an entry changes
-FIELDS = ("labels", "lengths", "text_bytes")  # of a split, besides its inputs
+VERSION = 5  # increment when the content of an entry changes
+FIELDS = ("labels", *ROWED)  # of a split, besides its inputs
 KEEP = 64  # files; the oldest beyond it are removed
 TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "spiece", "sentencepiece")
 
@@ -88,7 +89,8 @@ def _pack(data: TaskData) -> dict[str, Array]:
         if array is not None
     }
     words = {"kind": data.kind, "classes": data.classes, "texts": data.texts, "splits": list(data.splits),
-             "task": data.task, "named": {name: split.classes for name, split in data.splits.items()}}  # fmt: skip
+             "task": data.task, "named": {name: split.classes for name, split in data.splits.items()},
+             "table": next((split.table for split in data.splits.values()), ())}  # fmt: skip
     return arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)}
 
 
@@ -104,13 +106,17 @@ def _unpack(arrays: Any, name: str) -> TaskData:
     words = json.loads(arrays["words"].tobytes())
     texts = {split: tuple(rows) for split, rows in words["texts"].items()}
     named = {split: tuple(names) for split, names in words["named"].items()}
-    splits = {split: _unpack_split(arrays, split, words["task"], named[split]) for split in words["splits"]}
+    table = tuple(words["table"])
+    splits = {
+        split: replace(_unpack_split(arrays, split), task=words["task"], classes=named[split], table=table)
+        for split in words["splits"]
+    }
     return TaskData(name, words["kind"], tuple(words["classes"]), splits, texts, task=words["task"])
 
 
-def _unpack_split(arrays: Any, split: str, task: str, classes: tuple[str, ...]) -> Split:
+def _unpack_split(arrays: Any, split: str) -> Split:
     names: Sequence[str] = [n.removeprefix(f"{split}/") for n in arrays.files if n.startswith(f"{split}/")]
     stored = {name: arrays[f"{split}/{name}"] for name in names}
     whole = {name: array if array.dtype.kind == "f" else array.astype(np.int64) for name, array in stored.items()}
-    labels, lengths, text_bytes = whole.pop("labels"), whole.pop("lengths", None), whole.pop("text_bytes", None)
-    return Split(whole, labels, lengths, text_bytes=text_bytes, task=task, classes=classes)
+    labels, known = whole.pop("labels"), {name: whole.pop(name) for name in ROWED if name in whole}
+    return Split(whole, labels, **known)

@@ -56,14 +56,14 @@ def local_file(source: str, name: str) -> Path | None:
 def in_order_of(data: TaskData, names: tuple[str, ...]) -> TaskData:
     """The data with classes numbered as the model numbers those names; unchanged if a class is not among them.
 
-    Raises DataError if only some of the classes of sets or tags are among them: the others are mistakes.
+    Raises DataError if only some of the classes are among them: the others are mistakes, and numbers would be wrong.
     """
     places = {name.strip().casefold(): at for at, name in enumerate(names)}
     if named(names) and data.classes and not named(data.classes) and any(s.classes for s in data.splits.values()):
         return _with_names(data, names)
     own = [places.get(name.strip().casefold()) for name in data.classes]
     unknown = [name for name, at in zip(data.classes, own, strict=True) if at is None]
-    if 0 < len(unknown) < len(own) and any(s.labels.ndim > 1 for s in data.splits.values()) and named(names):
+    if 0 < len(unknown) < len(own) and named(names):
         known = f"{', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
         raise DataError(f"The label {unknown[0]!r} is none of the model's classes: {known}.",
                         "Correct the label, or use a model that has this class.")  # fmt: skip

@@ -40,13 +40,15 @@ def load_memory(name: str, options: LoadOptions) -> TaskData:
             f"The data {PREFIX}{name} were arrays of another Python program.", "Name a file, or pass them again."
         )
     data = held.data
-    chosen = arrange({n: len(s) for n, s in data.splits.items()}, options, data.name)
-    return replace(data, splits={n: data.splits[of].rows(rows) for n, (of, rows) in chosen.items()})
+    chosen = arrange({n: s.samples for n, s in data.splits.items()}, options, data.name)
+    parts = {n: (data.splits[of], rows) for n, (of, rows) in chosen.items()}
+    return replace(data, splits={n: split.rows(split.of_samples(rows)) for n, (split, rows) in parts.items()})
 
 
 def _digest(data: TaskData) -> str:
     digest = xxhash.xxh3_128(repr((data.kind, data.classes, data.task, sorted(data.texts.items()))).encode())
     for split, part in sorted(data.splits.items()):
+        digest.update(repr(part.table).encode() if part.table else b"")
         for name, array in (*sorted(part.inputs.items()), ("labels", part.labels)):
             digest.update(f"{split} {name} {array.dtype} {array.shape}\n".encode())
             digest.update(array.tobytes())

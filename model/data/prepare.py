@@ -17,6 +17,8 @@ from espalier.model.data.rows import Rows, arrange, class_targets
 from espalier.model.data.tokens import Encoder, open_tokenizer
 from espalier.model.errors import DataError
 
+DECODER = "decoder_"  # prefix of inputs with the length of the target
+
 
 def text_data(name: str, key: str, read: Callable[[], Mapping[str, Rows]], options: LoadOptions) -> TaskData:
     """The wanted splits of the rows of `read`, or of the cache if it has the key.
@@ -56,17 +58,21 @@ def encoded(encode: Encoder, texts: tuple[str, ...], labels: Array, max_length: 
 
 def arranged(data: TaskData, options: LoadOptions) -> TaskData:
     """The wanted splits, shuffled, truncated to the limit and padded to their longest texts."""
-    counts = {name: len(split) for name, split in data.splits.items()}
+    counts = {name: split.samples for name, split in data.splits.items()}
     chosen = arrange(counts, options, data.name)
-    splits = {name: trimmed(data.splits[of].rows(rows)) for name, (of, rows) in chosen.items()}
-    texts = {name: tuple(data.texts[of][row] for row in rows.tolist()) for name, (of, rows) in chosen.items()}
+    rows = {name: (of, data.splits[of].of_samples(samples)) for name, (of, samples) in chosen.items()}
+    splits = {name: trimmed(data.splits[of].rows(which)) for name, (of, which) in rows.items()}
+    texts = {name: tuple(data.texts[of][row] for row in which.tolist()) for name, (of, which) in rows.items()}
     return replace(data, splits=splits, texts=texts)
 
 
 def trimmed(split: Split) -> Split:
     """Remove the positions that are padding in every text."""
-    used = split.inputs["attention_mask"].any(axis=0)
+    mask = split.inputs["attention_mask"]
+    used = mask.any(axis=0)
     if bool(used.all()):
         return split
-    inputs = {name: np.ascontiguousarray(array[:, used]) for name, array in split.inputs.items()}
-    return replace(split, inputs=inputs)
+    own = {name: array for name, array in split.inputs.items() if not name.startswith(DECODER)}
+    inputs = {**split.inputs, **{name: np.ascontiguousarray(array[:, used]) for name, array in own.items()}}
+    of_positions = len(own) == len(split.inputs) and split.labels.shape == mask.shape and split.labels.dtype.kind == "i"
+    return replace(split, inputs=inputs, labels=split.labels[:, used] if of_positions else split.labels)

@@ -122,8 +122,8 @@ def _split(name: str, split: Split, classes: int, edges: np.ndarray, max_length:
         labels = split.labels[split.labels >= 0]
         most = int(np.bincount(labels).max()) if len(labels) else 0
         return SplitSummary(name, (len(split),), tokens=split.targets, text_bytes=size, frequent=most)
-    plain = split.labels.ndim == 1 and split.labels.dtype.kind in "iu"
-    number = None if plain else len(split)
+    plain = split.labels.ndim == 1 and split.labels.dtype.kind in "iu" and not split.table
+    number = None if plain else split.samples
     counts = _counts(split, classes)
     if split.lengths is None:
         return SplitSummary(name, counts, number=number)
@@ -136,6 +136,8 @@ def _split(name: str, split: Split, classes: int, edges: np.ndarray, max_length:
 def _counts(split: Split, classes: int) -> tuple[int, ...]:
     """Labels of each class; of several labels a sample, the samples with each. Numbers have no classes."""
     labels = split.labels
+    if split.table:  # numbers of its entries
+        return ()
     if labels.dtype.kind in "iu":
         return tuple(np.bincount(labels[labels >= 0], minlength=classes).tolist())
     return tuple((labels > 0.5).sum(0).tolist()) if labels.ndim == 2 else ()

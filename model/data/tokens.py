@@ -18,6 +18,7 @@ from espalier.model.errors import PASSING, DataError, first_line
 # longest; and the length of each text before truncation, int64 [n]
 Encoder = Callable[[Sequence[str], int], tuple[Inputs, Array]]
 NAMES = ("input_ids", "attention_mask")
+OVERLAP, LEAST_ROOM = 128, 8  # tokens of windows of a context: shared with the next, and at least
 SENTINEL = 1_000_000_000  # transformers writes 1e30 for "no limit"
 
 
@@ -130,6 +131,74 @@ def _firsts(words: Sequence[int | None]) -> list[int]:
     """The number of each token's word if it is the word's first, otherwise −1."""
     before = [None, *words[:-1]]
     return [-1 if word is None or word == last else word for word, last in zip(words, before, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Questions with windows of their contexts.
+
+    inputs: `input_ids`, `attention_mask` and `token_type_ids`, int64 [windows, seq]. rows: int64 [windows], the
+    question of each. offsets: int64 [windows, seq, 2], the characters of each token in the context; −1 at others.
+    firsts: int64 [windows], the position that stands for no answer: of the token of classes, else the first.
+    """
+
+    inputs: Inputs
+    rows: Array
+    offsets: Array
+    firsts: Array
+
+
+def open_pairs(source: str | Path) -> Callable[[Sequence[str], Sequence[str], int], Pairs]:
+    """The tokenizer for (questions, contexts, max_length); raises DataError for one without places of its tokens.
+
+    Longer contexts are cut into windows, which overlap by OVERLAP tokens or half of their room.
+    """
+    tokenizer = _load(source)
+    if not tokenizer.is_fast:
+        raise DataError(
+            f"The tokenizer {Path(source).name} does not tell which characters a token is of.",
+            "Give a folder with tokenizer.json.",
+        )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+
+    def encode(questions: Sequence[str], contexts: Sequence[str], max_length: int) -> Pairs:
+        with reading(
+            f"The tokenizer {Path(source).name}", DataError, "fails on these texts", "Give another tokenizer."
+        ):
+            plain = tokenizer(list(questions), add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
+        longest_ = max(range(len(plain)), key=lambda at: len(plain[at]))
+        room = max_length - len(plain[longest_]) - tokenizer.num_special_tokens_to_add(True)
+        if room < LEAST_ROOM:
+            raise DataError(
+                f"The question of row {longest_ + 1} has {len(plain[longest_])} tokens: windows of {max_length} tokens "
+                "have no room for its context.",
+                "Shorten the question, or raise max_length if the model takes more.",
+            )
+        with reading(
+            f"The tokenizer {Path(source).name}", DataError, "fails on these texts", "Give another tokenizer."
+        ):
+            return _pairs(tokenizer, questions, contexts, max_length, min(OVERLAP, room // 2))
+
+    return encode
+
+
+def _pairs(tokenizer: Any, questions: Sequence[str], contexts: Sequence[str], max_length: int, overlap: int) -> Pairs:
+    made = tokenizer(
+        list(questions), list(contexts), truncation="only_second", max_length=max_length, stride=overlap,
+        return_overflowing_tokens=True, padding="longest",
+    )  # fmt: skip
+    windows = made.encodings
+    inputs = {
+        "input_ids": np.array([w.ids for w in windows], dtype=np.int64),
+        "attention_mask": np.array([w.attention_mask for w in windows], dtype=np.int64),
+        "token_type_ids": np.array([w.type_ids for w in windows], dtype=np.int64),
+    }
+    offsets = np.array([w.offsets for w in windows], dtype=np.int64)
+    offsets[np.array([[part != 1 for part in w.sequence_ids] for w in windows])] = -1
+    marks = [t for t in (tokenizer.cls_token_id, tokenizer.bos_token_id) if t is not None]
+    found = [next((w.ids.index(t) for t in marks if t in w.ids), 0) for w in windows]
+    return Pairs(inputs, np.array(made["overflow_to_sample_mapping"], np.int64), offsets, np.array(found, np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,9 +297,15 @@ def _text_inputs(model: Any) -> dict[str, Any]:
             "use_cache": False,
         }
     if getattr(config, "type_vocab_size", 0):
-        inputs["?token_type_ids"] = torch.zeros_like(ids)
+        inputs[f"{_pair_mark(model)}token_type_ids"] = torch.zeros_like(ids)
     labels = _labels(type(model).__name__, config, inputs)
     return inputs if labels is None else {**inputs, "?labels": labels}
+
+
+def _pair_mark(model: Any) -> str:
+    """Empty where questions and contexts have types of their own, so that the model is opened with them; else "?"."""
+    several = "QuestionAnswering" in type(model).__name__ and int(model.config.type_vocab_size) > 1
+    return "" if several and _has_input(model, "token_type_ids") else "?"
 
 
 def _labels(cls: str, config: Any, inputs: dict[str, Any]) -> Any:

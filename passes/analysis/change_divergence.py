@@ -171,4 +171,4 @@ def _cache(graph: Graph, options: EvaluateOptions, context: Context) -> Candidat
     task = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(task, options.split, options.limit)
     inputs = (v for pair in sorted(split.inputs.items()) for v in pair)
-    return CandidateCache(key_of("changes", fingerprint(graph), split.labels, *inputs))
+    return CandidateCache(key_of("changes", fingerprint(graph), split.labels, split.task, split.table, *inputs))

@@ -10,6 +10,7 @@ from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.data import splits_or_whole
 from espalier.passes.base import Context, Report, Row, analysis
 from espalier.passes.running.splits import EvaluateOptions
+from espalier.passes.tasks.base import task_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Array, Split, TaskData
@@ -62,7 +63,7 @@ def _matching(task: TaskData, split: Split, texts: tuple[str, ...], options: Dat
 
 def _row(task: TaskData, split: Split, texts: tuple[str, ...], at: int) -> Row:
     row: Row = {"sample": at}
-    row |= _label(task, split.labels[at])
+    row |= {"label": task_of(split).shown(int(split.labels[at]))} if split.table else _label(task, split.labels[at])
     if texts:
         row["text"] = texts[at]
     if split.lengths is not None:

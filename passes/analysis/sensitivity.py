@@ -230,7 +230,7 @@ class _Work:
 
         at = {(p.node, p.port): p for p in self.places}
         size = self.options.batch_size
-        cache = CandidateCache(self._key(further, size, further.labels))
+        cache = CandidateCache(self._key(further, size, further.labels, further.task, further.table))
         before = sum(cache.get(rows[r].node, rows[r].port, rows[r].candidates[c]) is not None for r, c in cells)
         self.baseline = {"measured_before": before} if before else {}
         baseline = measured_candidates.measure_cells(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph, Node
@@ -11,6 +10,7 @@ from espalier.model.graph.ops import category
 from espalier.model.graph.ports import weight_at
 from espalier.passes.choices.pruning import MOST, WITH_DATA, Choice, Method, Pattern, Scope
 from espalier.passes.select import Select
+from espalier.passes.tasks.base import TASK_OPTION
 
 # Beside which value (or which of several) of which other field a field applies: forms hide it else.
 NM, BLOCK, GLOBAL = {"when": ("pattern", "n:m")}, {"when": ("pattern", "block")}, {"when": ("scope", "global")}
@@ -71,10 +71,7 @@ class PruneOptions:
         default=0,
         metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer", **DATA},
     )
-    task: Literal["", "classification", "next-token"] = field(
-        default="",
-        metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model", **DATA},
-    )
+    task: str = field(default="", metadata={**TASK_OPTION, **DATA})
 
     def __post_init__(self) -> None:
         self.choice()

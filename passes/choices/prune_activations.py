@@ -8,6 +8,7 @@ from typing import Literal
 from espalier.model.errors import OptionsError, PassError, nearest
 from espalier.model.graph.ops import OPS
 from espalier.passes.select import Select
+from espalier.passes.tasks.base import TASK_OPTION
 
 LAYERS = tuple(row.name for row in OPS.values() if row.category == "linear")
 
@@ -47,9 +48,7 @@ class PruneActivationsOptions:
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
-    task: Literal["", "classification", "next-token"] = field(
-        default="", metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model"}
-    )
+    task: str = field(default="", metadata=TASK_OPTION)
 
     def __post_init__(self) -> None:
         if not 0 <= self.sparsity <= 1:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from espalier.model.errors import OptionsError
 from espalier.passes.select import Select
+from espalier.passes.tasks.base import TASK_OPTION
 
 Score = Literal["l1", "l2", "random", "taylor", "activation"]
 What = Literal["heads", "queries", "neurons", "channels", "width", "layers"]
@@ -43,9 +44,7 @@ class PruneStructuredOptions:
     max_length: int = field(
         default=0, metadata={"min": 0, "help": "maximum length of a text in tokens; 0 = limit of model and tokenizer"}
     )
-    task: Literal["", "classification", "next-token"] = field(
-        default="", metadata={"help": "what is predicted: a class a sample, or the next token; default: by the model"}
-    )
+    task: str = field(default="", metadata=TASK_OPTION)
 
     def __post_init__(self) -> None:
         if not 0 <= self.ratio <= 1 or self.count < 0 or self.multiple < 1:

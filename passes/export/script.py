@@ -19,6 +19,7 @@ from espalier.model.trust import named
 from espalier.passes.plugins.plugins import loaded_plugins
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.offered import missing_passes, typed
+from espalier.passes.tasks.base import is_own
 
 TEMPLATE = '''\
 """Repeats {count} on {name}. Written by Espalier; needs its packages to be importable.
@@ -89,6 +90,10 @@ def _refuse_memory(project: Project) -> None:
     if held is not None:
         what = f"The step {held.pass_name} used arrays of a Python program, which a script cannot name."
         raise ExportError(what, "Give the step a file or folder of data instead.")
+    made = next((s for s in project.recipe.active if is_own(str(getattr(s.options, "task", "")))), None)
+    if made is not None:
+        what = f"The step {made.pass_name} used loss or metric of a Python program, which a script cannot name."
+        raise ExportError(what, "Register the task in a plug-in, and train with --task (guide: Add a task).")
 
 
 def _call(step: Step) -> str:

@@ -13,6 +13,7 @@ from espalier.model.torch.build import build, parameters_of
 from espalier.passes.base import Context
 from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.running.objective import Objective
+from espalier.passes.tasks.base import task_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
@@ -26,7 +27,7 @@ def gradients(
     `squared` needs one backward pass per sample, since the square of a mean is not the mean of squares.
     """
     module = build(graph, context.store, context.callables)
-    objective = Objective(module, graph, task=split.predicts).eval()
+    objective = Objective(module, graph, task=task_of(split)).eval()
     live = parameters_of(module)
     for name, tensor in live.items():
         if tensor.is_floating_point():

@@ -3,6 +3,7 @@ so that equal samples are on one side and a score uses the samples that a traini
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,10 @@ PERIOD = 10  # one of so many distinct samples is held out
 
 
 def holdout_mask(split: Split) -> NDArray[np.bool_]:
-    """Mask of held-out samples; every tenth if too few are distinct."""
+    """Mask of held-out rows: those of a tenth of the samples, of every tenth if too few are distinct."""
+    if split.groups is not None:
+        _, first, number = np.unique(split.groups, return_index=True, return_inverse=True)
+        return holdout_mask(replace(split.rows(first), groups=None))[number.reshape(-1)]
     keys, inverse = np.unique(_keys(split), return_inverse=True)
     mask = inverse.reshape(-1) < max(len(keys) // PERIOD, 1)  # by rank, so that the share is exact for few samples
     if len(keys) > 1 and mask.mean() <= 0.5:

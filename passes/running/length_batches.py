@@ -57,7 +57,9 @@ def _cut(split: Split, width: int) -> Split:
 
 
 def _lengths(split: Split, graph: Graph) -> Any:
-    """Tokens of each text; None if padding cannot be removed: no mask, a fixed length, or padding on the left."""
+    """Tokens of each text; None if padding cannot be removed: no mask, a fixed length, padding left, or by task."""
+    if task_of(split).uncut:
+        return None
     shapes = {n.target: n.ports["data_out"].shape for n in graph.placeholders if "data_out" in n.ports}
     mask = split.inputs.get(MASK)
     if mask is None or mask.ndim != 2 or MASK not in shapes:

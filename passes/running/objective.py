@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from espalier.model.data.base import task_of_labels
+from espalier.model.data.base import CLASSIFICATION, task_of_labels
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
 from espalier.passes.tasks.base import TASKS, Task
@@ -31,16 +31,22 @@ class Objective(nn.Module):
 
     accepts_loss_kwargs = False  # the loss is a mean over the batch, which the Trainer divides for accumulation
 
-    def __init__(self, inner: nn.Module, graph: Graph, distillation: LossTerm | None = None, task: str = "") -> None:
-        """`task`: its name; empty: by the labels' shape."""
+    def __init__(
+        self, inner: nn.Module, graph: Graph, distillation: LossTerm | None = None, task: Task | None = None
+    ) -> None:
+        """`task`: None: by the labels' shape."""
         super().__init__()
-        self.task = TASKS.get(task) if task else None
+        self.task = task
         self.distillation = distillation
         self.inner, self.graph = inner, graph
         labels = [n for n in graph.placeholders if n.target == "labels"]
         own = self.task.own if self.task else 1
         if labels and len(labels[0].ports["data_out"].shape) != own:
-            what = "are not one class a sample" if own == 1 else f"do not fit the task {task}"
+            what = (
+                "are not one class a sample"
+                if own == 1
+                else f"do not fit the task {task.name if task else CLASSIFICATION}"
+            )
             raise GraphError(f"The model computes its own loss, of labels that {what}.",
                              "Open it without the input labels, or with the head of the task.")  # fmt: skip
         self.takes_labels = bool(labels)

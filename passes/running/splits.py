@@ -10,6 +10,7 @@ from espalier.model.errors import DataError
 from espalier.passes.base import Context
 from espalier.passes.running.data_fit import TextLimit, fitted, text_limit, wanted_image
 from espalier.passes.tasks.base import TASK_OPTION, TASKS, Kind, recognised
+from espalier.passes.tasks.own import ANY, Functions, functions_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import LoadOptions, Split, TaskData
@@ -73,6 +74,8 @@ def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> Tas
 
     Options that are not set are the project's. Raises DataError.
     """
+    if functions := functions_of(options.task):
+        return _on(load_task(replace(options, task=_labels_of(functions)), reading, whole=whole), functions)
     from espalier.model.data.base import LoadOptions
     from espalier.model.data.class_names import in_order_of
 
@@ -91,6 +94,18 @@ def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> Tas
     )
     data = _of_task(options, load, reading)
     return in_order_of(fitted(data, reading), reading.classes)
+
+
+def _labels_of(functions: Functions) -> str:
+    """The task that reads the labels of functions; empty for that of the data."""
+    return "" if functions.labels == ANY else functions.labels
+
+
+def _on(data: TaskData, functions: Functions) -> TaskData:
+    """The data with the task of functions on their labels."""
+    name = f"{functions.name}:{functions.labels or data.task}"
+    splits = {key: replace(split, task=name) for key, split in data.splits.items()}
+    return replace(data, splits=splits, task=name)
 
 
 def _of_task(options: EvaluateOptions, load: LoadOptions, reading: Reading) -> TaskData:
@@ -113,8 +128,10 @@ def _of_task(options: EvaluateOptions, load: LoadOptions, reading: Reading) -> T
 
 
 def task_name(options: EvaluateOptions, reading: Reading) -> str:
-    """The task that the options name, otherwise that of the model's head, by default classification."""
-    return options.task or recognised(reading.limits) or CLASSIFICATION
+    """The task that the options name, or read labels by, otherwise that of the model's head, else classification."""
+    functions = functions_of(options.task)
+    asked = _labels_of(functions) if functions else options.task
+    return asked or recognised(reading.limits) or CLASSIFICATION
 
 
 def compared_kind(split: Split, context: Context) -> Kind:

@@ -16,7 +16,7 @@ from espalier.passes.costs.limits import Limit, known_figures, measured_figures,
 from espalier.passes.running.splits import EvaluateOptions, load_task
 from espalier.passes.search.spec import Goal, SearchSpec
 from espalier.passes.search.trial import Trial
-from espalier.passes.tasks.base import TASKS, recognised
+from espalier.passes.tasks.base import TASKS, is_own, recognised
 
 KL = "kl"  # divergence of the outputs from those of the recipe's first graph, nats a sample
 MAIN = "main"  # in a file, the main metric of the data's task
@@ -41,11 +41,12 @@ def with_main(spec: SearchSpec, main: str) -> SearchSpec:
 
 def main_of(score: EvaluateOptions, reading: Reading) -> str:
     """The main metric of the task of the score's data, that of the model's head where the data cannot be read."""
-    name = score.task or recognised(reading.limits)
+    own = is_own(score.task)  # whose labels are known with the data
+    name = "" if own else score.task or recognised(reading.limits)
     if not name and score.data:
         with contextlib.suppress(DataError):
             name = load_task(score, reading, whole=True).task
-    return TASKS.get(name or CLASSIFICATION).main.name
+    return TASKS.get(name or score.task or CLASSIFICATION).main.name
 
 
 @dataclass(frozen=True, slots=True)

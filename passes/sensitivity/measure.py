@@ -109,8 +109,7 @@ class Baseline:
     @property
     def _scored(self) -> bool:
         """Whether the outputs are scores of the labels."""
-        apart = (self.outputs.kind == "values") != (self.task.kind == "values")  # numbers, and labels that are none
-        if self._hides or apart or not self._batches:
+        if self._hides or not self.task.compares(self.outputs.kind) or not self._batches:
             return False
         try:
             for batch in self._batches:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+ENDS = ("start_logits", "end_logits")  # of an answer: [samples, positions], two distributions a sample
 WORDS: dict[Kind, str] = {
     "classes": "KL divergence of the classes from the baseline's, nats a sample",
     "distributions": "KL divergence of each row's distribution from the baseline's, mean over a sample's rows, nats",
@@ -43,9 +44,12 @@ class Outputs:
         )
         rank = len(meta.shape) if meta else 2
         single = meta is not None and meta.shape[-1] == 1  # one number a row: a regression, or a single score
+        self.pair = tuple(name for name in ENDS if name in graph.output_names)
         self.kind: Kind = "values" if not logits or single else "classes" if rank == 2 else "distributions"
         if self.kind == "classes" and kind == "labels":
             self.kind = kind
+        if len(self.pair) == len(ENDS):
+            self.kind = "distributions"
         self.spread: float | None = None
 
     @property
@@ -60,7 +64,11 @@ class Outputs:
 
     def of(self, result: Any) -> Tensor:
         """The compared tensor of a module's results, at least float32."""
-        if isinstance(result, dict):
+        if len(self.pair) == len(ENDS) and isinstance(result, dict):
+            import torch
+
+            result = torch.stack([result[name] for name in self.pair], 1)
+        elif isinstance(result, dict):
             result = result[self.name]
         elif isinstance(result, tuple | list):
             result = result[self.index]

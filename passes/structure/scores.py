@@ -130,9 +130,10 @@ def gradient_products(
     from espalier.model.torch.build import build, parameters_of
     from espalier.passes.running.batches import batches, fit_error
     from espalier.passes.running.objective import Objective
+    from espalier.passes.tasks.base import task_of
 
     module, seen = build(graph, context.store, context.callables), 0
-    objective, every = Objective(module, graph, task=split.predicts).eval(), parameters_of(module)
+    objective, every = Objective(module, graph, task=task_of(split)).eval(), parameters_of(module)
     live = {n: every[n].requires_grad_(True) for n in names}
     for inputs, labels in batches(split, graph, batch_size):
         with fit_error(inputs), torch.enable_grad():

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from weakref import WeakValueDictionary
 
 from espalier.model.data.base import CLASSES, CLASSIFICATION, IGNORED, Array, LabelForm
 from espalier.model.errors import DataError
@@ -53,7 +54,8 @@ class Task:
     different numbers of labels. unvalidated: metrics that a training does not compute. hidden: metrics that the score's
     card leaves out. own: rank of labels with which a model may compute its own loss. resampled: its further metrics
     have intervals. confuses: each sample has one class, so that a table of true and predicted classes exists. reads:
-    form of labels that choose the task, as `OtherLabelsError` names it.
+    form of labels that choose the task, as `OtherLabelsError` names it. uncut: outputs of all samples have one shape:
+    batches keep the padding of the data. costly: its own intervals take long, so that trials leave them out.
     """
 
     name: str = CLASSIFICATION
@@ -72,11 +74,17 @@ class Task:
     own: int | None = 1
     reads: str = ""
     resampled: bool = False
+    uncut: bool = False
+    costly: bool = False
     form: LabelForm = CLASSES
 
     def of(self, classes: tuple[str, ...]) -> Task:
         """The task of data with these classes, for metrics that depend on their names."""
         return self
+
+    def on(self, split: Split) -> Task:
+        """The task of a split, for metrics that depend on what its labels refer to."""
+        return self.of(split.classes)
 
     # -- recognition
 
@@ -131,6 +139,14 @@ class Task:
         if self.positions and not bool((targets != IGNORED).any()):
             return scores.float().sum() * 0  # a mean of nothing
         return F.cross_entropy(scores.float(), targets)
+
+    def shown(self, label: int) -> str:
+        """The text of a label that is an index into the table of a split."""
+        return str(label)
+
+    def compares(self, kind: Kind) -> bool:
+        """Whether outputs that are compared in this way can be the scores: numbers are no scores of classes."""
+        return (kind == "values") == (self.kind == "values")
 
     def taught(self, scores: Tensor, teacher: Tensor, temperature: float) -> Tensor:
         """The divergence of a batch from the scores of a teacher: T²·KL (Hinton et al., 2015, arXiv:1503.02531)."""
@@ -191,6 +207,10 @@ class Task:
 
         return statistics[:, 1] / np.maximum(statistics[:, 2], 1)
 
+    def count(self, statistics: Array) -> int:
+        """Number of samples."""
+        return len(statistics)
+
     def errors(self, statistics: Array) -> Array | None:
         """[samples] whose mean is the main metric, for a paired test; None for a metric with `hits`, or none such."""
         return None
@@ -227,11 +247,62 @@ class Task:
         return next((m for m in self.metrics if m.name == name), None)
 
 
+class OwnFunctions(Protocol):
+    """Functions of a Python program, from which tasks are made; see `functions`."""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Of the functions."""
+        ...
+
+    def task(self, labels: str) -> Task:
+        """The task on labels of the task `labels`; empty if these are not known yet."""
+        ...
+
+
+OWN = "python:"  # prefix of tasks that are made of functions of this process
+OWN_FUNCTIONS: WeakValueDictionary[str, OwnFunctions] = WeakValueDictionary()
+
+
+def is_own(name: str) -> bool:
+    """Whether a task is made of functions of a Python program."""
+    return name.startswith(OWN)
+
+
+class Tasks(Registry[str, Task]):
+    """All tasks. `python:NAME:LABELS` is a task of functions of this process; it and `unlisted` are in no list."""
+
+    unlisted: ClassVar[dict[str, Task]] = {}
+
+    def get(self, key: str) -> Task:
+        """The task of a name; raises DataError, also for functions of another process."""
+        if not is_own(key):
+            return self.unlisted[key] if key in self.unlisted else super().get(key)
+        name, _, labels = key.removeprefix(OWN).partition(":")
+        functions = OWN_FUNCTIONS.get(name)
+        if functions is None:
+            raise DataError(
+                f"The task {OWN}{name} is made of functions of another Python program, which no file holds.",
+                "Give loss and metric again, or register the task in a plug-in (guide: Add a task).",
+            )
+        return functions.task(labels)
+
+    __getitem__ = get
+
+
 _OURS = tuple(
     f"espalier.passes.tasks.{name}"
-    for name in ("classification", "next_token", "multi_label", "regression", "masked_token", "token_classification")
+    for name in (
+        "classification",
+        "next_token",
+        "multi_label",
+        "regression",
+        "masked_token",
+        "token_classification",
+        "question_answering",
+    )
 )
-TASKS: Registry[str, Task] = Registry("task", DataError, _OURS)
+TASKS = Tasks("task", DataError, _OURS)
 
 
 def task_names() -> tuple[str, ...]:
@@ -247,7 +318,7 @@ TASK_OPTION: dict[str, Any] = {
 
 def task_of(split: Split) -> Task:
     """The task of a split's labels."""
-    return TASKS.get(split.predicts).of(split.classes)
+    return TASKS.get(split.predicts).on(split)
 
 
 def recognised(limits: Limits | None) -> str:
@@ -257,4 +328,5 @@ def recognised(limits: Limits | None) -> str:
 
 def all_metrics() -> dict[str, Metric]:
     """Name → metric, of all tasks."""
-    return {m.name: m for _, task in reversed(TASKS.items()) for m in task.metrics}
+    own = {m.name: m for functions in list(OWN_FUNCTIONS.values()) for m in functions.metrics}
+    return own | {m.name: m for _, task in reversed(TASKS.items()) for m in task.metrics}

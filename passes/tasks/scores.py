@@ -32,8 +32,8 @@ def scores_of(result: Any, graph: Graph) -> Any:
     if isinstance(result, dict) and "logits" in result:
         return result["logits"]
     if isinstance(result, dict) and {"start_logits", "end_logits"} <= result.keys():
-        raise GraphError("The model gives scores of where an answer starts and ends, which no task here measures.",
-                         "Open it with another head (task=sequence-classification).")  # fmt: skip
+        raise GraphError("The model gives scores of where an answer starts and ends, not of classes.",
+                         "Choose the task question-answering, or open it with another head.")  # fmt: skip
     values = (
         list(result.values()) if isinstance(result, dict) else list(result) if isinstance(result, tuple) else [result]
     )

@@ -62,7 +62,13 @@ class Tally:
     def units(self) -> int:
         """Number of samples or tokens so far."""
         hits = self.hits()
-        return self.count if hits is None else len(hits)
+        return (
+            self.task.count(self.statistics)
+            if hits is None and self.count
+            else self.count
+            if hits is None
+            else len(hits)
+        )
 
     @property
     def statistics(self) -> Array:
@@ -105,12 +111,13 @@ class Tally:
         """
         task, statistics, hits = self.task, self.statistics, self.hits()
         main, figures = task.main, self.figures()
-        n = len(hits) if hits is not None else len(statistics)
+        n = len(hits) if hits is not None else task.count(statistics)
         data: dict[str, Any] = {"task": task.name, "metric": main.name, "n": n, "guessing": guessing}
-        data |= {} if main.better == "high" else {"better": main.better}
+        data |= {} if main.better == "high" and hits is not None else {"better": main.better}
         resampled = full and ((len(task.metrics) > 2 and task.resampled) or hits is None)
         intervals = bootstrapped(statistics, task.figures) if resampled or hits is None else {}
-        intervals = {k: v for k, v in intervals.items() if task.metric(k)} | task.intervals(statistics)
+        intervals = {k: v for k, v in intervals.items() if task.metric(k)}
+        intervals |= task.intervals(statistics) if full or not task.costly else {}
         if hits is not None:
             intervals[main.name] = wilson(figures.get(main.name, 0.0), n)
             data["interval"] = list(intervals[main.name])
@@ -118,7 +125,7 @@ class Tally:
         else:
             data["interval"] = list(intervals[main.name]) if main.name in intervals else None
             errors = task.errors(statistics)
-            if errors is not None and n <= MAX_ERRORS:
+            if errors is not None and len(errors) <= MAX_ERRORS:
                 data["errors"] = packed(_in_place(errors, split, order))
         return data | ({"intervals": {k: list(v) for k, v in intervals.items()}} if resampled else {})
 

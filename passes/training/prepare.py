@@ -58,6 +58,7 @@ class Prepared:
         """A hash of the training and validation samples."""
         digest = xxhash.xxh3_128()
         for samples in (self.train_on, self.check_on):
+            digest.update(repr(samples.table).encode() if samples and samples.table else b"")
             for name, values in samples.tensors.items() if samples else ():
                 digest.update(f"{name}{tuple(values.shape)}".encode())
                 digest.update(values.view(torch.uint8).numpy().data)  # numpy has no bfloat16
@@ -77,7 +78,7 @@ def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepare
     distillation = _distillation(graph, module, samples, options, context) if options.teaches else None
     gradual = GradualPruning(masked, module, kinds, options) if kinds else None
     others = Samples(data.check, graph, "validate on") if data.check else None
-    objective = Objective(module, graph, distillation, samples.task.name)
+    objective = Objective(module, graph, distillation, samples.task)
     return Prepared(graph, objective, samples, others, gradual, data.warnings, data.classes, data.texts)
 
 
@@ -88,7 +89,7 @@ def _distillation(
     if context.base is None:
         raise PassError("There is no baseline to distil from.", "Fine-tune as a step of a recipe, or set distil to 0.")
     blocks = common_blocks(graph, context.base) if options.hidden else {}
-    samples.teacher = Teacher(context.base, blocks, len(samples), context, samples.task.name)
+    samples.teacher = Teacher(context.base, blocks, len(samples), context, samples.task)
     return DistillationLoss(options, tapped(module, blocks))
 
 

@@ -32,7 +32,7 @@ class Samples(Dataset[Batch]):
         given = match_inputs(names, split)
         tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
         self.tensors = cast_inputs(tensors, graph)
-        labels, self.task = torch.from_numpy(split.labels), task_of(split)
+        labels, self.task, self.table = torch.from_numpy(split.labels), task_of(split), split.table
         self.tensors["labels"] = labels if labels.is_floating_point() else labels.long()
         if not len(split):
             raise DataError(f"There are no samples to {purpose}.", "Choose data with more rows.")
@@ -43,6 +43,7 @@ class Samples(Dataset[Batch]):
     def of(cls, tensors: dict[str, Tensor]) -> Samples:
         """Samples of tensors that another process has read, with the labels among them, of classes or next tokens."""
         samples = cls.__new__(cls)
+        samples.table = ()
         samples.teacher, samples.tensors, samples.task = None, tensors, TASKS.get(task_of_labels(tensors["labels"]))
         return samples
 

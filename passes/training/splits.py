@@ -10,6 +10,7 @@ from espalier.passes.base import Context
 from espalier.passes.running.data_fit import text_facts
 from espalier.passes.running.holdout import holdout_mask
 from espalier.passes.running.splits import data_of, data_warning, length_of, load_task
+from espalier.passes.tasks.own import functions_of
 from espalier.passes.training.options import FinetuneOptions
 
 if TYPE_CHECKING:
@@ -43,7 +44,16 @@ def splits(options: FinetuneOptions, context: Context) -> Splits:
     train = train.take(options.train_limit or None)
     check = check and check.take(options.validation_limit or None)
     texts = text_facts(train, length_of(data_of(options), context))
-    return Splits(train, check, tuple(w for w in (warning, note) if w), data.classes, texts)
+    warnings = tuple(w for w in (warning, note, _own_note(options)) if w)
+    return Splits(train, check, warnings, data.classes, texts)
+
+
+def _own_note(options: FinetuneOptions) -> str:
+    """That functions of a program are in no file; empty for other tasks."""
+    functions = functions_of(options.task)
+    if functions is None:
+        return ""
+    return f"The {functions.title} of this program are in no file: the step cannot run again in another process."
 
 
 def _checked(options: FinetuneOptions, context: Context, name: str, train: Split) -> tuple[Split, Split, str]:

@@ -44,7 +44,9 @@ def common_blocks(graph: Graph, base: Graph) -> dict[str, Node]:
 class Teacher:
     """The baseline in eval mode; its logits are cached, if they fit in memory."""
 
-    def __init__(self, base: Graph, blocks: Mapping[str, Node], samples: int, context: Context, task: str = "") -> None:
+    def __init__(
+        self, base: Graph, blocks: Mapping[str, Node], samples: int, context: Context, task: Task | None = None
+    ) -> None:
         module = build(base, context.store, context.callables).requires_grad_(False)
         theirs = block_outputs(base)
         self.taps = tapped(module, {path: theirs[path] for path in blocks})

@@ -33,14 +33,16 @@ def test_known_names_take_the_order_of_the_model() -> None:
     assert found.split("train").labels.tolist() == [2, 0, -1]
 
 
-@pytest.mark.parametrize("classes", [("awesome", "bad"), ("0", "1"), NAMES, ("bad", "positive")])
+@pytest.mark.parametrize("classes", [("awesome", "bad"), ("0", "1"), NAMES])
 def test_other_names_stay_as_they_are(classes: tuple[str, ...]) -> None:
     given = data(classes, [0, 1])
     assert in_order_of(given, NAMES) is given and in_order_of(given, ()) is given
 
 
-def test_a_label_beside_those_of_the_model_is_a_mistake_in_sets_and_tags() -> None:
+def test_a_label_beside_those_of_the_model_is_a_mistake() -> None:
     """Otherwise one wrong label gives all classes other numbers."""
+    with pytest.raises(DataError, match="'bad' is none of the model's classes"):
+        in_order_of(data(("bad", "positive"), [0, 1]), NAMES)
     inputs = {"x": np.zeros((2, 1), np.float32)}
     splits = {"train": Split(inputs, np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), classes=("bad", "positive"))}
     given = replace(data(("bad", "positive"), [0, 1]), splits=splits)
