@@ -1,6 +1,6 @@
 """Espalier: see a neural network as a graph, make it smaller, and carry it to kernels and hardware.
 
-`import espalier as es` offers `open`, `trace`, `diff` and what they return: the stable interface, loaded when used.
+`import espalier as es` offers `open`, `trace`, `diff`, `stream` and what they return: the stable interface, loaded when used.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from espalier.app.api.model import Model, diff, load_plugins, open, trace
     from espalier.app.api.reports import Allocation, Curve, Report, Steps, Study
+    from espalier.app.api.streaming import stream
     from espalier.model.errors import EspalierError
 
 __version__ = "0.3.0"
 __all__ = ["Allocation", "Curve", "EspalierError", "Model", "Report", "Steps", "Study", "__version__", "diff",
-           "load_plugins", "open", "trace"]  # fmt: skip
+           "load_plugins", "open", "stream", "trace"]  # fmt: skip
 _HOMES = {
     "espalier.app.api.model": ("Model", "diff", "load_plugins", "open", "trace"),
     "espalier.app.api.reports": ("Allocation", "Curve", "Report", "Steps", "Study"),
+    "espalier.app.api.streaming": ("stream",),
     "espalier.model.errors": ("EspalierError",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
