@@ -18,6 +18,7 @@ from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.choices.presets import PRESETS, QuantizePresetOptions, preset_named
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.figure import OPENED
+from espalier.passes.jobs.heap import return_freed_memory
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.recipes.replay import check_ready
 from espalier.passes.recipes.set_up import from_anywhere
@@ -86,6 +87,7 @@ def _run(args: Arguments, console: Console) -> Answer:
 
     recipe = recipe_of(args)
     check_ready(recipe)
+    return_freed_memory()
     score = read_options(EvaluateOptions, args, data=args.data) if args.data else None
     options = StreamOptions(
         output=Path(args.output) if args.output else None, work=Path(args.work) if args.work else None, score=score,

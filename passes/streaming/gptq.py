@@ -12,7 +12,7 @@ from espalier.passes.recovery.rounding import Rounding
 from espalier.passes.recovery.walk import samples_of
 from espalier.passes.running.splits import load_split
 from espalier.passes.streaming.batch_walk import walk_batches
-from espalier.passes.streaming.stages import Stage, Work
+from espalier.passes.streaming.stages import Stage, Work, settled
 from espalier.passes.transform.gptq import layers_to_round, with_better, with_scales
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class GptqStage(Stage):
         walk_batches(module, prepared, work.flows[0], [i for i in part.nodes if i in order], rounding.visit)
         self.rows += rounding.rows
         after = with_better(part, prepared, read_back(module, prepared, store), rounding.better)
+        settled(module)
         work.advance(0, module)
         return after
 

@@ -10,7 +10,7 @@ from espalier.model.torch.build import build
 from espalier.model.torch.in_place import in_place
 from espalier.passes.analysis.evaluate import data_to_measure, summary_of
 from espalier.passes.running.length_batches import length_sorted_batches
-from espalier.passes.streaming.stages import Stage, Work
+from espalier.passes.streaming.stages import Stage, Work, settled
 from espalier.passes.tasks.base import Task, recognised, task_of
 from espalier.passes.tasks.tally import Tally
 
@@ -38,6 +38,7 @@ class ScoreStage(Stage):
     def run(self, work: Work) -> Graph:
         """Run the segment on all batches; the last one also counts its predictions."""
         module = build(work.graph, work.store, packed=True)
+        settled(module)
         with in_place(module):
             if not work.is_last:
                 work.advance(0, module)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
+from torch import nn
 
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
+from espalier.model.torch.layers import Compressed
 from espalier.passes.base import Row
 from espalier.passes.running.batches import fit_error
 from espalier.passes.streaming.segments import Segment
 from espalier.passes.streaming.states import Flow, Inputs, States
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 @dataclass(slots=True)
@@ -72,3 +71,17 @@ class Stage:
     def begins(self, folder: Path, number: int, index: int) -> list[States]:
         """The files of the states that segment `index` leaves; `number`: of the stage."""
         return [States(folder / f"states-{number}-{flow}-{index}.bin") for flow in range(self.count)]
+
+
+def settled(module: nn.Module) -> None:
+    """Replace the stored weights of a built module by those that take part in the arithmetic, one after the other.
+
+    The module then computes the same, without a second copy of each weight.
+    """
+    for part in [m for m in module.modules() if isinstance(m, Compressed)]:
+        for port, effective in list(part.effective.items()):
+            value: Any = getattr(part.inner, port, None)
+            if isinstance(value, nn.Parameter):
+                with torch.no_grad():
+                    setattr(part.inner, port, nn.Parameter(effective(value.detach()), requires_grad=False))
+                del part.effective[port]

@@ -167,6 +167,7 @@ class Sweep:
             flows = [Flow(stage.samples, segment.before, s) for s in old]
             part = stage.run(Work(segment, part, store, flows, given))
             states.append([] if segment.after is None else given)
+            gc.collect()  # a built module refers to itself
         if self.writer:
             record.written += self.writer.write(segment, part, store, index)
         record.keep_graph(index, part)
