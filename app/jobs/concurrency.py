@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from espalier.app.jobs.status import trains
 from espalier.model.errors import OptionsError
+from espalier.model.memory import RESERVE, free
 from espalier.passes.base import is_timed
 from espalier.passes.costs.base import COSTS
 from espalier.passes.jobs.kernel import AnswerJob, KernelsJob
 from espalier.passes.jobs.kinds import AnalyseJob, Job, JobInfo, ReplayJob, SearchJob, SweepJob
-from espalier.passes.running.memory import RESERVE, free
 from espalier.passes.search.goals import wanted
 
 BASE = 750 << 20  # bytes of a worker that has loaded its libraries; measured: 0.65 GB

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 from espalier.model.borders import parse_json, read_bytes, tried
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line, nearest
+from espalier.model.memory import free
 from espalier.model.network import offline_if_unreachable
 from espalier.model.sources.compressed import check_settings, decompress
 from espalier.model.sources.config_sizes import check_sizes
@@ -63,11 +64,22 @@ def from_folder(spec: str) -> Loaded:
         raise SourceError(f"{path.name} holds a configuration but no weights.",
                           "Add model.safetensors, or open it as config:TYPE?….")  # fmt: skip
     check_sizes(read_config_file(path / "config.json"))
+    check_memory(path)
     model, example, uncached = _pretrained(str(path))
     tokenizer = str(path) if any((path / n).exists() for n in TOKENIZER_FILES) else None
     coded = "quantization_config" in read_config_file(path / "config.json")  # whose files hold other tensors
     files = () if coded else tuple(sorted(path.glob("*.safetensors")))
     return Loaded(SourceInfo(str(path), path.name, tokenizer=tokenizer), model, example, files=files, uncached=uncached)
+
+
+def check_memory(folder: Path) -> None:
+    """Raise SourceError for weights that do not fit into the free memory, where the system would end the process."""
+    size, room = sum(f.stat().st_size for f in folder.glob("*.safetensors")), free()
+    if size > room:
+        raise SourceError(
+            f"{folder.name} has {size / 2**30:.1f} GiB of weights, and {room / 2**30:.1f} GiB of memory are free.",
+            "Measure and quantise it in parts: espalier stream FOLDER, see Models larger than memory in the guide.",
+        )
 
 
 def read_config_file(path: Path) -> dict[str, Any]:

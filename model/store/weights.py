@@ -189,6 +189,16 @@ class WeightStore:
             self._memory[key] = tensor
         return key
 
+    def enrol(self, place: Location) -> TensorKey:
+        """Register a tensor of a file by its content, without holding it in memory; returns its key."""
+        self._files.hold({place.held})
+        version = self._files.get(*place.held).version
+        key = self._key_at(place)
+        if key not in self:
+            self.add({key: place})
+            self._sound[key, place] = version
+        return key
+
     @contextmanager
     def borrowing(self, keys: Iterable[TensorKey], other: WeightStore) -> Generator[None]:
         """Make these tensors of another store readable inside the block."""

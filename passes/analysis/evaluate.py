@@ -37,23 +37,37 @@ def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[
     """Loss and metrics of the graph's task on the data, and its static score."""
     from espalier.model.torch.build import build
 
-    data = load_task(options, context.reading, whole=options.split in ("", "all"))
-    split = measured_split(data, options.split, options.limit)
-    task = task_of(split)
-    if task.hides(split.labels):
-        raise DataError(f"{data.name} has hidden labels (−1).", "Choose a split or data with labels.")
+    data, split = data_to_measure(options, context)
     module = build(graph, context.store, context.callables, packed=True)
     check_task(graph, split, context)
     comparison = _comparison(options, split, context)
     tally = measure(module, graph, split, options.batch_size, context, comparison)
-    figures = tally.figures()
+    return graph, Report("evaluate", (), summary_of(tally, graph, (data, split), options, context, comparison))
+
+
+def data_to_measure(options: EvaluateOptions, context: Context) -> tuple[TaskData, Split]:
+    """The data and the split that is measured; raises DataError for data without labels."""
+    data = load_task(options, context.reading, whole=options.split in ("", "all"))
+    split = measured_split(data, options.split, options.limit)
+    if task_of(split).hides(split.labels):
+        raise DataError(f"{data.name} has hidden labels (−1).", "Choose a split or data with labels.")
+    return data, split
+
+
+def summary_of(
+    tally: Tally, graph: Graph, measured: tuple[TaskData, Split], options: EvaluateOptions, context: Context,
+    comparison: BaselineComparison | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The score of a graph from its predictions on the data and split of `data_to_measure`."""
+    (data, split), figures = measured, tally.figures()
+    task = task_of(split)
     score = static_score(graph).measured(figures.get("accuracy"), figures.get("loss", 0.0))
     summary: dict[str, Any] = {f: getattr(score, f) for f in score.__dataclass_fields__} | figures
     summary |= noise_of(tally, split, graph, constant(data, split))
     summary |= _compared(summary, comparison, split, graph) if comparison else {}
     summary |= task.facts(figures, split) | {"unit": task.units}
     summary |= text_facts(split, length_of(options, context))
-    return graph, Report("evaluate", (), {**summary, **_warning(data, options, context)})
+    return {**summary, **_warning(data, options, context)}
 
 
 def _compared(summary: dict[str, Any], comparison: BaselineComparison, split: Split, graph: Graph) -> dict[str, Any]:

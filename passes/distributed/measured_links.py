@@ -7,12 +7,12 @@ from typing import Any
 
 from espalier.model.errors import PassError
 from espalier.model.leftovers import scratch
+from espalier.model.memory import free
 from espalier.passes.base import Context
 from espalier.passes.distributed.job import Settings, write_settings
 from espalier.passes.distributed.launch import cores, environment, launch
 from espalier.passes.distributed.rank import LADDER
 from espalier.passes.distributed.run import PROCESS, device_for
-from espalier.passes.running.memory import free
 from espalier.passes.sharding.links import Links, Timing, described, fit
 from espalier.passes.sharding.planned import amount
 

@@ -12,6 +12,7 @@ from espalier.model.errors import MissingCodeError, PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import BITS
 from espalier.model.leftovers import scratch
+from espalier.model.memory import free
 from espalier.model.opening import needs_source
 from espalier.model.registry import PLUGIN_FILES
 from espalier.model.trust import Origin, factory_of, require
@@ -19,7 +20,6 @@ from espalier.passes.base import Context
 from espalier.passes.distributed.job import RESULTS, Settings, Source, write_job
 from espalier.passes.distributed.launch import cores, environment, launch
 from espalier.passes.running.example import batch_sizes, example_inputs
-from espalier.passes.running.memory import free
 from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.sharding.mesh import Mesh
 from espalier.passes.sharding.planned import amount

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import BITS
+from espalier.model.memory import free
 from espalier.passes.distributed.distribute import stored_placements
 from espalier.passes.distributed.run import COPIES, mesh_of, weight_bytes
-from espalier.passes.running.memory import free
 from espalier.passes.sharding.collectives import Placements, shards
 from espalier.passes.sharding.kept import kept_bytes
 from espalier.passes.sharding.options import batch_symbols

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from espalier.model.errors import OptionsError, nearest
-from espalier.passes.running.memory import total
+from espalier.model.memory import total
 from espalier.passes.sharding.links import stored_links
 from espalier.passes.sharding.mesh import Device, Mesh
 

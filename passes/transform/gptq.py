@@ -30,22 +30,27 @@ def gptq(graph: Graph, options: GptqOptions, context: Context) -> tuple[Graph, R
     from espalier.passes.recovery.rounding import Rounding
     from espalier.passes.recovery.walk import reporting, samples_of, walk
 
-    able, first = (lambda n: "weight" in n.precision and n.op != "embedding"), "Give weights of Linears a format first."
-    nodes = chosen(graph, options.select, able, "rounded by GPTQ", no_node_hint=first)
-    layers, skipped = layers_of(nodes, graph)
-    skipped += [(x.nodes[0], "its format rounds at random") for x in layers if _format(x).stochastic]
-    layers = [x for x in layers if not _format(x).stochastic]
+    layers, skipped = layers_to_round(graph, options)
     split = load_split(options, context)
-    prepared = _with_scales(graph, layers, options, context)
+    prepared = with_scales(graph, layers, options, context)
     module = build(prepared, context.store, context.callables)
     work = Rounding(prepared, module, layers, options, context.store)
     order = {n.id for x in layers for n in x.nodes}
     ids = [i for i in graph.nodes if i in order]
     samples = samples_of(split, graph, options.batch_size)
     walk(module, prepared, samples, ids, reporting(work.visit, len(ids), context, "GPTQ:"))
-    after = _with_better(graph, prepared, read_back(module, prepared, context.store), work.better)
+    after = with_better(graph, prepared, read_back(module, prepared, context.store), work.better)
     rows = [*work.rows, *({"node": n.id, "skipped": why} for n, why in skipped)]
     return after, Report("gptq", tuple(rows), _summary(work.rows, len(skipped), len(split)))
+
+
+def layers_to_round(graph: Graph, options: GptqOptions) -> tuple[list[Layer], list[tuple[Node, str]]]:
+    """(layers whose weights GPTQ rounds, other selected nodes with the reason); raises PassError for none selected."""
+    able, first = (lambda n: "weight" in n.precision and n.op != "embedding"), "Give weights of Linears a format first."
+    nodes = chosen(graph, options.select, able, "rounded by GPTQ", no_node_hint=first)
+    layers, skipped = layers_of(nodes, graph)
+    skipped += [(x.nodes[0], "its format rounds at random") for x in layers if _format(x).stochastic]
+    return [x for x in layers if not _format(x).stochastic], skipped
 
 
 def _format(layer: Layer) -> Format:
@@ -64,7 +69,7 @@ def _summary(rows: list[Row], skipped: int, samples: int) -> Row:
 # -- scales
 
 
-def _with_scales(graph: Graph, layers: list[Layer], options: GptqOptions, context: Context) -> Graph:
+def with_scales(graph: Graph, layers: list[Layer], options: GptqOptions, context: Context) -> Graph:
     """The graph with a stored scale for each layer's format that would take its scale from the tensor."""
     from espalier.model.torch.tensors import to_numpy
 
@@ -83,7 +88,7 @@ def _with_scales(graph: Graph, layers: list[Layer], options: GptqOptions, contex
     return graph.replace(*nodes).with_weights(weights)
 
 
-def _with_better(graph: Graph, prepared: Graph, rounded: Graph, better: list[Layer]) -> Graph:
+def with_better(graph: Graph, prepared: Graph, rounded: Graph, better: list[Layer]) -> Graph:
     """`graph` with the weights and scales of the improved layers."""
     nodes = [prepared.nodes[n.id] for layer in better for n in layer.nodes]
     names = {x.name for x in better} | {n.precision["weight"].scale for n in nodes}

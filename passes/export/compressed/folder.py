@@ -56,7 +56,7 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
         if left:
             raise ExportError(f"{TARGET} can hold no weight of this model. {left[0]}", "Choose another format.")
         raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
-    rounded = _rounded(project.graph)
+    rounded = rounded_otherwise(project.graph)
     check_for_model(folder)
     make_folder(folder.parent, ExportError)
     settings.progress(0, 3, "reading the source")
@@ -133,14 +133,14 @@ def _write(
         if own not in held and not tied:
             raise _Unread(f"it stores {own} under another name")
         held.pop(own, None)
-        parts = _tensors(module, project.graph, store)
+        parts = coded(module, project.graph, store)
         named = {f"{module.path}.{k}": v for k, v in parts.items() if not (tied and k == "weight")}
         held |= named
         mine |= set(named)
-        rows.append(_row(module, named))
-    rows += [_float_row(name, value) for name, value in held.items() if name not in mine]
+        rows.append(coded_row(module, named))
+    rows += [float_row(name, value) for name, value in held.items() if name not in mine]
     save_file(held, path, {"format": "pt"})
-    _write_config(part / "config.json", modules, model)
+    write_config(part / "config.json", [(m.path, m.scheme) for m in modules], model)
     change = max((narrowed(m.node, m.scheme, project.graph, store, m.value.dtype) for m in modules), default=0.0)
     # Within rounding of the model's own float32, it is none of the type.
     notes = [f"Static scales of inputs lie in the model's type and differ by up to {change:.2g} of themselves."]
@@ -179,13 +179,13 @@ def _modules(project: Project, model: Any, whole: bool) -> Iterator[Module]:
             if nodes.setdefault(path, node).precision != node.precision:
                 raise ExportError(f"{path} is called with different formats, and a folder has one for a module.",
                                   "Choose the same formats for all calls of a module.", node.id)  # fmt: skip
-    owners = _owners(model)
+    shared_paths = owners(model)
     for path, node in nodes.items():
         module = model.get_submodule(path)
         if type(module) not in (torch.nn.Linear, torch.nn.Embedding):
             raise ExportError(f"{path} is a {type(module).__name__}, which compressed-tensors does not read.",
                               "Leave it in float.", node.id)  # fmt: skip
-        paths = owners[id(module.weight)]
+        paths = shared_paths[id(module.weight)]
         shared = len(paths) > 1
         for owner in paths if shared else (path,):
             if owner != path and owner in nodes:
@@ -195,17 +195,18 @@ def _modules(project: Project, model: Any, whole: bool) -> Iterator[Module]:
             yield Module(owner, node, scheme, module.weight.detach(), shared)
 
 
-def _owners(model: Any) -> dict[int, list[str]]:
+def owners(model: Any) -> dict[int, list[str]]:
     """Identity of each weight → paths of the modules that hold it."""
-    owners: dict[int, list[str]] = {}
+    found: dict[int, list[str]] = {}
     for path, module in model.named_modules(remove_duplicate=False):
         weight = module._parameters.get("weight")
         if weight is not None:
-            owners.setdefault(id(weight), []).append(path)
-    return owners
+            found.setdefault(id(weight), []).append(path)
+    return found
 
 
-def _tensors(module: Module, graph: Graph, store: WeightStore) -> dict[str, Tensor]:
+def coded(module: Module, graph: Graph, store: WeightStore) -> dict[str, Tensor]:
+    """Name after the module's → tensor: the codes and scales of its weight and the scale of its input."""
     import torch
 
     from espalier.model.torch.leaf_builder import effective
@@ -224,7 +225,7 @@ def _tensors(module: Module, graph: Graph, store: WeightStore) -> dict[str, Tens
     return parts | input_tensors(node, module.scheme, graph, store, module.value.dtype)
 
 
-def _row(module: Module, named: dict[str, Tensor]) -> dict[str, Any]:
+def coded_row(module: Module, named: dict[str, Tensor]) -> dict[str, Any]:
     """A row of the report: what a weight became."""
     chosen = choice(module.node, "weight")
     return {"tensor": f"{module.path}.weight", "format": str(chosen.format) if chosen else "",
@@ -232,7 +233,8 @@ def _row(module: Module, named: dict[str, Tensor]) -> dict[str, Any]:
             "bytes": sum(t.numel() * t.element_size() for t in named.values())}  # fmt: skip
 
 
-def _float_row(name: str, value: Tensor) -> dict[str, Any]:
+def float_row(name: str, value: Tensor) -> dict[str, Any]:
+    """A row of the report: a tensor that stays float."""
     return {"tensor": name, "format": "", "label": "", "stored": str(value.dtype).removeprefix("torch."),
             "bytes": value.numel() * value.element_size()}  # fmt: skip
 
@@ -240,14 +242,15 @@ def _float_row(name: str, value: Tensor) -> dict[str, Any]:
 # -- the configuration
 
 
-def _write_config(path: Path, modules: list[Module], model: Any) -> None:
+def write_config(path: Path, modules: list[tuple[str, Scheme]], model: Any) -> None:
+    """Add the schemes of modules to the `config.json` of a `model` of transformers."""
     import torch
 
     targets: dict[Scheme, list[str]] = {}
-    for module in modules:
-        targets.setdefault(module.scheme, []).append(module.path)
+    for name, scheme in modules:
+        targets.setdefault(scheme, []).append(name)
     formats = {scheme.format for scheme in targets}
-    compressed = {m.path for m in modules}
+    compressed = {name for name, _ in modules}
     others = [p for p, m in model.named_modules() if isinstance(m, torch.nn.Linear) and p not in compressed]
     config = json.loads(path.read_text(encoding="utf-8"))
     config["quantization_config"] = {
@@ -288,7 +291,7 @@ def _compared(graph: Graph, store: WeightStore, folder: Path) -> Compared | None
     return compare(graph, store, run, "transformers")
 
 
-def _rounded(graph: Graph) -> list[str]:
+def rounded_otherwise(graph: Graph) -> list[str]:
     """What compressed-tensors rounds otherwise, with the number of modules."""
     found: dict[tuple[str, str], int] = {}
     for node in graph:

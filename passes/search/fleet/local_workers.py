@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espalier.model.leftovers import Scratch
-from espalier.passes.running.memory import free
+from espalier.model.memory import free
 from espalier.passes.search.fleet.heartbeat import worker_name
 from espalier.passes.search.fleet.memory import Capacity, resident
 from espalier.passes.search.fleet.worker import ENDED, PARENT, wait_for_others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from espalier.passes.running.memory import RESERVE
+from espalier.model.memory import RESERVE
 
 
 def resident() -> int:

@@ -15,7 +15,7 @@ import pytest
 from optuna.trial import TrialState
 
 from espalier.model.errors import StorageError
-from espalier.passes.running.memory import free
+from espalier.model.memory import free
 from espalier.passes.search import outage
 from espalier.passes.search.fleet import heartbeat
 from espalier.passes.search.fleet.files import CHUNK, Files, FolderFiles, files_of
