@@ -47,6 +47,8 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="MODEL", help="a Hugging Face folder with safetensors")
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="TOML or JSON, as of the command run")
     parser.add_argument("--preset", metavar="NAME", type=preset_named, help=f"{', '.join(PRESETS)}, or a scheme: W4A16")
+    parser.add_argument("--uneven", choices=("error", "channel"), default="error",
+                        help="of the preset, where groups do not divide rows: stop, or one scale a row")  # fmt: skip
     parser.add_argument("--method", action="append", choices=tuple(METHODS), default=[],
                         help="of the preset: how weights are rounded; may repeat (awq and gptq)")  # fmt: skip
     parser.add_argument("--calibration", metavar="DATA", help="data of the methods; needed with --method")
@@ -78,7 +80,7 @@ def recipe_of(args: Arguments) -> Recipe:
         steps.append(Step(name, options, args.seed))
     if args.preset:
         first = next((i for i, s in enumerate(steps) if s.pass_name != "smoothquant"), len(steps))
-        steps.insert(first, Step("quantize_preset", QuantizePresetOptions(args.preset), args.seed))
+        steps.insert(first, Step("quantize_preset", QuantizePresetOptions(args.preset, uneven=args.uneven), args.seed))
     return from_anywhere(Recipe(tuple(steps)))
 
 
