@@ -101,16 +101,20 @@ def open_masking(source: str | Path) -> Masking:
 WordEncoder = Callable[[Sequence[Sequence[str]], int], tuple[Inputs, Array, Array]]
 
 
-def open_words(source: str | Path) -> WordEncoder:
-    """The tokenizer for texts in words; raises DataError for one that does not tell the words of its tokens."""
+def _placing(source: str | Path, what: str) -> Any:
+    """A tokenizer that tells the places of its tokens, with a token of padding; raises DataError for another."""
     tokenizer = _load(source)
     if not tokenizer.is_fast:
-        raise DataError(
-            f"The tokenizer {Path(source).name} does not tell which word a token is of.",
-            "Give a folder with tokenizer.json.",
-        )
+        raise DataError(f"The tokenizer {Path(source).name} does not tell which {what} of.",
+                        "Give a folder with tokenizer.json.")  # fmt: skip
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    return tokenizer
+
+
+def open_words(source: str | Path) -> WordEncoder:
+    """The tokenizer for texts in words; raises DataError for one that does not tell the words of its tokens."""
+    tokenizer = _placing(source, "word a token is")
 
     def encode(texts: Sequence[Sequence[str]], max_length: int) -> tuple[Inputs, Array, Array]:
         with reading(
@@ -153,14 +157,7 @@ def open_pairs(source: str | Path) -> Callable[[Sequence[str], Sequence[str], in
 
     Longer contexts are cut into windows, which overlap by OVERLAP tokens or half of their room.
     """
-    tokenizer = _load(source)
-    if not tokenizer.is_fast:
-        raise DataError(
-            f"The tokenizer {Path(source).name} does not tell which characters a token is of.",
-            "Give a folder with tokenizer.json.",
-        )
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    tokenizer = _placing(source, "characters a token is")
 
     def encode(questions: Sequence[str], contexts: Sequence[str], max_length: int) -> Pairs:
         with reading(

@@ -104,17 +104,24 @@ def _check_complete(name: str, loading: Mapping[str, Any]) -> None:
                           "Give a complete folder, with the configuration that belongs to it.")  # fmt: skip
 
 
-def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
+def model_class(config: Any) -> Any:
+    """The class of transformers that a configuration names; AutoModel for none, or a name that is no model there."""
     import transformers
-    from transformers import AutoConfig, AutoModel
+
+    found = getattr(transformers, (getattr(config, "architectures", None) or [""])[0], None)
+    is_model = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
+    return found if is_model else transformers.AutoModel
+
+
+def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
+    from transformers import AutoConfig
 
     try:
         with quiet():
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
             check_sizes(config.to_dict())
             cached = _no_cache(config)
-            architecture = (getattr(config, "architectures", None) or [""])[0]
-            cls = getattr(transformers, architecture, AutoModel)
+            cls = model_class(config)
             check_settings(getattr(config, "quantization_config", None))
             with contextlib.redirect_stderr(io.StringIO()):  # bars of progress
                 model, loading = cls.from_pretrained(

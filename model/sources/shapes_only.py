@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line
 from espalier.model.sources.config_sizes import check_sizes
-from espalier.model.sources.huggingface import TOKENIZER_FILES, example_inputs, quiet, read_config_file, without_cache
+from espalier.model.sources.huggingface import (
+    TOKENIZER_FILES,
+    example_inputs,
+    model_class,
+    quiet,
+    read_config_file,
+    without_cache,
+)  # fmt: skip
 from espalier.model.sources.info import Loaded, SourceInfo
 from espalier.model.store.shards import Shards
 
@@ -54,14 +61,12 @@ def shapes_only(spec: str) -> ShapesOnly:
 
 def _module(path: Path, shards: Shards) -> tuple[Any, dict[str, Tensor]]:
     import torch
-    import transformers
-    from transformers import AutoConfig, AutoModel, initialization
+    from transformers import AutoConfig, initialization
 
     try:
         with quiet():
             config = AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
-            architecture = (getattr(config, "architectures", None) or [""])[0]
-            cls: Any = getattr(transformers, architecture, AutoModel)
+            cls = model_class(config)
             dtype = getattr(config, "dtype", None) or _dtype(shards)
             with initialization.no_init_weights(), _parameters_on_meta():
                 make = cls._from_config if hasattr(cls, "_from_config") else cls.from_config

@@ -270,3 +270,15 @@ def test_a_model_that_names_no_mask_is_given_none(tmp_path: Path) -> None:
     ids = torch.randint(0, 50, (3, 7))
     built = build(traced.graph, store)(input_ids=ids)
     assert torch.equal(built["logits"], loaded.model.eval()(input_ids=ids).logits)
+
+
+@pytest.mark.parametrize("name", ["Trainer", "pipeline", "utils", "AutoConfig", "NoSuchClass", ""])
+def test_a_configuration_names_no_class_but_a_model(name: str) -> None:
+    from types import SimpleNamespace
+
+    import transformers
+
+    from espalier.model.sources.huggingface import model_class
+
+    assert model_class(SimpleNamespace(architectures=[name])) is transformers.AutoModel
+    assert model_class(SimpleNamespace(architectures=["BertModel"])) is transformers.BertModel
