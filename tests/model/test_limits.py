@@ -80,8 +80,9 @@ def test_positions_and_vocabulary_of_transformers(spec: str, tmp_path: Path) -> 
     opened = open_source(spec, tmp_path, origin=Origin.TYPED)
     limits = limits_of(opened.project.graph, opened.store)
     assert (limits.tokens, limits.vocabulary) == SOURCES[spec]
-    source = opened.project.source.limits  # which knows the head besides
-    assert source is not None and limits == replace(source, head="", problem="")
+    source = opened.project.source.limits  # which knows the head and the architecture besides
+    assert source is not None and source.architecture == spec.split("?")[0].removeprefix("config:")
+    assert limits == replace(source, head="", problem="", architecture=None)
     most = limits.tokens or 200
     assert runs(opened, most) and runs(opened, most + 1) == (limits.tokens is None)
 

@@ -15,6 +15,7 @@ from torch import nn
 
 import espalier as es
 from espalier.app.cli import main
+from espalier.passes.export.compare import PRECISE
 from tests.passes.export.precise_session import precise_session, skip_if_products_overflow
 
 onnx = pytest.importorskip("onnx")
@@ -213,7 +214,9 @@ def test_scales_from_the_data_are_exact_in_integers(data_in: str, tmp_path: Path
     assert not found["MatMul"] and not found["Gemm"] and not found["IsNaN"]
     products = {AFFINE: "DynamicQuantizeMatMul", SYMMETRIC: "MatMulIntegerToFloat", "int8": "MatMulInteger"}[data_in]
     assert found[products] == 3, found
-    assert done.report.summary["max_abs_diff"] < 1e-5 and not done.report.summary["notes"]
+    # without VNNI products overflow, which a note tells (test_export_onnx.py)
+    others = [note for note in done.report.summary["notes"] if PRECISE[0] not in note]
+    assert done.report.summary["max_abs_diff"] < 1e-5 and not others
 
 
 @pytest.mark.slow
