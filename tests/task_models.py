@@ -1,4 +1,4 @@
-"""Small BERT models of each task, with a word tokenizer and made data whose truth is known."""
+"""Small models of each task, with a word tokenizer for texts and made data whose truth is known."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ HEADS = {
     "multi-label": "BertForSequenceClassification", "regression": "BertForSequenceClassification",
     "masked-token": "BertForMaskedLM", "token-classification": "BertForTokenClassification",
     "question-answering": "BertForQuestionAnswering",
+    "segmentation": "SegformerForSemanticSegmentation",
 }  # fmt: skip
 
 
@@ -118,6 +119,10 @@ def write_task(folder: Path, task: str, count: int = 400, steps: int = 150, seed
     import torch
     import transformers
 
+    if task == "segmentation":
+        from tests.segmentation_models import write_segformer
+
+        return write_segformer(folder, count, steps, seed)
     torch.manual_seed(seed)
     tokenizer = write_words(folder)
     (folder / "data").mkdir(exist_ok=True)

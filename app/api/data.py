@@ -335,7 +335,7 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading, functions: F
         kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
         tags = names if task.positions and not task.windows else ()
         own = {k: replace(s, labels=task.targets(s.labels), task=task.name, classes=tags) for k, s in splits.items()}
-        count = max(0 if task.positions or s.labels.ndim < 2 else s.labels.shape[1] for s in own.values())
+        count = max(_width(task, s.labels, names) for s in own.values())
         classes = (names if len(names) == count else tuple(map(str, range(count)))) if count else ()
         return TaskData(f"{name} in Python", kind, tags or classes, own, {}, task=task.name)
     if splits and all(_are_windows(split) for split in splits.values()):
@@ -357,6 +357,13 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading, functions: F
     classes = tuple(names) if len(names) >= count else tuple(map(str, range(count)))
     kind = "text" if any("input_ids" in s.inputs for s in by_split.values()) else "image"
     return TaskData(f"{name} in Python", kind, classes, by_split, {}, notes=tuple(notes))
+
+
+def _width(task: Task, labels: Array, names: Sequence[str]) -> int:
+    """Number of classes that labels tell: the columns of sets, or those of pixels, at least the names; 0 for others."""
+    if task.positions or labels.ndim < 2:
+        return 0
+    return labels.shape[1] if labels.ndim == 2 else max(int(labels.max(initial=-1)) + 1, len(names))
 
 
 def _any_labels(splits: Mapping[str, Split], reading: Reading, functions: Functions) -> bool:

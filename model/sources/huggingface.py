@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from espalier.model.borders import parse_json, read_bytes, tried
+from espalier.model.data.class_names import local_file
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line, nearest
 from espalier.model.memory import free
 from espalier.model.network import offline_if_unreachable
@@ -30,7 +31,9 @@ TASKS = {
     "causal-lm": "AutoModelForCausalLM", "masked-lm": "AutoModelForMaskedLM",
     "token-classification": "AutoModelForTokenClassification", "question-answering": "AutoModelForQuestionAnswering",
     "image-classification": "AutoModelForImageClassification", "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "semantic-segmentation": "AutoModelForSemanticSegmentation",
 }  # fmt: skip
+IMAGE_SIZE = "image_size"  # of the example, also of configurations that have none
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 
 
@@ -121,6 +124,7 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
             check_sizes(config.to_dict())
             cached = _no_cache(config)
+            _size_images(config, name)
             cls = model_class(config)
             check_settings(getattr(config, "quantization_config", None))
             with contextlib.redirect_stderr(io.StringIO()):  # bars of progress
@@ -137,6 +141,17 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
         called = Path(name).name if Path(name).exists() else name
         raise SourceError(f"{called} cannot be loaded: {first_line(error)}", hint) from error
     return model, example_inputs(model), (model.config,) if cached else ()
+
+
+def _size_images(config: Any, name: str) -> None:
+    """Set the size of images from the model's preprocessor, where the configuration leaves it open, as SegFormer's."""
+    if hasattr(config, IMAGE_SIZE) or not hasattr(config, "num_channels"):
+        return
+    file = local_file(name, "preprocessor_config.json")
+    size = read_config_file(file).get("size") if file else None
+    ends = [size.get("height"), size.get("width")] if isinstance(size, dict) else [size, size]
+    if all(isinstance(end, int) and end > 0 for end in ends):
+        config.image_size = ends
 
 
 def _no_cache(config: Any) -> bool:
@@ -238,6 +253,7 @@ def make_config(kind: str, values: dict[str, Any]) -> Any:
         raise SourceError(f"transformers has no model type {kind!r}.", nearest(kind, CONFIG_MAPPING.keys()))
     cls = CONFIG_MAPPING[kind]
     allowed = set(cls().to_dict()) | set(getattr(cls, "attribute_map", {})) | {"num_labels"}
+    allowed |= {IMAGE_SIZE} if "num_channels" in allowed else set()
     for key in values:
         if key not in allowed:
             raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, allowed))
@@ -284,7 +300,7 @@ def example_inputs(model: Any) -> dict[str, Any]:
     """
     main = getattr(model, "main_input_name", "input_ids")
     if main == "pixel_values":
-        return _image_inputs(model.config)
+        return _image_inputs(model)
     if main == "input_ids" and getattr(model.config, "vocab_size", None):
         inputs = _text_inputs(model)
         return (
@@ -344,11 +360,14 @@ def _labels(cls: str, config: Any, inputs: dict[str, Any]) -> Any:
     return None
 
 
-def _image_inputs(config: Any) -> dict[str, Any]:
+def _image_inputs(model: Any) -> dict[str, Any]:
     import torch
 
-    size = getattr(config, "image_size", 224)
+    config = model.config
+    size = getattr(config, IMAGE_SIZE, None) or 224
     height, width = size if isinstance(size, list | tuple) else (size, size)
     channels = int(getattr(config, "num_channels", 3))
     inputs: dict[str, Any] = {"pixel_values": torch.randn(2, channels, int(height), int(width))}
+    if "Segmentation" in type(model).__name__:  # whose loss ignores another label than tasks do
+        return inputs
     return inputs | {"?labels": torch.randint(0, int(getattr(config, "num_labels", 2)), (2,))}

@@ -35,7 +35,7 @@ FAULTS = (EspalierError, RuntimeError, LookupError, ArithmeticError, ValueError,
 def limits_of(graph: Graph, store: WeightStore) -> Limits:
     """The limits of a graph; runs only index computations, never the model."""
     token = token_input(graph)
-    limits = Limits(image=_image(graph), width=_width(graph))
+    limits = Limits(image=_image(graph), width=_width(graph), channels=_channels(graph))
     if token is None or token.out is None or len(token.out.shape) != 2:
         return limits
     length = token.out.shape[1]
@@ -70,6 +70,7 @@ HEADS = {
     "ForSequenceClassification": "sequence-classification", "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering", "ForMaskedLM": "masked-lm", "ForCausalLM": "causal-lm",
     "LMHeadModel": "causal-lm", "ForImageClassification": "image-classification",
+    "ForSemanticSegmentation": "semantic-segmentation",
 }  # fmt: skip
 
 
@@ -102,6 +103,15 @@ def _width(graph: Graph) -> int | None:
             return shape[1] if isinstance(shape[1], int) else None
         if len(shape) == 1:
             return 1
+    return None
+
+
+def _channels(graph: Graph) -> int | None:
+    """Channels of the first result that is a map of pixels, [samples, channels, height, width]."""
+    for ref in graph.output.inputs:
+        shape = meta.shape if (meta := graph.nodes[ref.node].out) is not None and floating(meta) else ()
+        if len(shape) == 4:
+            return shape[1] if isinstance(shape[1], int) else None
     return None
 
 

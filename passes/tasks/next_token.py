@@ -31,7 +31,7 @@ class NextToken(Task):
     """The next token at each position of a window."""
 
     name, units, keep, kind, windows = NEXT_TOKEN, "tokens", "loss", "distributions", True
-    positions, unvalidated = True, frozenset({"bits_per_byte", "perplexity"})
+    positions, large, unvalidated = True, True, frozenset({"bits_per_byte", "perplexity"})
     metrics = (ACCURACY, PERPLEXITY, LOSS, BITS)
     own = None  # transformers' models shift labels themselves
     form = WINDOWS

@@ -187,8 +187,8 @@ class FineTuner(Trainer):
 
 def _arguments(options: FinetuneOptions, seed: int, folder: str, check_on: Samples | None) -> TrainingArguments:
     cuda = torch.cuda.is_available()
-    windows = check_on is not None and check_on.task.windows  # whose scores take much memory
-    validated = options.batch_size if windows else max(64, options.batch_size)
+    large = check_on is not None and check_on.task.large
+    validated = options.batch_size if large else max(64, options.batch_size)
     return TrainingArguments(
         folder,
         num_train_epochs=options.epochs, max_steps=options.max_steps or -1,
