@@ -39,9 +39,7 @@ def image_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> T
     order = arrange(counts, options, name)
     rows = {split: splits[of].at(at.tolist()) for split, (of, at) in order.items()}
     arrays, notes = read_images(rows, options)
-    made = {
-        split: Split({"x": arrays[split]}, labels[of][at], task=options.task) for split, (of, at) in order.items()
-    }
+    made = {split: Split({"x": arrays[split]}, labels[of][at], task=options.task) for split, (of, at) in order.items()}
     return TaskData(name, "image", classes, made, {}, notes=notes, task=options.task)
 
 

@@ -19,7 +19,9 @@ def mask_files(folder: Path, split_of: Callable[[str], str | None]) -> dict[str,
     """Split (empty: none) → (file, role) of its images and masks; empty if the folder has another layout."""
     if pair := _pair(folder):
         images, masks = pair
-        inner = {split: sub for sub in _folders(images) if (split := split_of(sub.name)) and (masks / sub.name).is_dir()}
+        inner = {
+            split: sub for sub in _folders(images) if (split := split_of(sub.name)) and (masks / sub.name).is_dir()
+        }
         of_splits = {split: _files(sub, masks / sub.name) for split, sub in inner.items()}
         return {k: v for k, v in of_splits.items() if v} or ({"": files} if (files := _files(images, masks)) else {})
     splits = {split: sub for sub in _folders(folder) if (split := split_of(sub.name)) and _pair(sub)}

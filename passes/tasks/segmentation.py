@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 HEAD = "semantic-segmentation"
 LARGEST = 32  # stride of scores that are upsampled to the pixels
 TINY = 1e-12  # least probability whose logarithm is taken
-MIOU = Metric("miou", "mIoU", "high", "Mean over classes of intersection over union, over the pixels of all images", True)
+MIOU = Metric(
+    "miou", "mIoU", "high", "Mean over classes of intersection over union, over the pixels of all images", True
+)
 FIGURES = (
     MIOU,
     Metric("accuracy", "pixel accuracy", "high", "Share of the pixels whose class is predicted correctly", True),
@@ -97,7 +99,9 @@ class Segmentation(Task):
                             f"{' × '.join(map(str, labels.shape))}.",
                             "Use images with a mask each.")  # fmt: skip
         sizes = tuple(scores.shape[2:]), tuple(labels.shape[1:])
-        if not any(all(a in (b // by, -(-b // by)) for a, b in zip(*sizes, strict=True)) for by in range(1, LARGEST + 1)):
+        if not any(
+            all(a in (b // by, -(-b // by)) for a, b in zip(*sizes, strict=True)) for by in range(1, LARGEST + 1)
+        ):
             own, wanted = (" × ".join(map(str, size)) for size in sizes)
             raise DataError(f"The model gives scores of {own} pixels, the masks have {wanted}.",
                             "Use a model whose outputs are as large as its images, or a fraction of them.")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Each task in each consumer, on tiny BERTs that are trained here on made data whose truth is known: 3-bit weights,
+"""Each task in each consumer, on tiny BERTs and a SegFormer that are trained here on made data whose truth is known: 3-bit weights,
 trained through them (QAT) and with adapters (LoRA), predicted against measured sensitivities, and a search.
 """
 
@@ -17,7 +17,7 @@ from tests.task_models import HEADS, write_task
 STEPS, TRIALS, SAMPLES = 40, 20, 128  # of QAT and LoRA; of the search; of the sensitivities
 SHOWN = {"multi-label": ("accuracy", "f1_macro"), "regression": ("mse", "r2"),
          "masked-token": ("accuracy", "pseudo_perplexity"), "token-classification": ("accuracy", "f1"),
-         "question-answering": ("f1", "exact_match")}  # fmt: skip
+         "question-answering": ("f1", "exact_match"), "segmentation": ("miou", "accuracy")}  # fmt: skip
 SPACE = [{"values": "integer(width=2|3|4|8)", "select": {"by": "type", "values": ["linear"]}}]
 FORMATS = ("int8", "int4", "integer(width=3)")
 
