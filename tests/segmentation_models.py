@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 SIDE, CLASSES = 16, 4
 SQUARE, CONTRAST, NOISE = 6, 70, 25
-UNET = '''
+_UNET = '''
 import torch
 from torch import nn
 
@@ -23,7 +23,7 @@ def block(a, b):
 class UNet(nn.Module):
     """Ronneberger et al. (2015), https://arxiv.org/abs/1505.04597, with one level."""
 
-    def __init__(self, classes=%d, end=None):
+    def __init__(self, classes=CLASSES, end=None):
         super().__init__()
         self.down, self.deep, self.pool = block(3, 8), block(8, 16), nn.MaxPool2d(2)
         self.up = nn.ConvTranspose2d(16, 8, 2, stride=2)
@@ -37,8 +37,9 @@ class UNet(nn.Module):
 
 def make_model():
     torch.manual_seed(0)
-    return UNet(), {"x": torch.rand(2, 3, %d, %d)}
-''' % (CLASSES, SIDE, SIDE)
+    return UNet(), {"x": torch.rand(2, 3, SIDE, SIDE)}
+'''
+UNET = _UNET.replace("CLASSES", str(CLASSES)).replace("SIDE", str(SIDE))
 
 
 def images(count: int, seed: int = 0, ignored: bool = True) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

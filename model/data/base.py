@@ -29,11 +29,12 @@ class Split:
     inputs: by the model's input name, first axis = sample. Text: `input_ids`, `attention_mask`, int64 [n, seq],
     padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: as the task has them: int64 [n], index
     into `classes`; int64 [n, seq], of each position, IGNORED where none counts; float32 [n, classes], 1 for each class
-    that applies; float32 [n], numbers; int16 or int64 [n, h, w], of each pixel. lengths: int64 [n], tokens of each text before truncation; None for images and
-    windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text that a window's labels are tokens of;
-    None for other samples. task: its name; empty: by the labels' shape, a class or the next token. classes: names of
-    the labels, for metrics that depend on them. groups: int64 [n], the sample that each row is a part of, rows of one
-    sample together; None: each row is a sample. table: texts that labels are indices into, of all splits.
+    that applies; float32 [n], numbers; int16 or int64 [n, h, w], of each pixel. lengths: int64 [n], tokens of each text
+    before truncation; None for images and windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text
+    that a window's labels are tokens of; None for other samples. task: its name; empty: by the labels' shape, a class
+    or the next token. classes: names of the labels, for metrics that depend on them. groups: int64 [n], the sample that
+    each row is a part of, rows of one sample together; None: each row is a sample. table: texts that labels are indices
+    into, of all splits.
     """
 
     inputs: Inputs

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from espalier.model.borders import reading
-from espalier.model.data.base import ALL, IGNORED, Array, LoadOptions, Split, TaskData, sound, source_of
+from espalier.model.data.base import ALL, IGNORED, Array, LoadOptions, Split, TaskData
 from espalier.model.data.images import FORMATS, pillow, read_images
-from espalier.model.data.local import Found, find
+from espalier.model.data.local import Found
 from espalier.model.data.mask_files import paired
 from espalier.model.data.rows import Rows, arrange
 from espalier.model.errors import DataError
@@ -22,22 +22,6 @@ SEGMENTATION = "segmentation"
 UNCOUNTED = 255  # in a file or an array
 HINT = f"Give a class number from 0 to each pixel; {UNCOUNTED} marks pixels that do not count."
 Size = tuple[int, int]  # height, width
-
-
-def load_masks(spec: str, options: LoadOptions) -> TaskData:
-    """Images with masks of a folder, an `.npz` file or a source; raises DataError."""
-    source, name = source_of(spec)
-    if source is not None:
-        return sound(spec.partition(":")[0], source.load(name, options))
-    found = find(Path(spec).expanduser())
-    if found.kind == "arrays":
-        from espalier.model.data.arrays import load_arrays
-
-        return load_arrays(Path(spec).name, found, options)
-    if found.kind != "mask":
-        raise DataError(f"{Path(spec).name} holds no masks of images.",
-                        "Give a folder with images/ and masks/, or an .npz file with x and y.")  # fmt: skip
-    return folder_data(Path(spec).name, found, options)
 
 
 def folder_data(name: str, found: Found, options: LoadOptions) -> TaskData:
@@ -86,7 +70,8 @@ def counted(values: Array, name: str, two: bool = False, classes: int | None = N
     marks = values == UNCOUNTED
     labels = np.where(marks, 1 if two else IGNORED, values.astype(np.int64))
     if int(labels.max(initial=0)) >= (classes or np.inf):
-        raise DataError(f"{name} has the class {int(labels.max())}, the model has the classes 0 to {(classes or 1) - 1}.",
+        last = (classes or 1) - 1
+        raise DataError(f"{name} has the class {int(labels.max())}, the model has the classes 0 to {last}.",
                         f"Use a model with as many classes. {HINT}")  # fmt: skip
     if bool(((labels < 0) & (labels != IGNORED)).any()):
         raise DataError(f"{name} has the class {int(labels.min())}.", HINT)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.data.base import IGNORED, Array, LabelForm
-from espalier.model.data.masks import SEGMENTATION, UNCOUNTED, counted, load_masks
+from espalier.model.data.mask_sources import load_masks
+from espalier.model.data.masks import SEGMENTATION, UNCOUNTED, counted
 from espalier.model.errors import DataError, GraphError
 from espalier.passes.tasks.base import TASKS, Metric, Task
 
@@ -73,7 +74,7 @@ class Segmentation(Task):
         return bool(len(labels)) and not bool((labels != IGNORED).any())
 
     def scores(self, result: Any, graph: Graph) -> Tensor:
-        """[images, classes, h, w]: `logits`, or the first map; one channel is the logit of the second of two classes."""
+        """[images, classes, h, w]: `logits`, or the first map; one channel is the logit of the second class of two."""
         import torch
 
         named = list(result.items()) if isinstance(result, dict) else []

@@ -1,4 +1,4 @@
-"""Each task in each consumer, on tiny BERTs and a SegFormer that are trained here on made data whose truth is known: 3-bit weights,
+"""Each task in each consumer, on tiny models that are trained here on made data whose truth is known: 3-bit weights,
 trained through them (QAT) and with adapters (LoRA), predicted against measured sensitivities, and a search.
 """
 

@@ -78,8 +78,8 @@ def test_linearised_parts_test_the_difference_of_two_models() -> None:
     labels = torch.from_numpy(rng.integers(0, 3, (300, 6, 6)))
     truth = nn.functional.one_hot(labels, 3).movedim(-1, 1).float()
     hardness = torch.from_numpy(rng.normal(size=(300, 1, 1, 1)).astype(np.float32))
-    both = [TASK.statistics(truth * a + hardness.exp() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(s)),
-                            labels) for a, s in ((2.0, 1), (2.3, 2))]  # fmt: skip
+    noise = [torch.randn(truth.shape, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    both = [TASK.statistics(truth * a + hardness.exp() * n, labels) for a, n in zip((2.0, 2.3), noise, strict=True)]
     one, two = (TASK.errors(s) for s in both)
     assert one is not None and two is not None
     found = float((one - two).std(ddof=1) / np.sqrt(300))
