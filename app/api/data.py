@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.app.api.text_pairs import pairs_of
 from espalier.model.data.base import ALL, CLASSIFICATION, NEXT_TOKEN, Split, TaskData, join
 from espalier.model.data.memory import Held, hold
 from espalier.model.data.rows import SPLIT_NAMES
@@ -53,7 +54,10 @@ def given(data: Data, graph: Graph, context: Context, limit: int = 0, functions:
         return Given(os.fspath(data))
     fill_limits(context, graph)
     texts = _texts(data) if _predicts_tokens(context) else {}
-    if texts:
+    pairs = pairs_of(data, context.reading)
+    if pairs is not None:
+        held = hold(pairs)
+    elif texts:
         held = hold(TaskData(f"{type(data).__name__} in Python", "text", (), {}, texts))
     else:
         splits = splits_of(data, graph, context, limit)
@@ -335,6 +339,8 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading, functions: F
         kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
         tags = names if task.positions and not task.windows else ()
         own = {k: replace(s, labels=task.targets(s.labels), task=task.name, classes=tags) for k, s in splits.items()}
+        known = reading.limits or Limits()
+        own = {k: replace(s, inputs=task.completed(s.inputs, s.labels, known)) for k, s in own.items()}
         count = max(_width(task, s.labels, names) for s in own.values())
         classes = (names if len(names) == count else tuple(map(str, range(count)))) if count else ()
         return TaskData(f"{name} in Python", kind, tags or classes, own, {}, task=task.name)

@@ -17,6 +17,7 @@ Array = NDArray[Any]
 Inputs = dict[str, Array]
 ALL = "all"  # name of the split of all samples
 CLASSIFICATION, NEXT_TOKEN = "classification", "next-token"  # names of tasks that data have where none is named
+DECODER = "decoder_"  # prefix of inputs with the length of the target
 IGNORED = -100  # label of a position that does not count, as in transformers
 ROWED = ("lengths", "text_bytes", "groups")  # further arrays of a split with an entry a row
 USUAL_LENGTH = 512  # tokens of a text, if neither model nor tokenizer sets a limit
@@ -236,7 +237,8 @@ class LoadOptions:
 
     max_length: tokens of a text, the rest is truncated, or of a window; set by the caller from the model's limit.
     image: channels, height and width that images are converted to, 0 to keep one. task: its name. form: how it reads
-    labels. classes: those of the model's pixels; None if unknown.
+    labels. classes: those of the model's pixels; None if unknown. start: the token with which its decoder starts, −1 for
+    the target's last; None without one.
     """
 
     tokenizer: str | Path | None = None
@@ -251,6 +253,7 @@ class LoadOptions:
     task: str = CLASSIFICATION
     form: LabelForm = CLASSES
     classes: int | None = None
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,8 @@ def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) 
     if kind == "text":
         return Rows(tuple(_read_text(path) for path, _ in files), tuple(name for _, name in files))
     parts = [read_rows(path, options) for path, _ in files]
-    return Rows(tuple(s for p in parts for s in p.samples), tuple(s for p in parts for s in p.labels))
+    notes = tuple(dict.fromkeys(note for p in parts for note in p.notes))
+    return Rows(tuple(s for p in parts for s in p.samples), tuple(s for p in parts for s in p.labels), notes)
 
 
 def _read_text(path: Path, whole: bool = False) -> str:

@@ -138,7 +138,7 @@ def _counts(split: Split, classes: int) -> tuple[int, ...]:
     labels = split.labels
     if labels.ndim == 3:
         return tuple(int((labels == at).any((1, 2)).sum()) for at in range(classes))
-    if split.table:  # numbers of its entries
+    if split.table or (labels.ndim == 2 and labels.dtype.kind in "iu" and not classes):  # entries, tokens of a target
         return ()
     if labels.dtype.kind in "iu":
         return tuple(np.bincount(labels[labels >= 0], minlength=classes).tolist())

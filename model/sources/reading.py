@@ -19,7 +19,8 @@ class Limits:
     transformers, such as "token-classification"; problem: the `problem_type` of its configuration; empty if unknown.
     width: outputs of a sample, if the model gives one row a sample. architecture: the `model_type` of its transformers
     configuration; empty for a model that is none of transformers' classes, None if unknown. channels: of a result that
-    is a map of pixels, if there is one.
+    is a map of pixels, if there is one. start: the token with which the decoder starts a target, −1 for the
+    target's own last token; None without one.
     """
 
     tokens: int | None = None
@@ -33,6 +34,7 @@ class Limits:
     width: int | None = None
     architecture: str | None = None
     channels: int | None = None
+    start: int | None = None
 
     @property
     def pixel_classes(self) -> int | None:

@@ -10,6 +10,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import floating
 from espalier.model.graph.token_scores import token_scores_width
 from espalier.passes.tasks.base import Kind
+from espalier.passes.tasks.scores import scored_mask
 
 if TYPE_CHECKING:
     import torch
@@ -113,7 +114,7 @@ class Outputs:
         """1 for each unmasked row of the logits, 0 otherwise."""
         import torch
 
-        mask = inputs.get("attention_mask")
+        mask = scored_mask(inputs)
         if mask is not None and mask.shape == logits.shape[:-1]:
             return mask.to(logits.dtype)
         return torch.ones(logits.shape[:-1], dtype=logits.dtype)

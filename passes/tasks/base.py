@@ -102,6 +102,10 @@ class Task:
         """Labels that `takes` accepted, as `Split` has them."""
         return labels
 
+    def completed(self, inputs: dict[str, Array], labels: Array, limits: Limits) -> dict[str, Array]:
+        """The inputs of a program with those that follow from labels that `takes` accepted."""
+        return inputs
+
     def hides(self, labels: Array) -> bool:
         """Whether labels are missing, as the hub hides those of some test sets (−1)."""
         return bool(len(labels)) and bool((labels < 0).any())
@@ -310,6 +314,7 @@ _OURS = tuple(
         "token_classification",
         "question_answering",
         "segmentation",
+        "seq2seq",
     )
 )
 TASKS = Tasks("task", DataError, _OURS)

@@ -37,8 +37,8 @@ class NextToken(Task):
     form = WINDOWS
 
     def recognises(self, limits: Limits) -> bool:
-        """A score of each token of the vocabulary at each position, and no head of a masked language model."""
-        return limits.task == NEXT_TOKEN and limits.head != "masked-lm"
+        """A score of each token of the vocabulary at each position, and no head of a masked or an encoder's model."""
+        return limits.task == NEXT_TOKEN and limits.head not in ("masked-lm", "seq2seq-lm")
 
     def check(self, inputs: dict[str, Any], run: Run) -> None:
         """Raise DataError if the scores of a token depend on later tokens, as those of masked language models do.

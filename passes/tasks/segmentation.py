@@ -77,9 +77,10 @@ class Segmentation(Task):
         """[images, classes, h, w]: `logits`, or the first map; one channel is the logit of the second class of two."""
         import torch
 
-        named = list(result.items()) if isinstance(result, dict) else []
-        values = [v for k, v in named if k == "logits"] or [v for _, v in named]
-        values = values or list(result if isinstance(result, tuple | list) else [result])
+        if isinstance(result, dict) and "logits" in result:
+            result = result["logits"]
+        several: Any = result.values() if isinstance(result, dict) else result
+        values: list[Any] = list(several) if isinstance(result, dict | tuple | list) else [result]
         maps = [v for v in values if getattr(v, "dim", lambda: 0)() == 4 and v.is_floating_point()]
         if not maps:
             raise GraphError("The model gives no scores of the classes of pixels, [images, classes, height, width].",
@@ -124,7 +125,8 @@ class Segmentation(Task):
 
     def taught(self, scores: Tensor, teacher: Tensor, temperature: float) -> Tensor:
         """T²·KL, mean over the scores' pixels."""
-        return super().taught(*(x.movedim(1, -1).flatten(0, -2) for x in (scores, teacher)), temperature)
+        mine, theirs = (x.movedim(1, -1).flatten(0, -2) for x in (scores, teacher))
+        return super().taught(mine, theirs, temperature)
 
     def statistics(self, scores: Tensor, labels: Tensor) -> Array:
         """Per image: right, loss, pixels; then of each class pixels that are right, predicted and true."""
