@@ -60,7 +60,7 @@ def model_of(kind: str, size: int) -> Any:
         forced_eos_token_id=2)).eval()  # fmt: skip
 
 
-def write_seq2seq(folder: Path, count: int = 400, steps: int = 150, seed: int = 0, kind: str = "t5") -> Any:
+def write_seq2seq(folder: Path, count: int = 400, steps: int = 150, seed: int = 0, kind: str = "bart") -> Any:
     """A model trained for `steps` with transformers' own loss, its tokenizer, `data/train.jsonl`, `data/test.jsonl`."""
     torch.manual_seed(seed)
     tokenizer = write_tokenizer(folder, kind)

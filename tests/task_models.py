@@ -23,6 +23,7 @@ HEADS = {
     "masked-token": "BertForMaskedLM", "token-classification": "BertForTokenClassification",
     "question-answering": "BertForQuestionAnswering",
     "segmentation": "SegformerForSemanticSegmentation",
+    "seq2seq": "BartForConditionalGeneration",
 }  # fmt: skip
 
 
@@ -123,6 +124,10 @@ def write_task(folder: Path, task: str, count: int = 400, steps: int = 150, seed
         from tests.segmentation_models import write_segformer
 
         return write_segformer(folder, count, steps, seed)
+    if task == "seq2seq":
+        from tests.seq2seq_models import write_seq2seq
+
+        return write_seq2seq(folder, count, steps, seed)
     torch.manual_seed(seed)
     tokenizer = write_words(folder)
     (folder / "data").mkdir(exist_ok=True)

@@ -98,8 +98,18 @@ def splits_of(data: Data, graph: Graph, context: Context, limit: int = 0) -> dic
     fill_limits(context, graph)
     if isinstance(data, Mapping) and data and all(isinstance(k, str) and k in SPLIT_NAMES for k in data):
         named = cast("Mapping[str, Data]", data)
-        return {SPLIT_NAMES[k]: _split(v, graph, context, limit) for k, v in named.items()}
-    return {ALL: _split(data, graph, context, limit)}
+        splits = {SPLIT_NAMES[k]: _split(v, graph, context, limit) for k, v in named.items()}
+    else:
+        splits = {ALL: _split(data, graph, context, limit)}
+    return {name: _completed(split, context.reading) for name, split in splits.items()}
+
+
+def _completed(split: Split, reading: Reading) -> Split:
+    """With the inputs that follow from labels of the task of the model's head."""
+    head, limits = recognised(reading.limits), reading.limits or Limits()
+    if not head or split.labels.dtype == _NONE or not TASKS.get(head).takes(split.labels, split.inputs, limits):
+        return split
+    return replace(split, inputs=TASKS.get(head).completed(split.inputs, split.labels, limits))
 
 
 def _split(data: Data, graph: Graph, context: Context, limit: int) -> Split:
@@ -339,8 +349,6 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading, functions: F
         kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
         tags = names if task.positions and not task.windows else ()
         own = {k: replace(s, labels=task.targets(s.labels), task=task.name, classes=tags) for k, s in splits.items()}
-        known = reading.limits or Limits()
-        own = {k: replace(s, inputs=task.completed(s.inputs, s.labels, known)) for k, s in own.items()}
         count = max(_width(task, s.labels, names) for s in own.values())
         classes = (names if len(names) == count else tuple(map(str, range(count)))) if count else ()
         return TaskData(f"{name} in Python", kind, tags or classes, own, {}, task=task.name)

@@ -20,7 +20,9 @@ def pairs_of(data: Any, reading: Reading) -> TaskData | None:
     if not rows:
         return None
     if not reading.tokenizer:
-        raise DataError("These are texts, and the model has no tokenizer.", "Give input_ids, attention_mask and labels.")
+        raise DataError(
+            "These are texts, and the model has no tokenizer.", "Give input_ids, attention_mask and labels."
+        )
     limits = reading.limits or Limits()
     length = text_limit(0, reading, reading.tokenizer, SEQ2SEQ).tokens
     options = LoadOptions(tokenizer=reading.tokenizer, max_length=length, start=limits.start)

@@ -237,8 +237,8 @@ class LoadOptions:
 
     max_length: tokens of a text, the rest is truncated, or of a window; set by the caller from the model's limit.
     image: channels, height and width that images are converted to, 0 to keep one. task: its name. form: how it reads
-    labels. classes: those of the model's pixels; None if unknown. start: the token with which its decoder starts, −1 for
-    the target's last; None without one.
+    labels. classes: those of the model's pixels; None if unknown. start: the token with which its decoder starts, −1
+    for the target's last; None without one.
     """
 
     tokenizer: str | Path | None = None

@@ -89,7 +89,8 @@ def _pack(data: TaskData) -> dict[str, Array]:
         if array is not None
     }
     words = {"kind": data.kind, "classes": data.classes, "texts": data.texts, "splits": list(data.splits),
-             "task": data.task, "notes": data.notes, "named": {name: split.classes for name, split in data.splits.items()},
+             "task": data.task, "notes": data.notes,
+             "named": {name: split.classes for name, split in data.splits.items()},
              "table": next((split.table for split in data.splits.values()), ())}  # fmt: skip
     return arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)}
 

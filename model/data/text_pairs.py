@@ -28,8 +28,8 @@ def pair_rows(table: Any, source: str, options: LoadOptions) -> Rows:
     texts, cells, label = labelled_texts(table, source, options)
     wrong = next((at for at, cell in enumerate(cells) if is_list(cell) or isinstance(cell, Mapping)), None)
     if wrong is not None:
-        raise DataError(f"Column {label!r} of {source} holds {str(cells[wrong])[:40]!r} in row {wrong + 1}, not a text.",
-                        "Name the column of the targets with --label.")  # fmt: skip
+        text = f"Column {label!r} of {source} holds {str(cells[wrong])[:40]!r} in row {wrong + 1}, not a text."
+        raise DataError(text, "Name the column of the targets with --label.")
     given = (options.text, options.label) == chosen or tuple(name.strip().lower() for name in chosen) == PLAIN
     note = f"Sources are the column {chosen[0]!r} of {source}, targets {chosen[1]!r}; --text and --label name others."
     return Rows(texts, tuple(map(str, cells)), () if given else (note,))

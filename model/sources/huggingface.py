@@ -34,6 +34,7 @@ TASKS = {
     "semantic-segmentation": "AutoModelForSemanticSegmentation",
 }  # fmt: skip
 IMAGE_SIZE = "image_size"  # of the example, also of configurations that have none
+START = "decoder_start_token_id"  # which T5's configuration does not list
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 
 
@@ -181,6 +182,7 @@ def from_config(spec: str) -> Loaded:
     notes = _pad(source.config, source.kind) if unpadded else ()
     extra: dict[str, Any] = {"attn_implementation": source.attention} if source.attention else {}
     model, example = _from_config(source.kind, source.config, source.task, source.without_weights, extra)
+    notes += _start(model, source.kind) if source.task == "seq2seq-lm" else ()
     uncached = (model.config,) if source.wants_cache else ()
     return Loaded(SourceInfo(spec, f"{source.kind} (configuration)"), model, example, notes=notes, uncached=uncached)
 
@@ -227,6 +229,18 @@ def _pad(config: Any, kind: str) -> tuple[str, ...]:
             "pad_token_id=… names another.",)  # fmt: skip
 
 
+def _start(model: Any, kind: str) -> tuple[str, ...]:
+    """Set a missing token with which a decoder starts to the padding, as T5 has it; returns notes."""
+    from espalier.model.sources.limits import start_of
+
+    pad, size, start = getattr(model.config, "pad_token_id", None), model.config.vocab_size, start_of(model)
+    if not isinstance(pad, int) or (start is not None and start < size):
+        return ()
+    setattr(model.config, START, pad)
+    what = f"has no {START}" if start is None else f"has the {START} {start}, beyond its vocabulary"
+    return (f"The {kind} configuration {what}, so its padding {pad} stands for it; {START}=… names another.",)
+
+
 def _from_config(
     kind: str, config: Any, task: str, without_weights: bool, extra: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
@@ -254,6 +268,7 @@ def make_config(kind: str, values: dict[str, Any]) -> Any:
     cls = CONFIG_MAPPING[kind]
     allowed = set(cls().to_dict()) | set(getattr(cls, "attribute_map", {})) | {"num_labels"}
     allowed |= {IMAGE_SIZE} if "num_channels" in allowed else set()
+    allowed |= {START} if "is_encoder_decoder" in allowed else set()
     for key in values:
         if key not in allowed:
             raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, allowed))

@@ -1,7 +1,7 @@
 """Sequence to sequence: each token of a target, from the source and the tokens before it (teacher forcing).
 
-The loss is the mean cross-entropy of the targets' tokens, as transformers' models compute it from labels, and perplexity
-is e^loss. Texts that the model would generate by itself are not measured.
+The loss is the mean cross-entropy of the targets' tokens, as transformers' models compute it from labels. Perplexity is
+e^loss. Texts that the model would generate by itself are not measured.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.data.base import DECODER, IGNORED, Array, LabelForm
-from espalier.model.data.text_pairs import SEQ2SEQ, SOURCES, TARGETS, decoder_inputs, pair_data, pair_rows, padding_of
+from espalier.model.data.text_pairs import SEQ2SEQ, SOURCES, TARGETS, decoder_inputs, padding_of, pair_data, pair_rows
 from espalier.model.errors import DataError, GraphError
 from espalier.passes.tasks.base import LOSS, TASKS, Metric, Task
 from espalier.passes.tasks.scores import token_scores
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 HEAD = "seq2seq-lm"
 IDS = f"{DECODER}input_ids"
-ACCURACY = Metric("accuracy", "accuracy", "high", "Share of the targets' tokens that are predicted correctly", True, True)
+ACCURACY = Metric(
+    "accuracy", "accuracy", "high", "Share of the targets' tokens that are predicted correctly", True, True
+)
 PERPLEXITY = Metric("perplexity", "perplexity", "low", "e to the power of the loss of the targets' tokens")
 
 

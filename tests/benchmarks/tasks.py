@@ -17,7 +17,8 @@ from tests.task_models import HEADS, write_task
 STEPS, TRIALS, SAMPLES = 40, 20, 128  # of QAT and LoRA; of the search; of the sensitivities
 SHOWN = {"multi-label": ("accuracy", "f1_macro"), "regression": ("mse", "r2"),
          "masked-token": ("accuracy", "pseudo_perplexity"), "token-classification": ("accuracy", "f1"),
-         "question-answering": ("f1", "exact_match"), "segmentation": ("miou", "accuracy")}  # fmt: skip
+         "question-answering": ("f1", "exact_match"), "segmentation": ("miou", "accuracy"),
+         "seq2seq": ("accuracy", "perplexity")}  # fmt: skip
 SPACE = [{"values": "integer(width=2|3|4|8)", "select": {"by": "type", "values": ["linear"]}}]
 FORMATS = ("int8", "int4", "integer(width=3)")
 

@@ -19,7 +19,8 @@ from espalier.passes.training.options import FinetuneOptions
 from tests.task_models import TOPICS, rows_of, write_task
 
 pytestmark = pytest.mark.slow
-KINDS = ("multi-label", "regression", "masked-token", "token-classification", "question-answering", "segmentation")
+KINDS = ("multi-label", "regression", "masked-token", "token-classification", "question-answering", "segmentation",
+         "seq2seq")  # fmt: skip
 SPACE = [{"values": "integer(width=3|8)", "select": {"by": "type", "values": ["linear"]}}]
 
 
