@@ -215,8 +215,9 @@ def try_out(ready: Prepared, options: FinetuneOptions) -> None:
     batch["labels"] = task.trial_labels(batch["labels"])
     with fit_error(batch), memory_errors(options), torch.no_grad():
         scores = objective(**batch)["logits"]
-    if LOGITS in batch and batch[LOGITS].shape[-1] != scores.shape[-1]:
-        raise PassError(f"The baseline has {batch[LOGITS].shape[-1]} classes, the model {scores.shape[-1]}.",
+    if LOGITS in batch and batch[LOGITS].shape[1:] != scores.shape[1:]:
+        axis = 1 if scores.dim() == 4 else -1  # of classes
+        raise PassError(f"The baseline has {batch[LOGITS].shape[axis]} classes, the model {scores.shape[axis]}.",
                         "Set distil to 0.")  # fmt: skip
     task.fit_all(scores, samples.tensors["labels"])
 

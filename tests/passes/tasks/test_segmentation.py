@@ -13,9 +13,9 @@ from torch import nn
 import espalier as es
 from espalier.app.cli import main
 from espalier.model.errors import DataError, GraphError
-from espalier.passes.base import run_step
 from espalier.passes.figure import main_figure
 from espalier.passes.tasks.segmentation import Segmentation
+from tests.resumed_training import resumed
 from tests.segmentation_models import CLASSES, SIDE, UNET, images, segformer, write_masks, write_unet
 
 TASK = Segmentation()
@@ -286,35 +286,11 @@ def test_a_change_has_a_paired_test_and_intervals(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_training_resumes_to_equal_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_resumes_to_equal_weights(tmp_path: Path) -> None:
     """A training that is stopped in the middle and resumed gives the metrics of an uninterrupted one."""
-    from espalier.model.document.recipe import Step
-    from espalier.passes.base import Cancelled
-    from espalier.passes.training.options import FinetuneOptions
-
-    data = str(write_masks(tmp_path / "data", 40))
-    options = FinetuneOptions(data=data, max_steps=12, evaluate_every=4, checkpoint_every=3, learning_rate=5e-3)
-
-    def stopping(at: int) -> Any:
-        def progress(done: int, total: int, text: str) -> None:
-            if text == "training" and done >= at:
-                raise Cancelled("stopped")
-
-        return progress
-
-    m = es.open(write_unet(tmp_path / "model"))
-    context = m._target().context
-    whole = run_step(m._graph, Step("finetune", options), context).report
-    n = es.open(write_unet(tmp_path / "model"))
-    target = n._target().context
-    plain, target.progress = target.progress, stopping(7)
-    with pytest.raises(Cancelled):
-        run_step(n._graph, Step("finetune", options), target)
-    target.progress = plain
-    resumed = run_step(n._graph, Step("finetune", options), target).report
-    assert resumed.summary["resumed_from"] == 6
-    rows = [{k: v for k, v in row.items() if k.startswith("validation")} for row in (whole.rows[-1], resumed.rows[-1])]
-    assert rows[0] == rows[1] and rows[0]["validation_miou"] is not None
+    data, source = str(write_masks(tmp_path / "data", 40)), write_unet(tmp_path / "model")
+    whole, again = resumed(lambda: es.open(source), data)
+    assert whole == again and whole["validation_miou"] is not None
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from espalier.passes.running.holdout import holdout_mask
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.evaluator import Evaluator
 from espalier.passes.tasks.base import TASKS
+from tests.resumed_training import resumed
 from tests.seq2seq_models import batch_of, model_of, pairs, write_seq2seq, write_tokenizer
 
 KINDS = ("t5", "bart", "mbart")
@@ -225,6 +226,13 @@ def test_training_is_that_of_transformers(places: Path) -> None:
                 value -= 0.5 * value.grad
         wanted = float(model.eval()(**batch_of(pairs(200, 1), tokenizer)).loss)
     assert m.evaluate(str(places / "bart/data")).summary["loss"] == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_training_resumes_to_equal_weights(places: Path) -> None:
+    """Distilled, so that the teacher's scores of the targets are kept or computed again."""
+    whole, again = resumed(lambda: es.open(str(places / "t5")), str(places / "t5/data"), distil=0.5)
+    assert whole == again and whole["validation_perplexity"] is not None
 
 
 @pytest.mark.slow
