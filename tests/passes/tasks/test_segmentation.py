@@ -342,3 +342,14 @@ def test_the_divergence_is_that_of_pixels(tmp_path: Path) -> None:
     p, q = (torch.distributions.Categorical(logits=found[k].movedim(1, -1)) for k in ("before", "after"))
     wanted = float(torch.distributions.kl_divergence(p, q).mean())
     assert n.run("divergence", data=(x, y)).summary["kl"] == pytest.approx(wanted, rel=1e-3)
+
+
+def test_the_form_describes_the_data_before_they_are_read(tmp_path: Path) -> None:
+    from espalier.model.data.preview import preview
+
+    write_masks(tmp_path / "data/train", 2)
+    write_masks(tmp_path / "data/valid", 2)
+    found = preview(str(tmp_path / "data"))
+    assert found.splits == ("train", "validation", "all") and "images with masks" in found.description
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 1, 4, 4)), y=np.zeros((2, 4, 4), int))
+    assert preview(str(tmp_path / "a.npz")).splits[0] == "all"
