@@ -88,6 +88,7 @@ def test_linearised_parts_test_the_difference_of_two_models() -> None:
     assert found == pytest.approx(float(resampled.std()), rel=0.15)
 
 
+@pytest.mark.slow
 def test_one_channel_is_a_logit_and_ends_in_probabilities_are_undone(tmp_path: Path) -> None:
     """Cross-entropy of one channel is torch's binary one; softmax and sigmoid at the end change nothing."""
     x, y = (torch.from_numpy(a) for a in images(8))
@@ -111,6 +112,7 @@ def test_one_channel_is_a_logit_and_ends_in_probabilities_are_undone(tmp_path: P
         assert found["sigmoid"][name] == pytest.approx(found["one"][name], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_every_source_gives_the_same_score(tmp_path: Path) -> None:
     """A folder with suffixes and split folders below, palettes, `.npz`, arrays, a Dataset, a DataLoader."""
     from PIL import Image
@@ -146,6 +148,7 @@ def test_every_source_gives_the_same_score(tmp_path: Path) -> None:
         ), source
 
 
+@pytest.mark.slow
 def test_larger_files_are_brought_to_the_models_size(tmp_path: Path) -> None:
     """Masks by the nearest pixel: doubled files have the masks of the originals."""
     from PIL import Image
@@ -226,6 +229,7 @@ def test_bad_files_are_one_error_that_names_them(tmp_path: Path, kind: str, told
         m.finetune(data=str(data), max_steps=1)
 
 
+@pytest.mark.slow
 def test_bad_arrays_and_other_models(tmp_path: Path) -> None:
     m = es.open(write_unet(tmp_path / "model"))
     x, y = torch.rand(4, 3, SIDE, SIDE), torch.randint(0, CLASSES, (4, SIDE, SIDE))

@@ -114,6 +114,7 @@ def test_files_of_every_form(places: Path, tmp_path: Path, form: str) -> None:
         assert ("'text' of d.jsonl, targets 'summary'" in found.get("warning", "")) == (form == "summary")
 
 
+@pytest.mark.slow
 def test_data_of_a_program(places: Path) -> None:
     """Pairs, dicts, two lists, and arrays with labels as data sets of the hub have them."""
     model, tokenizer = loaded(places, "bart")
@@ -128,6 +129,7 @@ def test_data_of_a_program(places: Path) -> None:
         assert m.evaluate(data).summary["loss"] == pytest.approx(wanted, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_divergences_are_of_the_targets_tokens(places: Path) -> None:
     """Without the padding of targets, also where sources have as many tokens; by torch's distributions."""
     m, n = (es.open(str(places / "bart")) for _ in range(2))
@@ -148,6 +150,7 @@ def test_divergences_are_of_the_targets_tokens(places: Path) -> None:
     assert searched["kl"] == pytest.approx(wanted, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_batches_by_length_give_the_scores_of_one_batch(places: Path) -> None:
     m = es.open(str(places / "t5"))
     data = str(places / "t5/data")
@@ -188,6 +191,7 @@ def test_truncated_targets_are_said(places: Path) -> None:
     assert "targets are truncated to 5 tokens" in summary["warning"] and summary["longest_target"] == 5
 
 
+@pytest.mark.slow
 def test_other_models_and_tokenizers(places: Path, tmp_path: Path) -> None:
     m, data = es.open(str(places / "t5")), str(places / "t5/data")
     with pytest.raises((DataError, GraphError)):
