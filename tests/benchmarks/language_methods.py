@@ -186,7 +186,8 @@ def figures(each: Any, reference: Any, seconds: float) -> dict[str, Any]:
             "high": round(float(high), 5)}  # fmt: skip
 
 
-def _given() -> Path | None:
+def given_model() -> Path | None:
+    """The folder of a model that is trained already, from the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", type=Path)
     return parser.parse_known_args()[0].model
@@ -199,7 +200,7 @@ def main() -> None:
     found: dict[str, Any] = {"reviews": f"skipped: {SHARED.name} is absent"}
     if REVIEWS.exists():
         write_texts(folder / "texts")
-        model = _given() or folder / "model"
+        model = given_model() or folder / "model"
         if not model.exists():
             train(model, folder / "texts")
         opened = open_source(str(model), folder / "reviews", origin=Origin.TYPED)
