@@ -11,6 +11,7 @@ from espalier.app.commands.option_flags import add_options, read_options
 from espalier.app.commands.run import replayed_answer
 from espalier.app.commands.scoring import add_data
 from espalier.model.document.recipe import Recipe, Step
+from espalier.model.errors import OptionsError
 from espalier.passes.choices.kv_cache import KVCacheOptions
 from espalier.passes.transform.calibrate import CalibrateOptions
 
@@ -28,7 +29,11 @@ def _arguments(parser: Parser) -> None:
 
 
 def _run(args: Arguments, console: Console) -> Answer:
-    steps = [Step("kv_cache", read_options(KVCacheOptions, args), args.seed)]
+    options = read_options(KVCacheOptions, args)
+    if not args.calibrate_on and (scales := _static(options)):
+        raise OptionsError(f"Scales by {scales} are static: they are fitted to data, and none is given.",
+                           "Give --calibrate-on DATA, such as demo:stories, or choose head, token or group.")  # fmt: skip
+    steps = [Step("kv_cache", options, args.seed)]
     if args.calibrate_on:
         from espalier.passes.select import Select
 
@@ -36,6 +41,12 @@ def _run(args: Arguments, console: Console) -> Answer:
         steps.append(Step("calibrate", CalibrateOptions(data=args.calibrate_on, select=select), args.seed))
     answer = replayed_answer(args, Recipe(tuple(steps)), console)
     return Answer(answer.data, lambda: [*answer.lines(), *_lines(answer.data)])
+
+
+def _static(options: KVCacheOptions) -> str:
+    """What shares a scale that has to be calibrated; empty if nothing does."""
+    scales = {"key": options.key_scales, "value": options.value_scales}
+    return next((s for part, s in scales.items() if s in STATIC and options.of(part)[0] is not None), "")
 
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:
