@@ -31,8 +31,10 @@ def _arguments(parser: Parser) -> None:
 def _run(args: Arguments, console: Console) -> Answer:
     options = read_options(KVCacheOptions, args)
     if not args.calibrate_on and (scales := _static(options)):
-        raise OptionsError(f"Scales by {scales} are static: they are fitted to data, and none is given.",
-                           "Give --calibrate-on DATA, such as demo:stories, or choose head, token or group.")  # fmt: skip
+        raise OptionsError(
+            f"Scales by {scales} are static: they are fitted to data, and none is given.",
+            "Give --calibrate-on DATA, such as demo:stories, or choose head, token or group.",
+        )
     steps = [Step("kv_cache", options, args.seed)]
     if args.calibrate_on:
         from espalier.passes.select import Select

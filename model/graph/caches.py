@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from espalier.model.formats.independent_rows import independent_rows
-from espalier.model.graph.graph import Graph, Node, Ref, map_refs
+from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import BITS, TensorMeta
 from espalier.model.graph.node import out_port
 from espalier.model.graph.views import SCALES, STATIC, view_at

@@ -50,7 +50,9 @@ def effective(node: Node, port: str, graph: Graph, store: WeightStore, scale: Te
     if chosen is None:
         return Effective(None, mask, rule=rule)
     if waits_for_scale(node):
-        text = f"The scale of {node.id} ({chosen.label}) is taken over several tokens, so that one would see later ones."
+        text = (
+            f"The scale of {node.id} ({chosen.label}) is taken over several tokens, so that one would see later ones."
+        )
         raise GraphError(text, "Add calibrate with data after it, or choose another format for the cache.", node.id)
     view = view_at(node, port) if port in node.ports else None
     if scale is None and chosen.scale is not None:

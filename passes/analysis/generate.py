@@ -48,7 +48,7 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
 
     Both draw with the same random numbers. `kl` of a row is the divergence of the model's next-token distribution from
     the baseline's, in nats, both after the text that the model has written. A step runs one token over the keys and
-    values of those before, if the scores of the prompt are then those of a run over all of it; otherwise the whole text.
+    values of those before, if the scores of the prompt then equal those of a run over all of it; else the whole text.
     """
     from espalier.model.data.tokens import open_codec
 
@@ -72,8 +72,8 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     scores, cached = _scores(graph, writer, prompt)
     mine, steps = writer.written(scores, prompt, base)
     theirs = mine if base is None else writer.written(base, prompt)[0]
-    return graph, Report("generate", tuple(writer.rows(mine, theirs, steps)),
-                         _summary(codec, options, prompt, mine, theirs, [kl for _, kl in steps]) | {"cached": cached})  # fmt: skip
+    summary = _summary(codec, options, prompt, mine, theirs, [kl for _, kl in steps])
+    return graph, Report("generate", tuple(writer.rows(mine, theirs, steps)), summary | {"cached": cached})
 
 
 def _summary(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, cast
 
 from espalier.model.errors import FormatError, OptionsError, nearest
 from espalier.model.formats.base import Format, parse_format
@@ -83,4 +83,5 @@ def _shared(fmt: Format | None, scales: str, group: int, dtype: ScaleType | None
     granularity = scales if scales in ("group", "tensor") else "channel"
     if granularity == "channel" and dtype is None:  # written with its parameters
         return fmt
-    return replace(fmt, granularity=granularity, group=group, **({} if dtype is None else {"scale_dtype": dtype}))
+    changes: dict[str, Any] = {"granularity": granularity, "group": group}
+    return replace(cast("Any", fmt), **changes, **({} if dtype is None else {"scale_dtype": dtype}))

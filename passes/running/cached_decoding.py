@@ -225,7 +225,7 @@ class _Kinds:
         if own is not None and own.out is None and own.outputs is None:
             self.numbers.add(node)
             return
-        sources = [self.of[n] for n in node.all_input_nodes if n in self.of]
+        sources: list[Kind] = [self.of[n] for n in node.all_input_nodes if n in self.of]
         if not sources or (own is not None and own.op in _SHAPED):
             return
         self.of[node] = self._kind(node, own, sources)

@@ -56,8 +56,9 @@ def calibrate(graph: Graph, options: CalibrateOptions, context: Context) -> tupl
     """Fit the formats of the selected nodes to weights and data: fraction widths, exponent biases and static scales.
 
     Integers get a new frac_width, minifloats and log a new exponent_bias. Formats with a scale get a static one:
-    weights one per row, group or tensor, activations one per tensor, caches also one per head or channel. Activations are those of the float model with
-    masks, so formats do not influence one another. Without data, only weights are fitted.
+    weights one per row, group or tensor, activations one per tensor, caches also one per head or channel. Activations
+    are those of the float model with masks, so formats do not influence one another. Without data, only weights are
+    fitted.
     """
     ports = _ports(graph, options)
     streams = _streamed(graph, ports, options, context)
@@ -103,8 +104,11 @@ def _streamed(
 ) -> dict[PortRef, TensorStatistics]:
     """Statistics of the activations among the ports; empty without data."""
     computed = [(n, p) for n, p in ports if weight_at(n, p, graph) is None]
-    observed = {(n.id, p): operands(n, p) for n, p in computed
-                if _fits_activations(n.precision[p].format) and not _has_static_rows(n)}
+    observed = {
+        (n.id, p): operands(n, p)
+        for n, p in computed
+        if _fits_activations(n.precision[p].format) and not _has_static_rows(n)
+    }
     if not options.data:
         if len(computed) == len(ports):
             raise PassError("Activations cannot be calibrated without data.", "Name some data, such as demo:reviews.")

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from espalier.model.document.recipe import Step
 from espalier.model.errors import GraphError
+from espalier.model.formats.base import parse_format
 from espalier.model.opening import Opened, open_any
 from espalier.passes.analysis.generate import GenerateOptions
 from espalier.passes.attention import decomposed
@@ -19,8 +21,6 @@ from espalier.passes.running.cached_decoding import CachedDecoder, agree
 from espalier.passes.select import Select
 from espalier.passes.transform.kv_cache import kv_cache
 from espalier.passes.transform.quantize import quantize
-from espalier.model.document.recipe import Step
-from espalier.model.formats.base import parse_format
 from tests.language_models import write_model
 from tests.passes.export.models import made
 from tests.passes.test_kv_cache import mistral, scores

@@ -253,7 +253,9 @@ def test_bytes_count_key_heads_and_scales(home: Path, options: dict[str, Any], b
     """The Llama has 2 heads of 16 for keys and values, and 4 for queries."""
     project, store, _ = opened(home, "llama")
     more = {k.replace("key", "value"): v for k, v in options.items() if k.startswith("key")}
-    graph, report = kv_cache(project.graph, KVCacheOptions(**options, **more, context=1000, sequences=3), Context(store))
+    graph, report = kv_cache(
+        project.graph, KVCacheOptions(**options, **more, context=1000, sequences=3), Context(store)
+    )
     elements = 3 * 1000 * 2 * 16 * 2
     assert bytes_of(graph) == report.summary["kv_cache_bytes"] == pytest.approx(elements * bits / 8)
     assert report.summary["bits"] == pytest.approx(bits)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from espalier.model.formats.scaled_element import ScaledElement
+from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.caches import PART, cache_nodes
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.store.weights import WeightStore
@@ -41,7 +41,7 @@ def cache_tensors(project: Project, store: WeightStore, dtype: torch.dtype) -> d
 def _scale(node: Node, graph: Graph, store: WeightStore) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     """The scale as the format stores it, float32."""
     chosen = node.precision["data_out"]
-    assert chosen.scale is not None and isinstance(chosen.format, ScaledElement)
+    assert chosen.scale is not None and isinstance(chosen.format, ScaledFormat)
     given = store.get(graph.weights[chosen.scale].key or "").float32()
     stored = chosen.format.stored_scale(chosen.format.encode_with(np.zeros((*given.shape[:-1], 1), "f4"), given))
     return np.asarray(stored, np.float32)

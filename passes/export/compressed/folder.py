@@ -18,8 +18,8 @@ from espalier.model.graph.ports import choice
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer, model_of
 from espalier.passes.export.compare import Compared, compare
-from espalier.passes.export.compressed.codes import tensors_of
 from espalier.passes.export.compressed.caches import UNROUNDED, cache_tensors, round_caches
+from espalier.passes.export.compressed.codes import tensors_of
 from espalier.passes.export.compressed.inputs import input_tensors, narrowed
 from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.export.mixed_folders import check_for_model

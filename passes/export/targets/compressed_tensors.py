@@ -260,23 +260,26 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     held = _weights(node, graph)
     if isinstance(held, No):
         yield held.at(node, "weight")
-    for port, chosen in node.precision.items():
-        if not port.startswith("data"):
-            continue
-        if node.op == OP:
-            continue
-        found: Args | No = No("only inputs of Linear modules are rounded", LEAVE)
-        if port == "data_in" and _module(node) == "Linear":
-            found = input_args(chosen.format, chosen.scale)
-            if isinstance(found, Args) and not isinstance(held, Args):
-                found = No("inputs are rounded where the weight has a format as well", "Choose one for the weight.")
-        if isinstance(found, No):
-            yield found.at(node, port)
+    yield from _unheld_inputs(node, isinstance(held, Args))
     if node.op == OP and (no := unheld_cache(node, graph)):
         yield no.at(node, "data_out")
     for port, sparsity in node.sparsity.items():
         if sparsity.flows:
             yield Unheld(node.id, port, "pruned activation", "activations are not pruned", "Remove it.", True)
+
+
+def _unheld_inputs(node: Node, weighted: bool) -> Iterator[Unheld]:
+    """Formats of inputs that a folder cannot hold; `weighted`: the weight has one that it holds."""
+    for port, chosen in node.precision.items():
+        if not port.startswith("data") or node.op == OP:
+            continue
+        found: Args | No = No("only inputs of Linear modules are rounded", LEAVE)
+        if port == "data_in" and _module(node) == "Linear":
+            found = input_args(chosen.format, chosen.scale)
+            if isinstance(found, Args) and not weighted:
+                found = No("inputs are rounded where the weight has a format as well", "Choose one for the weight.")
+        if isinstance(found, No):
+            yield found.at(node, port)
 
 
 def refuses(architecture: str, _: str) -> str:

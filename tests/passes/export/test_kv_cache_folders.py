@@ -1,4 +1,4 @@
-"""Folders with a `kv_cache_scheme`: compressed-tensors rounds keys and values as the model does; the rest is refused."""
+"""Folders with a `kv_cache_scheme`: compressed-tensors rounds keys and values as the model; others are refused."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def test_weights_and_cache_together(opened: Opened, tmp_path: Path) -> None:
     ("int8", "tensor", "", "−128"), (INT8, "channel", "", "of the tensor or of each head"),
     ("fp8", "tensor", "float", "one scheme"), ("fp8", "tensor", INT8, "one scheme"),
 ])  # fmt: skip
-def test_other_caches_are_refused(
-    opened: Opened, tmp_path: Path, key: str, scales: str, value: str, why: str
-) -> None:
+def test_other_caches_are_refused(opened: Opened, tmp_path: Path, key: str, scales: str, value: str, why: str) -> None:
     project = replace(opened.project, graph=cached(opened, key, scales, value))
     with pytest.raises(ExportError, match=why):
         export(project, opened.store, "compressed-tensors", tmp_path / "out")
