@@ -12,6 +12,7 @@ from espalier.app.commands.run import replayed_answer
 from espalier.app.commands.scoring import add_data
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import OptionsError
+from espalier.model.formats.scaled import ScaledFormat
 from espalier.passes.choices.kv_cache import KVCacheOptions
 from espalier.passes.transform.calibrate import CalibrateOptions
 
@@ -48,7 +49,7 @@ def _run(args: Arguments, console: Console) -> Answer:
 def _static(options: KVCacheOptions) -> str:
     """What shares a scale that has to be calibrated; empty if nothing does."""
     scales = {"key": options.key_scales, "value": options.value_scales}
-    return next((s for part, s in scales.items() if s in STATIC and options.of(part)[0] is not None), "")
+    return next((s for part, s in scales.items() if s in STATIC and isinstance(options.of(part)[0], ScaledFormat)), "")
 
 
 def _lines(data: dict[str, Any]) -> Iterable[str]:

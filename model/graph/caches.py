@@ -21,6 +21,7 @@ PARTS: tuple[Part, ...] = ("key", "value")
 OP, ATTENTION, TARGET = "kv_cache", "scaled_dot_product_attention", "aten.clone.default"
 PART, WINDOW, CONTEXT, SEQUENCES = "part", "window", "context", "sequences"  # attributes of a kv_cache node
 _REPEATS = ("view", "reshape", "expand", "unsqueeze", "clone", "contiguous", "slice", "repeat_interleave")
+_EXPANDS = ("expand", "expand_as", "broadcast_to")
 _COMPARISONS, _TRIANGLES = ("lt", "le", "gt", "ge"), ("tril", "triu")
 
 
@@ -42,7 +43,7 @@ class Cache:
 
 
 def caches(graph: Graph) -> tuple[Cache, ...]:
-    """The caches of the causal attentions of a graph, keys before values, in its order."""
+    """The caches of the causal attentions of a graph, keys before values, in its order; none of latent attentions."""
     found: dict[tuple[Ref, Part], Cache] = {}
     masks: dict[str, tuple[bool, int | None]] = {}
     for node in graph:
@@ -50,7 +51,7 @@ def caches(graph: Graph) -> tuple[Cache, ...]:
             continue
         mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
         compares, window = _mask(mask.node, graph, masks) if isinstance(mask, Ref) else (False, None)
-        if not (compares or _is_causal(node)):
+        if not (compares or _is_causal(node)) or _is_latent(node, graph):
             continue
         for position, part in enumerate(PARTS, 1):
             source, reader = _source(node, position, graph)
@@ -87,6 +88,27 @@ def _compares_positions(node: Node) -> bool:
 
 def _is_causal(node: Node) -> bool:
     return bool(node.args[5] if len(node.args) > 5 else node.kwargs.get("is_causal", False))
+
+
+def _is_latent(node: Node, graph: Graph) -> bool:
+    """Whether a part of the keys is expanded over heads, as of multi-head latent attention.
+
+    Its cache holds what keys and values are computed from (DeepSeek-V2, https://arxiv.org/abs/2405.04434, 2.1).
+    """
+    source, _ = _source(node, 1, graph)
+    keys, todo, seen = _meta(source, graph), [source.node], set[str]()
+    while keys is not None and todo:
+        each = graph.nodes[todo.pop()]
+        if each.id in seen or each.weights:  # no further than the projections
+            continue
+        seen.add(each.id)
+        taken = _meta(each.inputs[0], graph) if each.op in _EXPANDS and each.inputs else None
+        if taken is not None and each.out is not None and _has_fewer_heads(taken, each.out):
+            few, all_ = taken.shape[-1], keys.shape[-1]
+            if isinstance(few, int) and isinstance(all_, int) and few < all_:
+                return True
+        todo += [ref.node for ref in each.inputs]
+    return False
 
 
 def _source(node: Node, position: int, graph: Graph) -> tuple[Ref, tuple[str, int]]:

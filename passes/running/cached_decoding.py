@@ -101,7 +101,7 @@ class CachedDecoder:
                 if node.op == "placeholder":
                     values[node] = inputs.get(str(node.target))
                 elif node.op != "output" and wanted(node):
-                    values[node] = self._call(node, lambda n: values[n])
+                    values[node] = self._call(node, lambda n: _known(n, values))
         return values
 
     def _counted(self, length: int) -> dict[fx.Node, Any]:
@@ -158,6 +158,13 @@ class CachedDecoder:
         if span is not None and self.kinds.op(node) == ATTENTION:
             args, kwargs = _attending(args, kwargs, span)
         return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _known(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    """The value of a node that depends on no token; raises GraphError for another."""
+    if node not in values:
+        raise GraphError(f"A size is taken from {node.name}, which depends on tokens.", "Run whole texts.")
+    return values[node]
 
 
 def _attribute(module: Any, path: str) -> Any:
@@ -226,7 +233,8 @@ class _Kinds:
             self.numbers.add(node)
             return
         sources: list[Kind] = [self.of[n] for n in node.all_input_nodes if n in self.of]
-        if not sources or (own is not None and own.op in _SHAPED):
+        of_input = all(n.op == "placeholder" for n in node.all_input_nodes if n in self.of)
+        if not sources or (own is not None and own.op in _SHAPED and of_input):  # such as a mask of ones
             return
         self.of[node] = self._kind(node, own, sources)
         if self._is_cache(node, own):

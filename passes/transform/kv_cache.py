@@ -51,8 +51,8 @@ def _selected(graph: Graph, options: KVCacheOptions) -> tuple[Cache, ...]:
     found = caches(graph)
     if not found:
         raise PassError(
-            "The model has no causal attention whose keys and values a cache could hold.",
-            "Open a causal language model, and put this step before steps that decompose its attentions.",
+            "The model has no causal scaled_dot_product_attention whose keys and values a cache could hold.",
+            "Open a causal language model with torch's attention, and put this step before steps that decompose it.",
         )
     of_node = {n: c for c in found for n in (*c.attentions, *((c.node,) if c.node else ()))}
     names = {n.id for n in chosen(graph, options.select, lambda n: n.id in of_node, "given a quantised cache")}

@@ -25,7 +25,7 @@ from tests.language_models import write_model
 from tests.passes.export.models import made
 from tests.passes.test_kv_cache import mistral, scores
 
-KINDS = ["llama", "gpt2", "qwen3", "mistral", "biased"]
+KINDS = ["llama", "gpt2", "qwen3", "mistral", "biased", "opt", "neox", "odd"]
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,19 @@ def test_generate_writes_the_same_text_with_and_without_a_cache(tmp_path: Path, 
     assert cached.summary["text"] == whole.summary["text"]
     assert [r["token"] for r in cached.rows] == [r["token"] for r in whole.rows]
     assert cached.summary["kl"] == pytest.approx(whole.summary["kl"], rel=1e-3, abs=1e-6) and cached.summary["kl"] > 0
+
+
+@pytest.mark.slow
+def test_experts_that_sort_tokens_are_refused(tmp_path: Path) -> None:
+    """`generate` then runs whole texts."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    config = MixtralConfig(vocab_size=100, hidden_size=64, intermediate_size=96, num_attention_heads=4,
+                           num_key_value_heads=2, num_hidden_layers=1, num_local_experts=2)  # fmt: skip
+    MixtralForCausalLM(config).save_pretrained(tmp_path / "model")
+    found = open_any(str(tmp_path / "model"), tmp_path / "work")
+    with pytest.raises(GraphError, match=r"depends on the number of tokens|several tokens|depends on tokens"):
+        CachedDecoder(found.project.graph, Context(found.store), 20).scores(tokens(5))
 
 
 @pytest.mark.slow

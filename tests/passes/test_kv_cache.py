@@ -79,7 +79,9 @@ def scores(graph: Graph, store: WeightStore, ids: Tensor) -> Tensor:
     return result["logits"] if isinstance(result, dict) else result if isinstance(result, Tensor) else result[0]
 
 
-def decoded(path: Path, ids: Tensor, rounds: dict[str, Callable[[Tensor], Tensor]]) -> Tensor:
+def decoded(
+    path: Path, ids: Tensor, rounds: dict[str, Callable[[Tensor], Tensor]], mask: Tensor | None = None
+) -> Tensor:
     """The same token by token, by transformers with a cache whose entries are rounded as they are written."""
     from transformers import AutoModelForCausalLM, DynamicCache
 
@@ -91,7 +93,8 @@ def decoded(path: Path, ids: Tensor, rounds: dict[str, Callable[[Tensor], Tensor
     held, found = Rounded(config=model.config), []
     with torch.no_grad():
         for at in range(ids.shape[1]):
-            out = model(input_ids=ids[:, at : at + 1], cache=held, use_cache=True)
+            seen = {} if mask is None else {"attention_mask": mask[:, : at + 1]}
+            out = model(input_ids=ids[:, at : at + 1], cache=held, use_cache=True, **seen)
             found.append(out.logits[:, -1])
     return torch.stack(found, 1)
 
@@ -176,6 +179,43 @@ def test_one_run_equals_decoding_with_a_quantised_cache(home: Path, kind: str, c
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["odd", "opt", "qwen2", "tied", "neox", "gpt2"])
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_padded_texts_and_groups_that_do_not_divide_a_head(home: Path, kind: str, padding: str) -> None:
+    """Heads of 10 or 16 elements in groups of 7: the last group of a head has the rest."""
+    project, store, path = opened(home, kind)
+    options = KVCacheOptions("int4", "int4", "group", "group", group=7, scale_dtype="float32")
+    graph, report = kv_cache(project.graph, options, Context(store))
+    ids, mask = ids_of(), torch.ones(2, TOKENS, dtype=torch.int64)
+    mask[1, slice(8) if padding == "left" else slice(13, None)] = 0
+    with torch.no_grad():
+        one = build(graph, store)(input_ids=ids, attention_mask=mask)["logits"]
+    many = decoded(path, ids, {"key": in_sevens, "value": in_sevens}, mask)
+    torch.testing.assert_close(one[mask.bool()], many[mask.bool()], rtol=0, atol=2e-4 * float(one.abs().max()))
+    size = report.rows[0]["size"]
+    assert report.summary["bits"] == pytest.approx(4 + 32 * math.ceil(size / 7) / size)
+
+
+def in_sevens(x: Tensor) -> Tensor:
+    return torch.cat([integers(4)(part) for part in x.split(7, -1)], -1)
+
+
+def test_models_that_cache_latents_are_refused(tmp_path: Path) -> None:
+    """Multi-head latent attention: what is cached are no keys and values of heads."""
+    from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
+
+    config = DeepseekV3Config(vocab_size=100, hidden_size=64, intermediate_size=96, num_attention_heads=4,
+                              num_key_value_heads=4, num_hidden_layers=1, q_lora_rank=16, kv_lora_rank=16,
+                              qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=12,
+                              first_k_dense_replace=1)  # fmt: skip
+    DeepseekV3ForCausalLM(config).save_pretrained(tmp_path / "model")
+    found = open_any(str(tmp_path / "model"), tmp_path / "work")
+    assert any(n.op == "scaled_dot_product_attention" for n in found.project.graph)
+    with pytest.raises(PassError, match="keys and values a cache could hold"):
+        kv_cache(found.project.graph, KVCacheOptions(), Context(found.store))
+
+
+@pytest.mark.slow
 def test_keys_and_values_have_formats_of_their_own(home: Path) -> None:
     project, store, path = opened(home, "llama")
     graph, _ = kv_cache(project.graph, KVCacheOptions("mxfp8", "float"), Context(store))
@@ -219,7 +259,7 @@ def test_scores_do_not_depend_on_later_tokens(home: Path, case: str) -> None:
 def test_models_without_causal_attention_are_refused(home: Path) -> None:
     project, store, _ = opened(home, "bert")
     assert not caches(project.graph)
-    with pytest.raises(PassError, match="no causal attention"):
+    with pytest.raises(PassError, match="no causal scaled_dot"):
         kv_cache(project.graph, KVCacheOptions(), Context(store))
     assert math.isnan(cost("kv_cache_bytes").of(project.graph, static_score(project.graph)))  # type: ignore[misc]
 
