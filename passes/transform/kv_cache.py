@@ -113,6 +113,6 @@ def _summary(graph: Graph, ids: list[str], rows: list[Row], options: KVCacheOpti
     size, plain = sum(r["bytes"] for r in rows), sum(r["float_bytes"] for r in rows)
     elements = sum(8 * r["bytes"] / r["bits"] for r in rows)
     waiting = [n for n in ids if waits_for_scale(graph.nodes[n])]
-    notes = {"warning": f"The scales of {len(waiting)} caches are static: add calibrate with data."} if waiting else {}
+    notes = {"to_calibrate": len(waiting)} if waiting else {}
     return {"caches": len(ids), "context": options.context, "sequences": options.sequences, "kv_cache_bytes": size,
             "float_bytes": plain, "bits": 8 * size / elements, **notes}  # fmt: skip

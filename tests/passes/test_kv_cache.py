@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -16,6 +19,7 @@ import torch
 from torch import Tensor
 
 from espalier.model.data.base import Split
+from espalier.model.document.graph_json import graph_to_json
 from espalier.model.document.project import Project
 from espalier.model.errors import GraphError, OptionsError, PassError
 from espalier.model.formats.base import parse_format
@@ -34,6 +38,7 @@ from espalier.passes.transform.calibrate import CalibrateOptions, calibrate
 from espalier.passes.transform.kv_cache import kv_cache
 from espalier.passes.transform.quantize import quantize
 from tests.passes.export.models import made
+from tests.patience import PATIENCE
 
 TOKENS = 21
 WINDOWED: dict[str, Any] = {"sliding_window": 6}
@@ -234,7 +239,7 @@ def test_formats_that_see_later_tokens_are_refused(home: Path, text: str) -> Non
     project, store, _ = opened(home, "llama")
     if "ternary" in text:
         graph, report = kv_cache(project.graph, KVCacheOptions(key=text), Context(store))
-        assert "calibrate" in report.summary["warning"]
+        assert report.summary["to_calibrate"] == 1
     else:
         with pytest.raises(PassError, match="later tokens"):
             kv_cache(project.graph, KVCacheOptions(key=text), Context(store))
@@ -330,6 +335,31 @@ def test_a_second_step_replaces_the_first(home: Path) -> None:
     assert replace(twice, nodes={k: n for k, n in twice.nodes.items() if k not in names}).nodes.keys() == (
         project.graph.nodes.keys()
     )
+
+
+def test_the_step_and_its_bytes_need_no_torch(home: Path, tmp_path: Path) -> None:
+    """The window runs both in its own process."""
+    project, _, _ = opened(home, "llama")
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps(graph_to_json(project.graph)))
+    code = (
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "from espalier.model.document.graph_json import graph_from_json\n"
+        "from espalier.model.store.weights import WeightStore\n"
+        "from espalier.passes.base import Context\n"
+        "from espalier.passes.choices.kv_cache import NAMES, KVCacheOptions\n"
+        "from espalier.passes.costs.kv_cache_bytes import total\n"
+        "from espalier.passes.transform.kv_cache import kv_cache\n"
+        f"graph = graph_from_json(json.loads(Path({str(file)!r}).read_text()))\n"
+        "for name in NAMES:\n"
+        "    made, _ = kv_cache(graph, KVCacheOptions(name, name), Context(WeightStore(Path('.'))))\n"
+        "    print(name, total(made))\n"
+        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"mxfp8 {4096 * 2 * 16 * 2 * (8 + 8 / 16) / 8}" in done.stdout.splitlines()
 
 
 # -- static scales
