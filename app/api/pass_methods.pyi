@@ -170,7 +170,7 @@ class PassMethods:
 
     def generate(
         self, /, *, prompt: str = ..., new_tokens: int = ..., temperature: float = ..., top_k: int = ..., tokenizer:
-        str = ..., baseline: str = ..., seed: int = ...
+        str = ..., cache: bool = ..., baseline: str = ..., seed: int = ...
     ) -> Report:
         """Continuations of a text by the model and by its baseline, with a row per token."""
 
@@ -201,6 +201,14 @@ class PassMethods:
         float = ..., iterations: int = ..., seed: int = ...
     ) -> Self:
         """Choose the zero points of weights that minimise φ(W − Ŵ) by half-quadratic splitting; φ is an l_p norm, p < 1."""
+
+    def kv_cache(
+        self, select: str | list[str] | Select | None = ..., /, *, key: str = ..., value: str = ..., key_scales:
+        Literal['head', 'token', 'group', 'tensor', 'static_head', 'channel'] = ..., value_scales: Literal['head',
+        'token', 'group', 'tensor', 'static_head', 'channel'] = ..., group: int = ..., scale_dtype:
+        Literal['float32', 'bfloat16', 'float16'] = ..., context: int = ..., sequences: int = ..., seed: int = ...
+    ) -> Self:
+        """Set formats of cached keys (after rotary embedding) and values of causal attentions, and count the cache."""
 
     def layer_latency(
         self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,

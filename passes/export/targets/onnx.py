@@ -73,7 +73,7 @@ def activation_unsayable(fmt: Format | None, *, calibrated: bool) -> str:
         case Integer() | None:
             return ""
         case ScaledInteger() if fmt.scale_dtype != "float32" and not (calibrated and fmt.per == TENSOR):
-            return f"its scales are {fmt.scale_dtype}s taken from the data"
+            return f"its scales are {fmt.scale_dtype}s{'' if calibrated else ' taken from the data'}"
         case _:
             return f"it has more than {WIDEST} bits" if fmt.element_bits > WIDEST else ""
 
