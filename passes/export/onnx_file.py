@@ -105,7 +105,7 @@ def onnx_program(
 ) -> tuple[Any, list[_Left], Rewritten]:
     """The graph as torch's ONNXProgram, the formats left out, and what is not bit for bit; raises ExportError.
 
-    `coded`: whether a weight of a format, with rows of so many columns, may lie in the file in whole numbers.
+    `coded`: whether a matrix of a format, with rows of so many columns, may lie in the file in whole numbers.
     """
     from espalier.passes.export.fusing.rewriting import rewrite
     from espalier.passes.export.onnx_nodes import OPSET
@@ -114,8 +114,12 @@ def onnx_program(
     settings.progress(0, 4, "exporting the graph")
     left: list[_Left] = []
     rough: list[str] = []
-    module = standalone(graph, store, lambda held, site: _activation(held, site, left, rough, settings),
-                        lambda layer: _leaf(layer, coded))
+    module = standalone(
+        graph,
+        store,
+        lambda held, site: _activation(held, site, left, rough, settings),
+        lambda layer: _leaf(layer, coded),
+    )
     if left and not settings.leave_float:
         text = f"ONNX has no equal of the format of {'; '.join(map(str, left[:4]))}{' …' if left[4:] else ''}."
         raise ExportError(
@@ -177,7 +181,8 @@ def _leaf(layer: Compressed, coded: Coded) -> nn.Module:
     held, value = cast("Effective", layer.effective["weight"]), fixed(layer, "weight")
     if held.format is None or value is None or value.dtype != torch.float32 or value.dim() < 2:
         return baked(layer)
-    if not coded(held.format, (held.view.shape(tuple(value.shape)) if held.view else value.shape)[-1]):
+    columns = (held.view.shape(tuple(value.shape)) if held.view else value.shape)[-1]
+    if value.dim() == 2 and not coded(held.format, columns):
         return baked(layer)
     scale = None if held.scale is None else held.scale.detach().numpy()
     with torch.no_grad():

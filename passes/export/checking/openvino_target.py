@@ -92,6 +92,4 @@ def _memory(path: Path, threads: int, inputs: Inputs) -> int | None:
     return peak_memory(_MEMORY, path, threads, {k: v for k, v in inputs.items() if k in names})
 
 
-TARGETS.add(
-    "openvino", Target(_name, _missing, _opened, _baselines, _memory, lambda path: path.with_suffix(".bin"))
-)
+TARGETS.add("openvino", Target(_name, _missing, _opened, _baselines, _memory, lambda path: path.with_suffix(".bin")))

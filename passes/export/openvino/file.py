@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from espalier.model.errors import ExportError
 from espalier.model.files import check_target, filling, make_folder
-from espalier.model.graph.graph import Graph
+from espalier.model.graph.graph import Graph, Node
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.effective_weights import check_finite
@@ -20,7 +20,8 @@ from espalier.passes.export.openvino.child import convert, run
 from espalier.passes.export.openvino.overflow import overflow
 from espalier.passes.export.settings import OnnxOptions, Settings
 from espalier.passes.export.targets import all_unheld, checked
-from espalier.passes.export.targets.openvino import ragged
+from espalier.passes.export.targets.onnx import MOST, largest_code
+from espalier.passes.export.targets.openvino import WIDEST, misread
 
 if TYPE_CHECKING:
     from espalier.model.document.project import Project
@@ -57,7 +58,7 @@ def write_openvino(project: Project, store: WeightStore, path: Path, settings: S
     graph = _without_unheld_activations(project.graph)
     check_finite(graph, store)
     made, _, found = onnx_program(
-        graph, store, replace(settings, onnx=STANDARD), lambda fmt, columns: not ragged(fmt, columns)
+        graph, store, replace(settings, onnx=STANDARD), lambda fmt, columns: not misread(fmt, columns)
     )
     make_folder(path.parent, ExportError)
     check_target(path, ExportError)
@@ -88,8 +89,17 @@ def compare_openvino(graph: Graph, store: WeightStore, path: Path) -> Compared |
         return replace(again, notes=(*again.notes, f"By default OpenVINO rounds more on this processor: results differ "
                                      f"by up to {found.difference:.3g}; with {entries} by "
                                      f"{again.difference:.3g}."))  # fmt: skip
-    told = overflow()
+    told = overflow() if any(_can_overflow(n) for n in graph) else ""
     return replace(found, notes=(*found.notes, told)) if told else found
+
+
+def _can_overflow(node: Node) -> bool:
+    """Whether two products of a layer's weight codes and activation codes can exceed 16 bits."""
+    weight, data = node.precision.get("weight"), node.precision.get("data_in")
+    if weight is None or data is None or data.format.element_bits > WIDEST:
+        return False
+    codes = largest_code(weight.format)
+    return 2 * codes * (2**data.format.element_bits - 1) > MOST >= codes
 
 
 def _without_unheld_activations(graph: Graph) -> Graph:

@@ -29,12 +29,19 @@ def group_of(fmt: Format) -> int:
     return int(getattr(fmt, "group", 0)) if getattr(fmt, "granularity", "") == "group" else 0
 
 
-def ragged(fmt: Format, columns: int) -> bool:
-    """Whether 4-bit codes lie in rows that end in a part of a group: OpenVINO fails then, or computes other values."""
+def misread(fmt: Format, columns: int) -> str:
+    """Why 4-bit codes in rows of so many columns are not read right; empty where they are.
+
+    Where rows end in a part of a group, OpenVINO 2026.4 ends its process or computes other values; with rows of an odd
+    length it computes other values from the fifth row of a batch on.
+    """
     unsigned = isinstance(fmt, ScaledInteger) and not fmt.symmetric
-    narrow = onnx.largest_code(fmt) <= (15 if unsigned else 8)
-    group = group_of(fmt) if narrow else 0
-    return bool(group) and columns % group != 0
+    if onnx.largest_code(fmt) > (15 if unsigned else 8):
+        return ""
+    group = group_of(fmt)
+    if group and columns % group:
+        return f"rows of {columns} are no multiple of its groups of {group}"
+    return f"OpenVINO misreads 4-bit rows of an odd length ({columns})" if columns % 2 else ""
 
 
 def _coarse(fmt: Format | None, *, calibrated: bool) -> bool:
@@ -50,9 +57,8 @@ def check(node: Node, graph: Graph) -> Iterator[Any]:
     chosen, name = choice(node, "weight"), weight_at(node, "weight", graph)
     if chosen is not None and name is not None and all(u.port != "weight" for u in found):
         view, shape = view_at(node, "weight"), graph.weights[name].shape
-        columns = (view.shape(shape) if view else shape)[-1] if shape else 0
-        if ragged(chosen.format, columns):
-            why = f"rows of {columns} are no multiple of its groups of {group_of(chosen.format)}"
+        why = misread(chosen.format, (view.shape(shape) if view else shape)[-1]) if len(shape) == 2 else ""
+        if why:
             yield No(why, INSTEAD).at(node, "weight")
     for port, precision in node.precision.items():
         if port.startswith("data") and _coarse(precision.format, calibrated=precision.scale is not None):
