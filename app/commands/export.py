@@ -40,7 +40,9 @@ def _arguments(parser: Parser) -> None:
     )
     parser.add_argument("--leave-float", action="store_true", help=text)
     add_options(parser.add_argument_group("onnx"), OnnxOptions)
-    text = "run the file in its runtime beside a float file and the runtime's own quantisers (onnx, openvino): accuracy, time"
+    text = (
+        "run the file in its runtime beside a float file and the runtime's quantisers (onnx, openvino): accuracy, time"
+    )
     check = parser.add_argument_group("check")
     check.add_argument("--check", action="store_true", help=text)
     add_options(check, CheckOptions)

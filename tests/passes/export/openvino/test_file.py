@@ -146,7 +146,7 @@ def test_a_process_that_ends_is_one_error(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     m, _ = mlp()
     (tmp_path / "m.bin").write_text("mine")
-    with pytest.raises(ExportError, match="belongs to no m.xml"):
+    with pytest.raises(ExportError, match=r"belongs to no m\.xml"):
         m.export("openvino", tmp_path / "m.xml")
     assert (tmp_path / "m.bin").read_text() == "mine"
     half = es.trace(nn.Linear(4, 4).bfloat16(), torch.randn(2, 4, dtype=torch.bfloat16))
