@@ -127,4 +127,6 @@ def _silent() -> Generator[None]:
         logging.disable(before)
 
 
-TARGETS.add("onnx", Target(_name, _missing, _opened, _baselines, _memory))
+TARGETS.add("onnx", Target(
+    _name, _missing, _opened, _baselines, _memory, lambda path: path.with_name(f"{path.name}.data"),
+))  # fmt: skip
