@@ -147,8 +147,9 @@ def signature(spec: PassSpec) -> inspect.Signature:
             inspect.Parameter("gradient", Keyword, default="range", annotation="Literal['range', 'identity']")
         )
     for name, f in kinds.items():
-        if f.metadata.get("positional"):
-            listed.append(inspect.Parameter(name, Both, default=_default(f), annotation="list[dict[str, Any]]"))
+        if name == positional(spec):
+            kind = _kind(f) if name == "data" else "list[dict[str, Any]]"
+            listed.append(inspect.Parameter(name, Both, default=_default(f), annotation=kind))
         elif name != "select":
             listed.append(inspect.Parameter(name, Keyword, default=_default(f), annotation=_kind(f)))
     listed.append(inspect.Parameter("seed", Keyword, default=0, annotation="int"))
@@ -157,8 +158,13 @@ def signature(spec: PassSpec) -> inspect.Signature:
 
 
 def positional(spec: PassSpec) -> str:
-    """The option that the method takes as its first argument, where that is not the selection; empty for none."""
-    return next((f.name for f in dataclasses.fields(spec.options) if f.metadata.get("positional")), "")
+    """The option that the method takes as its first argument, where that is not the selection; empty for none.
+
+    It is the data of a pass that works on the whole model.
+    """
+    fields = dataclasses.fields(spec.options)
+    chosen = next((f.name for f in fields if f.metadata.get("positional")), "")
+    return chosen or ("data" if fields and fields[0].name == "data" and not selects(spec) else "")
 
 
 def selects(spec: PassSpec) -> bool:

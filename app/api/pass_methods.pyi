@@ -9,13 +9,13 @@ from espalier.passes.select import Select
 
 class PassMethods:
     def activations(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Report:
         """Range, mean, deviation and zeros of each activation on the data."""
 
     def allocated(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., steps: str = ..., seed: int
         = ...
     ) -> Report:
@@ -55,14 +55,14 @@ class PassMethods:
         """Fit the formats of the selected nodes to weights and data: fraction widths, exponent biases and static scales."""
 
     def change_divergence(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., baseline: str = ..., seed:
         int = ...
     ) -> Report:
         """KL divergence of the outputs that each change since the opened model causes by itself, on the same samples."""
 
     def compile(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., sizes: str = ..., device:
         Literal['cpu', 'cuda'] = ..., backend: Literal['inductor', 'aot_eager', 'eager'] = ..., mode:
         Literal['default', 'reduce-overhead', 'max-autotune', 'max-autotune-no-cudagraphs'] = ..., dynamic: bool =
@@ -81,13 +81,13 @@ class PassMethods:
         """The dropout nodes of the graph, and other functions that drop values in training."""
 
     def data(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Report:
         """Samples and share of each class by split, majority-class accuracy, and lengths of texts."""
 
     def data_rows(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., start: int = ..., of_class:
         str = ..., holding: str = ..., among: list[int] | tuple[int, ...] = ..., seed: int = ...
     ) -> Report:
@@ -99,7 +99,7 @@ class PassMethods:
         """Replace attentions by their matmuls, scaling, mask, softmax and dropout, so that each part can be quantised."""
 
     def divergence(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., baseline: str = ..., cells:
         list[Any] | tuple[Any, ...] = ..., seed: int = ...
     ) -> Report:
@@ -116,7 +116,7 @@ class PassMethods:
         """Which choices of each node the file formats of other programs hold with equal values, and what would be held."""
 
     def finetune(
-        self, /, *, data: Data = ..., train_split: str = ..., train_limit: int = ..., validate: bool = ...,
+        self, /, data: Data = ..., *, train_split: str = ..., train_limit: int = ..., validate: bool = ...,
         validation_split: str = ..., validation_limit: int = ..., epochs: float = ..., max_steps: int = ...,
         batch_size: int = ..., accumulation: int = ..., learning_rate: float = ..., schedule: Literal['linear',
         'cosine', 'constant'] = ..., warm_up: float = ..., optimiser: Literal['adamw', 'sgd', 'adafactor'] = ...,
@@ -132,7 +132,7 @@ class PassMethods:
         """Train the weights on data; pruned weights stay 0, and gradients pass through formats (QAT)."""
 
     def finetune_estimate(
-        self, /, *, data: Data = ..., train_split: str = ..., train_limit: int = ..., validate: bool = ...,
+        self, /, data: Data = ..., *, train_split: str = ..., train_limit: int = ..., validate: bool = ...,
         validation_split: str = ..., validation_limit: int = ..., epochs: float = ..., max_steps: int = ...,
         batch_size: int = ..., accumulation: int = ..., learning_rate: float = ..., schedule: Literal['linear',
         'cosine', 'constant'] = ..., warm_up: float = ..., optimiser: Literal['adamw', 'sgd', 'adafactor'] = ...,
@@ -170,7 +170,7 @@ class PassMethods:
 
     def generate(
         self, /, *, prompt: str = ..., new_tokens: int = ..., temperature: float = ..., top_k: int = ..., tokenizer:
-        str = ..., baseline: str = ..., seed: int = ...
+        str = ..., cache: bool = ..., baseline: str = ..., seed: int = ...
     ) -> Report:
         """Continuations of a text by the model and by its baseline, with a row per token."""
 
@@ -202,8 +202,16 @@ class PassMethods:
     ) -> Self:
         """Choose the zero points of weights that minimise φ(W − Ŵ) by half-quadratic splitting; φ is an l_p norm, p < 1."""
 
+    def kv_cache(
+        self, select: str | list[str] | Select | None = ..., /, *, key: str = ..., value: str = ..., key_scales:
+        Literal['head', 'token', 'group', 'tensor', 'static_head', 'channel'] = ..., value_scales: Literal['head',
+        'token', 'group', 'tensor', 'static_head', 'channel'] = ..., group: int = ..., scale_dtype:
+        Literal['float32', 'bfloat16', 'float16'] = ..., context: int = ..., sequences: int = ..., seed: int = ...
+    ) -> Self:
+        """Set formats of cached keys (after rotary embedding) and values of causal attentions, and count the cache."""
+
     def layer_latency(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., formats: list[str | Format]
         | tuple[str | Format, ...] = ..., seed: int = ...
     ) -> Report:
@@ -228,7 +236,7 @@ class PassMethods:
         """Add s·B·A·x to results of layers, A [rank, inputs], B [outputs, rank] = 0, s = alpha/rank; only A and B train."""
 
     def memory(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., sizes: str = ..., device:
         Literal['cpu', 'cuda'] = ..., seed: int = ...
     ) -> Report:
@@ -259,13 +267,13 @@ class PassMethods:
         """Numbers of parameters, trainable ones and buffers per module, and bytes in the source's dtype."""
 
     def predictions(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Report:
         """Confusion matrix, recall and precision of each class; `mean_confidence` is over all samples, `wrong_confidence`"""
 
     def profile(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., sizes: str = ..., device:
         Literal['cpu', 'cuda'] = ..., runs: int = ..., trace: str = ..., seed: int = ...
     ) -> Report:
@@ -300,7 +308,7 @@ class PassMethods:
         """Mask whole units in all weights and biases that contain them, so that removing them does not change the result."""
 
     def quantization(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., seed: int = ...
     ) -> Report:
         """Per quantised weight: format, bits, SQNR, largest and mean error, saturated, underflow and zero fraction, cosine."""
@@ -372,7 +380,7 @@ class PassMethods:
         """How to distribute the model over a mesh of devices in the least predicted time that their memory allows."""
 
     def shard_run(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., timeout: int = ...,
         max_ranks: int = ..., mesh: int | str | list[int] | tuple[int, ...] = ..., strategy: Literal['auto',
         'megatron', 'data', 'fsdp', 'replicated'] = ..., device: str = ..., rates: str = ..., training: bool = ...,
@@ -401,7 +409,7 @@ class PassMethods:
         """Zeros of the weights of Linears and convolutions, stored zeros included, each weight once."""
 
     def statistics(
-        self, /, *, data: Data = ..., split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
         label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., sigmas: float = ..., seed:
         int = ...
     ) -> Report:

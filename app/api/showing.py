@@ -21,8 +21,8 @@ def open_window(path: Path, *, temporary: bool) -> subprocess.Popen[bytes]:
     """
     root = str(Path(__file__).absolute().parents[3])
     places = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    words = [sys.executable, "-m", "espalier.app.shell.temporary_project", str(path)] if temporary else [
-        sys.executable, "-m", "espalier", str(path)]  # fmt: skip
+    module = "espalier.app.shell.temporary_project" if temporary else "espalier"
+    words = [sys.executable, "-P", "-m", module, str(path)]  # -P: nothing of the working folder is imported
     quiet = subprocess.DEVNULL
     return subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(places)}, stdin=quiet, stdout=quiet,
                             stderr=quiet, start_new_session=True)  # fmt: skip

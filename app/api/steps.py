@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from espalier.app.api.data import Data, Given, check_labels, given
-from espalier.app.api.methods import method, options_from
+from espalier.app.api.methods import method, options_from, positional
 from espalier.app.api.reports import Report, Steps, UnknownNameError
 from espalier.app.api.selections import SavedSelections
 from espalier.app.api.task import with_task
@@ -131,7 +131,8 @@ class Editable:
 
         Args:
             pass_name: such as "quantize"; a plug-in's pass too.
-            select: the nodes, for passes that select some: a type, a name, a list, "all", "regex:…", "module:…".
+            select: the nodes, for passes that select some: a type, a name, a list, "all", "regex:…", "module:…". For
+                passes of the whole model that take data: the data.
             seed: of what the pass draws; equal seeds give equal results.
             options: the pass's own, as `espalier run` and the form in the window have them.
 
@@ -146,6 +147,10 @@ class Editable:
             m.run("prune", "linear", sparsity=0.5)
         """
         spec: PassSpec = PASSES.get(pass_name)
+        if select is not None and positional(spec) == "data":
+            if "data" in options:
+                raise OptionsError(f"{spec.name} is given data twice.", "Leave out the first argument or data=.")
+            select, options = None, {**options, "data": select}
         options, task = with_task(options, spec.options)
         data = self._given(options["data"], spec, options, task) if options.get("data") is not None else None
         values = options if data is None else {**options, "data": data.spec}

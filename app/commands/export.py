@@ -22,6 +22,7 @@ _FORMS = """forms:
   compressed-tensors  a folder with weights as codes and scales, which transformers and vLLM read
   gguf                one file for llama.cpp
   onnx                QuantizeLinear and DequantizeLinear
+  openvino            an .xml and a .bin for OpenVINO, whole numbers in 4 or 8 bits
   pt2                 a torch.export file
   adapter             the LoRA adapters as PEFT saves them
   script              Python
@@ -35,11 +36,13 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")
     text = (
         "onnx: leave activations in float if ONNX has no equivalent format, and report it; "
-        "compressed-tensors, gguf: weights, too"
+        "compressed-tensors, gguf, openvino: weights, too"
     )
     parser.add_argument("--leave-float", action="store_true", help=text)
     add_options(parser.add_argument_group("onnx"), OnnxOptions)
-    text = "run the file in its runtime beside a float file and the runtime's own quantisers (onnx): accuracy, time"
+    text = (
+        "run the file in its runtime beside a float file and the runtime's quantisers (onnx, openvino): accuracy, time"
+    )
     check = parser.add_argument_group("check")
     check.add_argument("--check", action="store_true", help=text)
     add_options(check, CheckOptions)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from espalier.app.number_text import THIN, count, figure, mebibytes, percent, plural, scaled, signed, time_text
+from espalier.app.number_text import THIN, cell, count, figure, mebibytes, percent, plural, scaled, signed, time_text
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
@@ -20,6 +20,7 @@ from espalier.passes.comparison.groups import Group, node_path
 from espalier.passes.comparison.scores import Measured, ScoreRow, compare_scores
 from espalier.passes.score import static_score
 from espalier.passes.sensitivity.outputs import WORDS
+from espalier.passes.tasks.base import all_metrics
 
 Row = dict[str, Any]
 COST = "KL alone"
@@ -29,6 +30,8 @@ SHORT = {
     WORDS["distributions"]: f"{ROW_KL}, nats, mean over a sample's rows",
     WORDS["values"]: "squared error of A with that row of B over twice the variance of A",
 }
+TESTS = {"McNemar": "paired, McNemar", "paired t": "paired t-test", "Newcombe": "not paired, Newcombe's interval",
+         "unpaired intervals": "not paired, from both intervals"}  # fmt: skip
 FIGURES = ("size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops")
 TITLES = {
     "accuracy": "accuracy", "loss": "loss", "kl": "KL from opened", "size_bytes": "size",
@@ -240,19 +243,35 @@ def score_texts(row: ScoreRow) -> tuple[str, str, str, str]:
     """A figure of A and of B, B − A, and the verdict."""
     a, b = (figure_text(row.name, v) for v in (row.a, row.b))
     if row.interval_a and row.interval_b and row.a is not None and row.b is not None:
-        a, b = (f"{t} ±{100 * max(v - low, high - v):.1f}" for t, v, (low, high) in
+        a, b = (f"{t} ±{_reach_text(row.name, max(v - low, high - v))}" for t, v, (low, high) in
                 ((a, row.a, row.interval_a), (b, row.b, row.interval_b)))  # fmt: skip
     change = "" if row.change is None else change_text(row)
     return a, b, change, row.verdict
+
+
+def _is_share(name: str) -> bool:
+    metric = all_metrics().get(name)
+    return name in ("accuracy", "sparsity", "activation_sparsity") or (metric is not None and metric.share)
+
+
+def _reach_text(name: str, reach: float) -> str:
+    """Half an interval: of shares in points."""
+    return f"{100 * reach:.1f}" if _is_share(name) else cell(float(f"{reach:.2g}"))
+
+
+def title_of(name: str) -> str:
+    """How a figure is called."""
+    metric = all_metrics().get(name)
+    return TITLES.get(name) or (metric.title if metric else name)
 
 
 def figure_text(name: str, value: float | None) -> str:
     """A figure with its unit; `not measured` for None."""
     if value is None:
         return "not measured"
+    if _is_share(name):
+        return percent(value)
     match name:
-        case "accuracy" | "sparsity" | "activation_sparsity":
-            return percent(value)
         case "size_bytes":
             return mebibytes(value)
         case "bitops":
@@ -261,39 +280,41 @@ def figure_text(name: str, value: float | None) -> str:
             return time_text(value)
         case "loss" | "kl":
             return f"{value:.4f}".replace("-", "−")
-        case _:
+        case "weight_bits" | "activation_bits" | "memory_density":
             return f"{value:.2f}"
+        case _:
+            return f"{value:.4g}".replace("-", "−")
 
 
 def change_text(row: ScoreRow) -> str:
     """B − A: of shares in points, of sizes and BitOPs in bytes or per cent."""
     change = row.change or 0.0
+    reach = f" ±{_reach_text(row.name, row.reach)}" if row.reach is not None else ""
+    if _is_share(row.name):
+        return f"{signed(100 * change, 1)}{reach}"
     match row.name:
-        case "accuracy":
-            text = signed(100 * change, 1)
-            return f"{text} ±{100 * row.reach:.1f}" if row.reach is not None else text
-        case "sparsity" | "activation_sparsity":
-            return signed(100 * change, 1)
         case "size_bytes":
             return bytes_text(round(change))
         case "bitops" | "latency":
             return f"{signed(100 * change / row.a, 1)}{THIN}%" if row.a else signed(change, 0)
         case "loss" | "kl":
             return signed(change, 4)
-        case _:
+        case "weight_bits" | "activation_bits" | "memory_density":
             return signed(change, 2)
+        case _:
+            return f"{change:+.3g}".replace("-", "−") + reach if change else "±0"
 
 
 def test_words(rows: Iterable[ScoreRow]) -> str:
-    """`± 95 % · n = 1 000 · paired, McNemar p = 0.37`; empty without two measured accuracies."""
+    """`± 95 % · n = 1 000 · paired, McNemar p = 0.37`; empty without two measured main metrics."""
     row = next((r for r in rows if r.test), None)
     if row is None:
         return ""
-    test = f"paired, McNemar p = {figure(row.p)}" if row.p is not None else "not paired, Newcombe's interval"
+    test = TESTS.get(row.test, row.test) + (f" p = {figure(row.p)}" if row.p is not None else "")
     return f"± 95{THIN}% · n = {count(row.n)} · {test}"
 
 
 def score_rows(scores: Sequence[ScoreRow]) -> list[Row]:
     """A row a figure: figure, A, B, B − A, verdict, as texts."""
-    return [{"figure": TITLES[r.name], **dict(zip(("A", "B", "B − A", "verdict"), score_texts(r), strict=True))}
+    return [{"figure": title_of(r.name), **dict(zip(("A", "B", "B − A", "verdict"), score_texts(r), strict=True))}
             for r in scores]  # fmt: skip

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from espalier.passes.export.checking.check import Check
 
 PICTURES = (".png", ".svg")
-HOLDING = ("compressed-tensors", "gguf")  # forms that refuse what they have no equal of
+HOLDING = ("compressed-tensors", "gguf", "openvino")  # forms that refuse what they have no equal of
 EXPORTS = {
     "safetensors": ("Export a safetensors folder", "", True),
     "packed": ("Export a packed model", "model.packed.safetensors", False),
     "compressed-tensors": ("Export a folder of compressed tensors", "", True),
     "gguf": ("Export as GGUF", "model.gguf", False),
     "onnx": ("Export as ONNX", "model.onnx", False),
+    "openvino": ("Export for OpenVINO", "model.xml", False),
     "pt2": ("Export a torch program", "model.pt2", False),
     "adapter": ("Export the LoRA adapters into a folder", "", True),
     "recipe": ("Export the recipe", "recipe.json", False),

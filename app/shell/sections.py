@@ -7,7 +7,7 @@ from espalier.passes.base import PassSpec
 
 # Section → passes, in the order in which they are usually run. Other passes come last.
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Quantise": ("quantize", "quantize_preset"),
+    "Quantise": ("quantize", "quantize_preset", "kv_cache"),
     "Calibrate": ("calibrate", "learn_scales"),
     "Recover": ("mse_clip", "rotate", "smoothquant", "awq", "hqq", "gptq", "bias_correction"),
     "Train": ("finetune",),

@@ -15,12 +15,14 @@ from PySide6.QtWidgets import QWidget
 
 from espalier.app.widgets.clipboard import copy_forms
 from espalier.model.errors import EspalierError, FileError
+from espalier.model.files import write_bytes
 from espalier.model.leftovers import Scratch
 
 OWN = "application/x-espalier-figure"  # marks drags of this program: no window of it opens their files
 IMAGE, URLS = "application/x-qt-image", "text/uri-list"
 PNG, SVG, CSV, TSV = "image/png", "image/svg+xml", "text/csv", "text/plain"
 SUFFIXES = {PNG: ".png", SVG: ".svg", CSV: ".csv"}
+HINT = "Free some space in the temporary folder, or save the figure elsewhere."
 LONGEST = 60  # characters of the name of a figure in a file name
 
 Write = Callable[[Path], object]  # writes a figure by the suffix of a path; raises FileError
@@ -48,10 +50,13 @@ def table_offer(name: str, text: Callable[[str], str]) -> Offer:
 
 def _written(write: Write, suffix: str) -> bytes:
     """What `write` writes into a file of this suffix. Raises FileError."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, f"figure{suffix}")
-        write(path)
-        return path.read_bytes()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, f"figure{suffix}")
+            write(path)
+            return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"The figure could not be written: {error.strerror}.", HINT) from error
 
 
 def file_stem(text: str) -> str:
@@ -80,16 +85,15 @@ class FigureFiles(QObject):
     def write(self, name: str, suffix: str, data: bytes) -> Path:
         """Write a file that is named after the model and the figure, beside those that exist. Raises FileError."""
         stem = "-".join(part for part in map(file_stem, (self._model(), name)) if part) or "figure"
-        try:
-            if not self._scratch:
+        if not self._scratch:
+            try:
                 self._scratch.append(Scratch())
-            folder, count = self._scratch[0].folder, 1
-            while (path := folder / f"{stem}{'' if count == 1 else f'-{count}'}{suffix}").exists():
-                count += 1
-            path.write_bytes(data)
-        except OSError as error:
-            hint = "Free some space in the temporary folder, or save the figure elsewhere."
-            raise FileError(f"{stem}{suffix} could not be written: {error.strerror}.", hint) from error
+            except OSError as error:
+                raise FileError(f"{stem}{suffix} could not be written: {error.strerror}.", HINT) from error
+        folder, count = self._scratch[0].folder, 1
+        while (path := folder / f"{stem}{'' if count == 1 else f'-{count}'}{suffix}").exists():
+            count += 1
+        write_bytes(path, data)
         return path
 
 

@@ -94,6 +94,7 @@ _ROWS: tuple[OpSpec, ...] = (
     OpSpec("batch_norm", "module", "norm", _DENSE),
     OpSpec("embedding", "module_related_func", "embedding", ("weight", "data_out")),
     OpSpec("identity", "module", "shape", moves=True),
+    OpSpec("kv_cache", "builtin_func", "other", ("data_out",), moves=True),  # keys or values as a cache holds them
     *(OpSpec(n, "module_related_func", "shape", _THROUGH) for n in (
         "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
         "adaptive_max_pool2d", "pad", "interpolate")),
@@ -134,7 +135,7 @@ _SAME: dict[str, str] = {
 }  # fmt: skip
 
 
-_KEEPING = {"dropout", "identity", "clone", "contiguous", "detach", "alias", "to"}
+_KEEPING = {"dropout", "identity", "kv_cache", "clone", "contiguous", "detach", "alias", "to"}
 
 
 def keeps_shape(name: str) -> bool:

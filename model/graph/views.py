@@ -18,9 +18,12 @@ MATMULS = ("matmul", "bmm", "mm", "addmm", "baddbmm")
 _CHANNELS_SECOND = ("batch_norm", "group_norm", "instance_norm", "pixel_shuffle", "interpolate")
 
 
+SCALES = "scales"  # attribute of a kv_cache node: what a row of its format is, one of CACHED
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """Axes in the order `order`, then all but the first flattened if `flat`.
+    """Axes in the order `order`, then all but the first flattened if `flat`, or the last `joined` ones.
 
     `groups`: number of groups along the tensor's first axis, for a transposed convolution's weight [inputs, outputs per
     group, …]; rows are ordered by group. `dense`: `back` returns a contiguous tensor, on which following code may rely
@@ -31,9 +34,13 @@ class View:
     flat: bool = False
     dense: bool = False
     groups: int = 1
+    joined: int = 1
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the view of a tensor of `shape`."""
+        if self.joined > 1:
+            turned = self._permuted(shape)
+            return (*turned[: -self.joined], math.prod(turned[-self.joined :]))
         first, *rest = self._permuted(shape)
         first, *rest = (first * rest[0], *rest[1:]) if self.groups > 1 else (first, *rest)
         return (first, math.prod(rest)) if self.flat else (first, *rest)
@@ -43,7 +50,8 @@ class View:
         if self.groups > 1:
             shape = tuple(x.shape)
             return x.reshape(self._grouped(shape)).permute(self._axes).reshape(self.shape(shape))
-        return x.permute(self.order).flatten(1) if self.flat else x.permute(self.order)
+        turned = x.permute(self.order)
+        return turned.flatten(1) if self.flat else turned.flatten(-self.joined) if self.joined > 1 else turned
 
     def back(self, y: Any, shape: tuple[int, ...]) -> Any:
         """The inverse of `of`, in the port's `shape`."""
@@ -77,6 +85,16 @@ class View:
         return tuple(grouped[i] for i in self._axes)
 
 
+# Rows of keys or values [batch, heads, tokens, size]: a head of a token; a token; a head or a channel of all tokens.
+CACHED: dict[str, View | None] = {
+    "head": None,
+    "token": View((0, 2, 1, 3), joined=2),
+    "static_head": View((1, 0, 2, 3), joined=3),
+    "channel": View((1, 3, 0, 2), joined=2),
+}
+STATIC = ("static_head", "channel")  # whose rows hold values of later tokens, so that their scales have to be given
+
+
 def view_at(node: Node, port: str) -> View | None:
     """The view of a port of `node`; None if the tensor needs none."""
     rank = len(node.ports[port].shape)
@@ -84,6 +102,8 @@ def view_at(node: Node, port: str) -> View | None:
         return _einsum_view(str(node.args[0]), port, rank)
     if node.attrs.get("class") == "Conv1D" and port == "weight":
         return View((1, 0))
+    if node.op == "kv_cache":
+        return CACHED.get(str(node.attrs.get(SCALES))) if rank == 4 else None
     return view_of(node.op, port, rank, _groups(node) if port == "weight" else 1)
 
 

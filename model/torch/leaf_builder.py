@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from espalier.model.errors import GraphError
 from espalier.model.formats.mxint import MXInt
 from espalier.model.graph.adapters import PORT as ADAPTED
+from espalier.model.graph.caches import waits_for_scale
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
 from espalier.model.graph.ports import choice
@@ -48,6 +49,11 @@ def effective(node: Node, port: str, graph: Graph, store: WeightStore, scale: Te
     rule = ActivationMask(sparsity) if sparsity and sparsity.flows else None
     if chosen is None:
         return Effective(None, mask, rule=rule)
+    if waits_for_scale(node):
+        text = (
+            f"The scale of {node.id} ({chosen.label}) is taken over several tokens, so that one would see later ones."
+        )
+        raise GraphError(text, "Add calibrate with data after it, or choose another format for the cache.", node.id)
     view = view_at(node, port) if port in node.ports else None
     if scale is None and chosen.scale is not None:
         scale = load(graph.weights[chosen.scale], store.get)

@@ -44,6 +44,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "mxint": ("mxint(width=8)", "mxint(width=4)"),
     "mxfp": ("mxfp(element=e4m3)", "mxfp(element=e3m2)", "mxfp(element=e2m1)"),
     "nvfp4": ("nvfp4",),
+    "nvfp4_row": (),  # for entries of caches
     "block_fp": ("block_fp(width=8)", "block_fp(width=4)"),
     "block_minifloat": ("block_minifloat(width=8, exponent_width=4)",),
     "log": ("log(width=4)",),

@@ -37,6 +37,7 @@ class GenerateOptions:
     )
     top_k: int = field(default=0, metadata={"min": 0, "help": "draw among so many most probable tokens; 0 = all"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
+    cache: bool = field(default=True, metadata={"help": "keep keys and values, so that a step runs one token"})
     baseline: str = field(default=OPENED, metadata={"help": "name of the baseline graph"})
     AGAINST_BASE: ClassVar[bool] = True
 
@@ -46,7 +47,8 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     """Continuations of a text by the model and by its baseline, with a row per token.
 
     Both draw with the same random numbers. `kl` of a row is the divergence of the model's next-token distribution from
-    the baseline's, in nats, both after the text that the model has written. The whole text is run for each token.
+    the baseline's, in nats, both after the text that the model has written. A step runs one token over the keys and
+    values of those before, if the scores of the prompt then equal those of a run over all of it; else the whole text.
     """
     from espalier.model.data.tokens import open_codec
 
@@ -65,11 +67,13 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
         raise DataError(text, "Give a shorter text.")
     check_task(graph, _window(prompt), context)
     writer = _Writer(options, codec, context, min(options.new_tokens, room))
-    base = None if context.base is None or context.base is graph else _scores(context.base, context)
-    mine, steps = writer.written(_scores(graph, context), prompt, base)
+    compared = context.base is not None and context.base is not graph
+    base = _scores(context.base, writer, prompt)[0] if compared and context.base is not None else None
+    scores, cached = _scores(graph, writer, prompt)
+    mine, steps = writer.written(scores, prompt, base)
     theirs = mine if base is None else writer.written(base, prompt)[0]
-    return graph, Report("generate", tuple(writer.rows(mine, theirs, steps)),
-                         _summary(codec, options, prompt, mine, theirs, [kl for _, kl in steps]))  # fmt: skip
+    summary = _summary(codec, options, prompt, mine, theirs, [kl for _, kl in steps])
+    return graph, Report("generate", tuple(writer.rows(mine, theirs, steps)), summary | {"cached": cached})
 
 
 def _summary(
@@ -103,8 +107,24 @@ def _window(tokens: list[int]) -> Split:
     return Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, np.zeros_like(ids))
 
 
-def _scores(graph: Graph, context: Context) -> Scores:
-    """A function from the tokens so far to the scores of the next."""
+def _scores(graph: Graph, writer: _Writer, prompt: list[int]) -> tuple[Scores, bool]:
+    """(a function from the tokens so far to the scores of the next, whether it runs new tokens alone)."""
+    from espalier.passes.running.cached_decoding import CachedDecoder, agree
+
+    whole, context = _whole(graph, writer.context), writer.context
+    if not writer.options.cache:
+        return whole, False
+    try:
+        decoder = CachedDecoder(graph, context, len(prompt) + writer.most)
+        first = decoder.scores(prompt[:-1]), decoder.scores(prompt)
+    except (GraphError, RuntimeError, IndexError, TypeError, ValueError):  # of operations that need the whole text
+        return whole, False
+    same = all(agree(a, whole(b)) for a, b in zip(first, (prompt[:-1], prompt), strict=True))
+    return (decoder.scores, True) if same else (whole, False)
+
+
+def _whole(graph: Graph, context: Context) -> Scores:
+    """A function that runs the whole text."""
     import torch
 
     from espalier.model.torch.build import build

@@ -123,7 +123,7 @@ def _main(a: Figure, b: Figure) -> ScoreRow:
     if not change.noise:
         verdict = "better" if (change.value > 0) != b.low else "worse"
     reach = paired_reach(a, b)
-    if reach is None:
+    if reach is None and (a.share or change.p is None):  # a paired test of means is narrower than both intervals tell
         low, high = (e - v.value for v in (b,) for e in v.interval)
         first = [e - a.value for e in a.interval]
         reach = max(math.hypot(low, first[1]), math.hypot(high, first[0]))  # the wider side of Newcombe's interval

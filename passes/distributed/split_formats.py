@@ -88,7 +88,7 @@ def separable(effective: Effective, shape: tuple[int, ...], dim: int, parts: int
     if scale is None and independent_rows(fmt) != 1:
         return False
     view = effective.view
-    if view is not None and (view.groups > 1 or view.dense):
+    if view is not None and (view.groups > 1 or view.dense or view.joined > 1):
         return dim == 0 and view.order[0] == 0 and view.groups == 1
     axis = view.order.index(dim) if view is not None else dim
     last = axis > 0 if view is not None and view.flat else axis == len(shape) - 1

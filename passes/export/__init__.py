@@ -131,12 +131,20 @@ def _gguf(project: Project, store: WeightStore, path: Path, settings: Settings) 
     return Written([made.path], made.notes, made.tensors, made.compared.difference if made.compared else None)
 
 
+def _openvino(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
+    from espalier.passes.export.openvino.file import write_openvino
+
+    made = write_openvino(project, store, path, settings)
+    return Written(made.files, made.notes, [], made.compared.difference if made.compared else None)
+
+
 FORMS: dict[str, Exporter] = {
     "safetensors": _checkpoint,
     "packed": _packed,
     "compressed-tensors": _compressed,
     "gguf": _gguf,
     "onnx": _onnx,
+    "openvino": _openvino,
     "pt2": _program,
     "adapter": _adapter,
     "script": _script,

@@ -14,6 +14,7 @@ from espalier.model.document.graph_json import graph_to_json
 from espalier.model.document.project import Project
 from espalier.model.errors import EspalierError, ExportError
 from espalier.model.files import filling, make_folder
+from espalier.model.graph.caches import OP
 from espalier.model.graph.graph import Graph, Ref
 from espalier.model.graph.ports import weight_at
 from espalier.model.opening import needs_source
@@ -99,7 +100,7 @@ def _notes(graph: Graph, own: bool, *, apart: bool) -> list[str]:
 
 
 def same_architecture(base: Graph, graph: Graph) -> bool:
-    """Whether both compute the same but for choices and values; dropout may be gone, as it does nothing."""
+    """Whether both compute the same but for choices and values; dropout may be gone, and caches be named."""
     cut = any(w.shape != graph.weights[k].shape for k, w in base.weights.items() if k in graph.weights)
     return not cut and _bones(base) == _bones(graph)
 
@@ -107,7 +108,7 @@ def same_architecture(base: Graph, graph: Graph) -> bool:
 def _bones(graph: Graph) -> list[Any]:
     through: dict[str, Ref] = {}
     for node in graph:
-        if node.op == "dropout" and node.inputs:
+        if node.op in ("dropout", OP) and node.inputs:
             through[node.id] = through.get(node.inputs[0].node, node.inputs[0])
     kept: list[Any] = []
     for node in graph:

@@ -120,7 +120,7 @@ def _placed(view: View | None, rank: int, per: int) -> tuple[int | None, bool] |
     """(axis of the scales in the tensor's own shape, whether codes stay folded); None where ONNX has no such scales."""
     if per == TENSOR:
         return None, False
-    if rank != 2:
+    if rank != 2 or (view is not None and view.joined > 1):
         return None
     if view is not None and view.flat and (per != ROW or view.groups > 1):
         return int(per != ROW), True

@@ -17,6 +17,7 @@ from torch import nn
 from espalier.model.document.project import Project
 from espalier.model.errors import ExportError
 from espalier.model.files import check_target, filling, make_folder
+from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.layers import Compressed, Effective
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from espalier.passes.export.fusing.rewriting import Rewritten
 
 NEEDED = ("onnx", "onnxscript")
+Coded = Callable[[Format, int], bool]
 LEVELS = (1, 4)  # accuracy levels of MatMulNBits
 
 
@@ -66,10 +68,7 @@ def write_onnx(
     = None
 ) -> OnnxFile:  # fmt: skip
     """Write the file; raises ExportError. `judge`: sees the whole file before it is at `path`, and may raise."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ExportError(f"ONNX needs the package {missing[0]}, which is not installed.",
-                          "Install Espalier's ONNX packages: pip install 'espalier[onnx]'.")  # fmt: skip
+    check_packages()
     path = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
     if settings.onnx.accuracy_level not in LEVELS:
         raise ExportError(f"Accuracy level {settings.onnx.accuracy_level} is none of those that are known here.",
@@ -93,8 +92,21 @@ def write_onnx(
     return done
 
 
-def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[Any, list[_Left], Rewritten]:
-    """The graph as torch's ONNXProgram, the formats left out, and what is not bit for bit; raises ExportError."""
+def check_packages() -> None:
+    """Raise ExportError where a package that converts to ONNX is not installed."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ExportError(f"ONNX needs the package {missing[0]}, which is not installed.",
+                          "Install Espalier's ONNX packages: pip install 'espalier[onnx]'.")  # fmt: skip
+
+
+def onnx_program(
+    graph: Graph, store: WeightStore, settings: Settings, coded: Coded = lambda fmt, columns: True
+) -> tuple[Any, list[_Left], Rewritten]:
+    """The graph as torch's ONNXProgram, the formats left out, and what is not bit for bit; raises ExportError.
+
+    `coded`: whether a matrix of a format, with rows of so many columns, may lie in the file in whole numbers.
+    """
     from espalier.passes.export.fusing.rewriting import rewrite
     from espalier.passes.export.onnx_nodes import OPSET
     from espalier.passes.export.onnx_powers import TRANSLATIONS
@@ -102,7 +114,12 @@ def onnx_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[
     settings.progress(0, 4, "exporting the graph")
     left: list[_Left] = []
     rough: list[str] = []
-    module = standalone(graph, store, lambda held, site: _activation(held, site, left, rough, settings), _leaf)
+    module = standalone(
+        graph,
+        store,
+        lambda held, site: _activation(held, site, left, rough, settings),
+        lambda layer: _leaf(layer, coded),
+    )
     if left and not settings.leave_float:
         text = f"ONNX has no equal of the format of {'; '.join(map(str, left[:4]))}{' …' if left[4:] else ''}."
         raise ExportError(
@@ -155,7 +172,7 @@ def _activation(held: Effective, site: Site, left: list[_Left], rough: list[str]
     return activation(held)
 
 
-def _leaf(layer: Compressed) -> nn.Module:
+def _leaf(layer: Compressed, coded: Coded) -> nn.Module:
     """A layer whose weight lies in the file in whole numbers, where its format gives such."""
     from espalier.passes.export.onnx_nodes import Dequantised, StoredLayer
 
@@ -163,6 +180,9 @@ def _leaf(layer: Compressed) -> nn.Module:
         return baked(layer)
     held, value = cast("Effective", layer.effective["weight"]), fixed(layer, "weight")
     if held.format is None or value is None or value.dtype != torch.float32 or value.dim() < 2:
+        return baked(layer)
+    columns = (held.view.shape(tuple(value.shape)) if held.view else value.shape)[-1]
+    if value.dim() == 2 and not coded(held.format, columns):
         return baked(layer)
     scale = None if held.scale is None else held.scale.detach().numpy()
     with torch.no_grad():

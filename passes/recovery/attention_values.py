@@ -8,7 +8,7 @@ from espalier.model.graph.graph import Graph, Node, Ref
 
 ATTENTION = "scaled_dot_product_attention"
 MOVES = ("view", "reshape", "unflatten", "flatten", "transpose", "permute", "contiguous", "clone", "dropout",
-         "identity")  # fmt: skip
+         "identity", "kv_cache")  # fmt: skip
 JOINED = ["positions", "heads", "elements"]
 _VALUE = 2  # operand of the attention
 Users = Mapping[str, tuple[str, ...]]

@@ -11,7 +11,7 @@ from espalier.passes.recovery.attention_values import MOVES, values_of
 from espalier.passes.recovery.layers import Layer, layer_at
 
 # f(x·s) = f(x)·s for s > 0, element by element along the last axis.
-_HOMOGENEOUS = ("relu", "leaky_relu", "dropout", "identity", "contiguous", "clone", "detach", "alias")
+_HOMOGENEOUS = ("relu", "leaky_relu", "dropout", "identity", "kv_cache", "contiguous", "clone", "detach", "alias")
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,18 @@ def _rows(node: Node, graph: Graph) -> int:
             if user.op == "embedding":
                 weight = user.ports.get("weight")
                 rows += [int(weight.shape[0])] if weight and isinstance(weight.shape[0], int) else []
-            elif user.op in ("view", "reshape", "slice", "clone", "to", "contiguous", "expand", "unsqueeze", "squeeze"):
+            elif user.op in (
+                "view",
+                "reshape",
+                "slice",
+                "clone",
+                "kv_cache",
+                "to",
+                "contiguous",
+                "expand",
+                "unsqueeze",
+                "squeeze",
+            ):
                 todo.append(user.id)
     return min(rows, default=0)
 

@@ -125,7 +125,10 @@ UNARY = (
     "logical_and", "logical_or", "__and__", "__or__", "remainder", "floor_divide", "where", "masked_fill", "fmod",
     "zeros_like", "ones_like", "full_like", "fill", "nan_to_num", "lerp",
 )  # fmt: skip
-SUMS, MOVES = ("add", "sub", "rsub"), ("to", "clone", "contiguous", "detach", "alias", "identity", "neg", "type_as")
+SUMS, MOVES = (
+    ("add", "sub", "rsub"),
+    ("to", "clone", "contiguous", "detach", "alias", "identity", "kv_cache", "neg", "type_as"),
+)
 
 
 @rule(*UNARY)

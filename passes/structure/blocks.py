@@ -9,7 +9,7 @@ from espalier.model.graph.graph import Graph, Node, Ref, map_refs, named_weights
 from espalier.model.graph.meta import TensorMeta
 from espalier.model.graph.ops import category, floating, spec
 
-_SAME = ("to", "contiguous", "clone", "alias", "detach", "dropout", "identity")
+_SAME = ("to", "contiguous", "clone", "alias", "detach", "dropout", "identity", "kv_cache")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ def get_attr(flow: Flow, node: Node) -> Shape:
     return flow.named(node.weights["value"])
 
 
-@rule("contiguous", "clone", "to", "dropout", "alias", "detach", "identity", "lift_fresh_copy", "zeros_like",
-      "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "tril", "triu")  # fmt: skip
+@rule("contiguous", "clone", "kv_cache", "to", "dropout", "alias", "detach", "identity", "lift_fresh_copy",
+      "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "tril", "triu")  # fmt: skip
 def same(flow: Flow, node: Node) -> Shape:
     """Results with the input's shape."""
     return flow.first(node)

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.errors import OptionsError, PassError, nearest
 from espalier.model.formats.base import Format
 from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.graph.caches import OP
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Precision, Weight
 from espalier.model.graph.ports import weight_at
+from espalier.model.graph.views import SCALES, STATIC
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.observed.difference import Difference, compare
 from espalier.passes.observed.options import ObserveOptions
+from espalier.passes.observed.row_scales import RowValues, row_values
 from espalier.passes.observed.scales import activation_scale, one_scale, weight_scale
 from espalier.passes.observed.shift_selection import Method, chosen_shift, ends, shift_of
 from espalier.passes.observed.stored_tensors import stored_scale, weight_in_view
@@ -53,12 +56,13 @@ def calibrate(graph: Graph, options: CalibrateOptions, context: Context) -> tupl
     """Fit the formats of the selected nodes to weights and data: fraction widths, exponent biases and static scales.
 
     Integers get a new frac_width, minifloats and log a new exponent_bias. Formats with a scale get a static one:
-    weights one per row, group or tensor, activations one per tensor. Activations are those of the float model with
-    masks, so formats do not influence one another. Without data, only weights are fitted.
+    weights one per row, group or tensor, activations one per tensor, caches also one per head or channel. Activations
+    are those of the float model with masks, so formats do not influence one another. Without data, only weights are
+    fitted.
     """
     ports = _ports(graph, options)
     streams = _streamed(graph, ports, options, context)
-    work = _Calibration(graph, options, context, streams)
+    work = _Calibration(graph, options, context, streams, _rows(graph, ports, options, context))
     for i, (node, port) in enumerate(ports):
         context.progress(i, len(ports), node.id)
         work.fit(node, port)
@@ -100,7 +104,11 @@ def _streamed(
 ) -> dict[PortRef, TensorStatistics]:
     """Statistics of the activations among the ports; empty without data."""
     computed = [(n, p) for n, p in ports if weight_at(n, p, graph) is None]
-    observed = {(n.id, p): operands(n, p) for n, p in computed if _fits_activations(n.precision[p].format)}
+    observed = {
+        (n.id, p): operands(n, p)
+        for n, p in computed
+        if _fits_activations(n.precision[p].format) and not _has_static_rows(n)
+    }
     if not options.data:
         if len(computed) == len(ports):
             raise PassError("Activations cannot be calibrated without data.", "Name some data, such as demo:reviews.")
@@ -110,8 +118,28 @@ def _streamed(
     from espalier.passes.running.splits import load_split
 
     split = load_split(options, context)
-    plain = graph.replace(*(replace(n, precision={}) for n in graph))
-    return stream(plain, split, options.batch_size, observed, context, _needs_histogram(options))
+    return stream(_plain(graph), split, options.batch_size, observed, context, _needs_histogram(options))
+
+
+def _rows(
+    graph: Graph, ports: list[tuple[Node, str]], options: CalibrateOptions, context: Context
+) -> dict[PortRef, RowValues]:
+    """Values of cached keys and values that have a static scale for each head or channel; empty without data."""
+    wanted = [(n.id, p) for n, p in ports if _has_static_rows(n)]
+    if not options.data or not wanted:
+        return {}
+    from espalier.passes.running.splits import load_split
+
+    return row_values(_plain(graph), load_split(options, context), options.batch_size, wanted, context)
+
+
+def _has_static_rows(node: Node) -> bool:
+    """Whether the rows of a node's format are heads or channels of a cache."""
+    return node.op == OP and node.attrs.get(SCALES) in STATIC
+
+
+def _plain(graph: Graph) -> Graph:
+    return graph.replace(*(replace(n, precision={}) for n in graph))
 
 
 def _needs_histogram(options: CalibrateOptions) -> bool:
@@ -129,9 +157,15 @@ class _Calibration:
     """Fits ports one by one; collects changed nodes and new weights."""
 
     def __init__(
-        self, graph: Graph, options: CalibrateOptions, context: Context, streams: dict[PortRef, TensorStatistics]
+        self,
+        graph: Graph,
+        options: CalibrateOptions,
+        context: Context,
+        streams: dict[PortRef, TensorStatistics],
+        row_values: dict[PortRef, RowValues],
     ) -> None:
-        self.graph, self.options, self.context, self.streams = graph, options, context, streams
+        self.graph, self.options, self.context = graph, options, context
+        self.streams, self.row_values = streams, row_values
         self.nodes: dict[str, Node] = {}
         self.weights: dict[str, Weight] = {}
         self.rows: list[Row] = []
@@ -145,6 +179,9 @@ class _Calibration:
             x = self._stored(node, port)
             found = TensorStatistics.empty(self.context.seed, _needs_histogram(self.options))
             found.add(rows_of(x, None))
+        elif (node.id, port) in self.row_values:
+            values = self.row_values[node.id, port]
+            x, found = values.sample(), values.statistics
         elif (node.id, port) in self.streams:
             found = self.streams[node.id, port]
             x = torch.from_numpy(found.sample.rows)
@@ -189,7 +226,7 @@ class _Calibration:
         held, method, percentile = node.precision[port], self.options.method, self.options.percentile
         if not isinstance(held.format, ScaledFormat):
             return replace(held, format=chosen_shift(held.format, found, method, percentile))
-        if weight_at(node, port, self.graph) is not None:
+        if weight_at(node, port, self.graph) is not None or (node.id, port) in self.row_values:
             scale = weight_scale(held.format, x, method, percentile)
         else:
             scale = activation_scale(held.format, found, method, percentile)

@@ -358,7 +358,8 @@ def test_processes_import_nothing_of_the_working_folder(home: Path) -> None:
              "alive = w.process.is_alive()\nw.stop()\nassert alive\n")  # fmt: skip
     file = home / "start.py"
     file.write_text(f"if __name__ == '__main__':\n    {start.replace(chr(10), chr(10) + '    ')}")
-    for words in ([str(root / "main.py"), "report", "."], [str(file)]):
+    check = ["export", "demo:digits-mlp", "--as", "onnx", "-o", str(home / "m.onnx"), "--check", "--runs", "1"]
+    for words in ([str(root / "main.py"), "report", "."], [str(root / "main.py"), *check], [str(file)]):
         done = subprocess.run([sys.executable, *words], cwd=stranger.cwd, capture_output=True, text=True, check=False)
         assert done.returncode in (0, 2), done.stderr
         assert not marker.exists(), words

@@ -140,23 +140,27 @@ def in_format(graph: Graph, weight: Format, data_in: Format | None, context: Con
     return quantize(graph, QuantizeOptions((Rule(Select("name", names), ports),)), context)[0]
 
 
+def losses(graph: Graph, split: Any, context: Context) -> np.ndarray[Any, Any]:
+    """Mean loss of each window in nats a token."""
+    module, found = build(graph, context.store), list[torch.Tensor]()
+    for inputs, labels in batches(split, graph, 20):
+        with torch.no_grad():
+            scores = token_scores(module(**inputs))
+        assert scores is not None
+        each = torch.nn.functional.cross_entropy(scores.float().flatten(0, 1), labels.flatten(), reduction="none")
+        found.append(each.view(labels.shape).mean(-1))
+    return torch.cat(found).double().numpy()
+
+
 def table(base: Graph, context: Context, data: dict[str, Any]) -> dict[str, Any]:
     """Format → method → figures."""
     split = load_split(EvaluateOptions(**data, split="test", limit=TESTED), context)
-
-    def losses(graph: Graph) -> np.ndarray[Any, Any]:
-        module, found = build(graph, context.store), list[torch.Tensor]()
-        for inputs, labels in batches(split, graph, 20):
-            with torch.no_grad():
-                scores = token_scores(module(**inputs))
-            assert scores is not None
-            each = torch.nn.functional.cross_entropy(scores.float().flatten(0, 1), labels.flatten(), reduction="none")
-            found.append(each.view(labels.shape).mean(-1))
-        return torch.cat(found).double().numpy()
-
-    exact = losses(base)
+    exact = losses(base, split, context)
     turned = rotate(base, RotateOptions(), replace(context, seed=1))[0]
-    rows: dict[str, Any] = {"float": figures(exact, None, 0.0), "float, rotated": figures(losses(turned), exact, 0.0)}
+    rows: dict[str, Any] = {
+        "float": figures(exact, None, 0.0),
+        "float, rotated": figures(losses(turned, split, context), exact, 0.0),
+    }
     for label, (bits, granularity, data_in) in formats().items():
         element: Any = f"int{bits}"
         plain, found, reference = ScaledElement(element, granularity, 32), dict[str, Any](), dict[bool, Any]()
@@ -165,7 +169,7 @@ def table(base: Graph, context: Context, data: dict[str, Any]) -> dict[str, Any]
             start = time.perf_counter()
             graph = method(in_format(turned if rotated else base, fmt, data_in, context))
             seconds = time.perf_counter() - start
-            each = losses(graph)
+            each = losses(graph, split, context)
             reference.setdefault(other is None, each)
             found[name] = figures(each, reference[other is None], seconds)
             print(label, name, found[name], file=sys.stderr, flush=True)
@@ -173,9 +177,10 @@ def table(base: Graph, context: Context, data: dict[str, Any]) -> dict[str, Any]
     return rows
 
 
-def figures(each: Any, reference: Any, seconds: float) -> dict[str, Any]:
+def figures(each: Any, reference: Any, seconds: float | None = None) -> dict[str, Any]:
     """Perplexity, and the change of the mean loss from the reference with its interval; none of itself."""
-    row: dict[str, Any] = {"perplexity": round(float(np.exp(each.mean())), 4), "seconds": round(seconds, 1)}
+    row: dict[str, Any] = {"perplexity": round(float(np.exp(each.mean())), 4)}
+    row |= {} if seconds is None else {"seconds": round(seconds, 1)}
     if reference is None or reference is each:
         return row
     difference = each - reference
@@ -186,7 +191,8 @@ def figures(each: Any, reference: Any, seconds: float) -> dict[str, Any]:
             "high": round(float(high), 5)}  # fmt: skip
 
 
-def _given() -> Path | None:
+def given_model() -> Path | None:
+    """The folder of a model that is trained already, from the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", type=Path)
     return parser.parse_known_args()[0].model
@@ -199,7 +205,7 @@ def main() -> None:
     found: dict[str, Any] = {"reviews": f"skipped: {SHARED.name} is absent"}
     if REVIEWS.exists():
         write_texts(folder / "texts")
-        model = _given() or folder / "model"
+        model = given_model() or folder / "model"
         if not model.exists():
             train(model, folder / "texts")
         opened = open_source(str(model), folder / "reviews", origin=Origin.TYPED)

@@ -128,6 +128,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
         {"element": "e4m3", "block": 4, "rows": 4},
     ),
     "nvfp4": ({}, {"block": 5}, {"block": 4, "rows": 4}),
+    "nvfp4_row": ({}, {"block": 5}),
 }
 FLOAT = np.finfo(np.float32)
 POWERS = 2.0 ** np.arange(-149, 129)

@@ -19,12 +19,13 @@ from espalier.model.formats.blocks import BlockFormat, Blocks
 from espalier.model.formats.mxfp import MXFP
 from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.nvfp4 import NVFP4
+from espalier.model.formats.nvfp4_row import NVFP4Row
 from espalier.model.formats.straight_through import straight_through
 from tests.contract.format_cases import BLOCKED, FLOAT, apply, floor_log2, mirrored, nearest, nearest_power, probes
 
 EMAX = {"e5m2": 15, "e4m3": 8, "e3m2": 4, "e2m3": 2, "e2m1": 2}
 each = pytest.mark.parametrize("fmt", BLOCKED, ids=str)
-POWERED = [f for f in BLOCKED if f.name != "nvfp4"]
+POWERED = [f for f in BLOCKED if not f.name.startswith("nvfp4")]
 
 
 def exponent(fmt: BlockFormat, e: Array) -> Array:
@@ -67,7 +68,10 @@ def expected(fmt: BlockFormat, blocks: Array) -> Array:
             return nearest(fmt.codes(), blocks.astype(np.float64) / scale, one_digit) * scale
 
 
-@pytest.mark.parametrize("fmt", [f for f in BLOCKED if f.element_bits <= 16], ids=str)
+BRUTE = [f for f in BLOCKED if f.element_bits <= 16 and f.name != "nvfp4_row"]  # which has a test of its own
+
+
+@pytest.mark.parametrize("fmt", BRUTE, ids=str)
 def test_each_element_is_the_nearest_under_its_blocks_scale(fmt: BlockFormat) -> None:
     count = 50_000 if fmt.element_bits <= 8 else 5_000
     blocks = fmt.blocks.split(probes(fmt, count))
@@ -209,6 +213,21 @@ def test_nvfp4_follows_the_tensors_scale() -> None:
     np.testing.assert_allclose(apply(fmt, once), once, rtol=2.0**-22)
 
 
+@pytest.mark.parametrize("block", [16, 5])
+def test_nvfp4_by_row_is_nvfp4_of_each_row_alone(block: int) -> None:
+    row, whole = NVFP4Row(block), NVFP4(block)
+    rng = np.random.default_rng(16)
+    x = np.ldexp(rng.normal(0, 1, (2, 7, 33)), rng.integers(-140, 120, (2, 7, 1))).astype(np.float32)
+    x[0, 0], x[0, 1, 3], x[0, 1, 20] = 0, np.inf, np.nan
+    alone = np.stack([[apply(whole, each[None])[0] for each in plane] for plane in x])
+    np.testing.assert_array_equal(apply(row, x), alone)
+    np.testing.assert_array_equal(apply(row, x[0, 2]), alone[0, 2])
+    changed = x.copy()
+    changed[:, 1:] *= 3
+    np.testing.assert_array_equal(apply(row, changed)[:, 0], alone[:, 0])
+    assert apply(row, x[:, :, :0]).shape == (2, 7, 0)
+
+
 @pytest.mark.parametrize("fmt", POWERED, ids=str)
 def test_the_gradient_stops_where_the_top_of_a_block_is_clipped(fmt: BlockFormat) -> None:
     """Elsewhere it passes: all of a block lies within its own scale."""
@@ -257,6 +276,7 @@ def test_bits_count_what_a_block_shares(text: str, bits: float) -> None:
         ("mxint(width=8, block=[4, 16])", (2, 5, 17), 170 * 8 + 2 * 2 * 2 * 8),
         ("block_fp(width=4, exponent_width=5, block=16)", (3, 33), 99 * 4 + 9 * 5),
         ("nvfp4(block=16)", (3, 33), 99 * 4 + 9 * 8 + 32),
+        ("nvfp4_row(block=16)", (2, 3, 33), 198 * 4 + 18 * 8 + 6 * 32),
     ],
 )
 def test_stored_bits_count_short_blocks(text: str, shape: tuple[int, ...], stored: int) -> None:
@@ -317,8 +337,9 @@ def test_a_power_of_two_as_maximum_is_exact(fmt: BlockFormat) -> None:
     x = np.zeros((fmt.blocks.rows, fmt.blocks.block), np.float32)
     for power in (-3.0, 0.0, 2.0):
         x[0, 0] = 2.0**power
-        if fmt.name == "nvfp4" or not clipped(fmt, x):
-            np.testing.assert_allclose(apply(fmt, x), x, rtol=2.0**-23 if fmt.name == "nvfp4" else 0)
+        scaled = fmt.name.startswith("nvfp4")
+        if scaled or not clipped(fmt, x):
+            np.testing.assert_allclose(apply(fmt, x), x, rtol=2.0**-23 if scaled else 0)
 
 
 @pytest.mark.parametrize("fmt", [f for f in POWERED if f.element_bits <= 8 and "width=8" in str(f)], ids=str)

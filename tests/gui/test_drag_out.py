@@ -31,6 +31,7 @@ from espalier.app.widgets.figure_files import (
 )
 from espalier.app.widgets.table import Table
 from espalier.model.errors import FileError
+from tests.attack.test_disks import disk
 
 pytestmark = pytest.mark.gui
 SERIES = {"training loss": [(0, 2.0), (10, 1.0)]}
@@ -123,6 +124,23 @@ def test_an_error_is_told_and_drops_nothing(qtbot: QtBot) -> None:
 
     data = FigureData(picture_offer("chart", write), files)
     assert data.urls() == [] and [e.message for e in told] == ["No space is left."]
+
+
+@pytest.mark.parametrize("options", ["size=4k", "size=12k", "nr_inodes=1"])
+def test_a_full_temporary_folder_is_told_and_keeps_nothing(
+    options: str, chart: MetricChart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[FileError] = []
+    files_of(chart).failed.connect(told.append)
+    with disk(tmp_path / "disk", options) as folder:
+        monkeypatch.setattr("tempfile.tempdir", str(folder))
+        data = chart.handle.data()
+        assert data.urls() == [] and told and "No space left" in told[0].message and told[0].hint
+        assert not [f for f in folder.rglob("*") if f.suffix in (".svg", ".png")]
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    files_of(chart).end()
+    count = len(told)
+    assert len(local(chart.handle.data())) == 1 and len(told) == count
 
 
 def test_the_handle_starts_a_drag_and_a_click_opens_the_menu(chart: MetricChart, pulled: list[QMimeData]) -> None:

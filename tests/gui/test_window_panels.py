@@ -151,6 +151,15 @@ def test_columns_of_the_score_keep_still_while_accuracy_is_missing(opened: Windo
     assert figure.minimumWidth() == before >= figure.sizeHint().width()
 
 
+def test_a_change_that_rounds_to_nothing_is_not_called_none(opened: Window) -> None:
+    """Of perplexity 1.645 to 1.646 the change in per cent rounds to 0, and the figure shown differs."""
+    shown = opened.status.score.figures["perplexity"]
+    for now, before, text in ((1.6457, 1.6449, "1.646 +0.0008"), (1.64491, 1.6449, "1.645 ±0"),
+                              (1.6449, 1.6449, "1.645 no change"), (1.8, 1.6449, "1.8 +9.4\u2009%")):  # fmt: skip
+        shown.show_value(now, before, True)
+        assert shown.text == text
+
+
 @pytest.mark.parametrize(
     ("state", "progress", "text"),
     [

@@ -106,4 +106,4 @@ def _wasm(package: str, function: str) -> Tool | None:
     if importlib.util.find_spec(package) is None:
         return None
     text = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
-    return Tool((sys.executable, "-c", text), {})
+    return Tool((sys.executable, "-P", "-c", text), {})  # -P: nothing of the working folder is imported

@@ -11,7 +11,7 @@ from espalier.verilog.lowering.signal_order import unsupported
 
 
 @lowers("flatten", "view", "reshape", "identity", "dropout", "contiguous", "clone", "unsqueeze", "squeeze", "unflatten",
-        "detach", "alias", "to")  # fmt: skip
+        "detach", "alias", "kv_cache", "to")  # fmt: skip
 def same_order(low: Lowering, node: Node) -> None:
     """A new shape for the same elements in the same order."""
     if not floating(node.out):

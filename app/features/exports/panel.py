@@ -26,6 +26,7 @@ ABOUT = {
     "compressed-tensors": "A folder of Hugging Face with weights as codes and scales, which transformers and vLLM read",
     "gguf": "One file for llama.cpp",
     "onnx": "A file for ONNX Runtime, with whole numbers where formats are such",
+    "openvino": "An .xml and a .bin for OpenVINO, with whole numbers where formats are such",
 }
 HELD, NONE = "held", "–"
 ALL, CHOSEN, REFUSED = "all", "chosen", "refused"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 PAD, GAP, TIGHT_GAP, CHANGE_GAP = 12, 26, 14, 7  # pixels: margin, gap, narrow gap, before a change
-SAME = "no change"
+SAME, ROUNDED = "no change", "±0"
 MORE = "{} more"
 WITHIN = "within noise"
 STALE = "stale"
@@ -187,10 +187,14 @@ class Figure(QWidget):
     def _judge(self, current: float | None, previous: float | None, edited: bool) -> tuple[str, str]:
         entry = self._entry
         text = "" if current is None or previous is None else entry.change(current, previous)
-        if current is None or previous is None or current == previous or text.startswith("±0"):
-            if current is None:
-                return "", "same"
+        if current is None:
+            return "", "same"
+        if previous is None or current == previous:
             return (SAME if edited and previous is not None else entry.suffix), "same"
+        if text.startswith("±0"):  # it rounds to nothing, but is no equality
+            if entry.write(current) == entry.write(previous):
+                return (ROUNDED if edited else entry.suffix), "same"
+            text = f"{current - previous:+.2g}".replace("-", "−")
         gain = (current - previous) * entry.better
         return text, "same" if not gain else "good" if gain > 0 else "bad"
 

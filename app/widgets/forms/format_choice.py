@@ -19,7 +19,7 @@ from espalier.model.registry import FORMATS
 FAMILIES: dict[str, tuple[str, ...]] = {
     "fixed point": ("integer", "scaled_integer", "scaled_element", "offset_integer"),
     "float": ("minifloat_ieee", "minifloat_denorm"),
-    "block": ("mxint", "mxfp", "nvfp4", "block_fp", "block_minifloat", "block_log"),
+    "block": ("mxint", "mxfp", "nvfp4", "nvfp4_row", "block_fp", "block_minifloat", "block_log"),
     "log": ("log",),
     "binary": ("binary", "binary_scaled", "binary_residual", "ternary"),
 }

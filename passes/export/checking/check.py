@@ -89,10 +89,16 @@ def check(
         seconds = dict(zip(runners, times, strict=True))
         context.progress(2, 4, "measuring")
         rows = rows_of(project, store, split, files, runners, inputs, seconds, options, context)
-        peaks = {f.name: target.memory(f.path, options.threads, inputs) for f in files if f.path is not None}
-    rows = tuple(replace(r, peak_bytes=peaks.get(r.name)) for r in rows)
+        paths = {f.name: f.path for f in files if f.path is not None}
+        peaks = {name: target.memory(path, options.threads, inputs) for name, path in paths.items()}
+        sizes = {name: _size(path, target.beside(path)) for name, path in paths.items()}
+    rows = tuple(replace(r, bytes=sizes.get(r.name), peak_bytes=peaks.get(r.name)) for r in rows)
     size = static_score(project.graph).size_bytes
     return Check(target.name(), rows, size, options.batch_size, options.threads, options.runs, others)
+
+
+def _size(*paths: Path) -> int:
+    return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def alternated(calls: Sequence[Any], runs: int) -> list[float]:

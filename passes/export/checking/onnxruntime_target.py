@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import subprocess
-import sys
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,34 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.document.project import Project
 from espalier.model.store.weights import WeightStore
+from espalier.passes.export.checking.peak_memory import peak_memory
 from espalier.passes.export.checking.target import TARGETS, Baseline, Inputs, Runner, Target
 from espalier.passes.export.settings import Settings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-CALLS = 3  # of the process whose memory is measured
-SECONDS = 300  # that it may take
-# Prints the peak of its memory over what the imports alone take.
 _MEMORY = """
-import resource, sys
 import numpy, onnxruntime
-def peak():
-    try:  # on Linux the number of getrusage begins with that of the process before exec
-        with open("/proc/self/status") as file:
-            return next(1024 * int(l.split()[1]) for l in file if l.startswith("VmHWM"))
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 def session(path):
     o = onnxruntime.SessionOptions()
-    o.intra_op_num_threads = int(sys.argv[2]); o.log_severity_level = 4
+    o.intra_op_num_threads = threads; o.log_severity_level = 4
     return onnxruntime.InferenceSession(path, o, providers=["CPUExecutionProvider"])
 before = peak()
-s = session(sys.argv[1])
-given = dict(numpy.load(sys.argv[3]))
-for _ in range(int(sys.argv[4])):
+s = session(path)
+given = dict(numpy.load(inputs))
+for _ in range(calls):
     s.run(None, given)
-print(peak() - before)
 """
 
 
@@ -125,18 +112,8 @@ def _inputs(file: Path) -> set[str]:
 
 
 def _memory(path: Path, threads: int, inputs: Inputs) -> int | None:
-    import numpy as np
-
     taken = _inputs(path)
-    with tempfile.TemporaryDirectory() as folder:
-        given = Path(folder) / "inputs.npz"
-        np.savez(given, **{k: v.numpy() for k, v in inputs.items() if k in taken})  # type: ignore[arg-type]
-        command = [sys.executable, "-c", _MEMORY, str(path), str(threads), str(given), str(CALLS)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS)
-            return int(done.stdout)
-        except (subprocess.SubprocessError, ValueError):
-            return None
+    return peak_memory(_MEMORY, path, threads, {k: v for k, v in inputs.items() if k in taken})
 
 
 @contextmanager
@@ -150,4 +127,6 @@ def _silent() -> Generator[None]:
         logging.disable(before)
 
 
-TARGETS.add("onnx", Target(_name, _missing, _opened, _baselines, _memory))
+TARGETS.add("onnx", Target(
+    _name, _missing, _opened, _baselines, _memory, lambda path: path.with_name(f"{path.name}.data"),
+))  # fmt: skip

@@ -42,7 +42,7 @@ def rows_of(
         difference = max((_apart(a, b) for a, b in zip(want, run(inputs), strict=False)), default=None)
         found = _score(_module(run, project.graph.output_names), project, split, options, context)
         ratio = seconds[file.name] / seconds[FLOAT] if FLOAT in seconds else None
-        rows.append(CheckRow(file.name, file.path.stat().st_size, difference=difference, ratio=ratio,
+        rows.append(CheckRow(file.name, difference=difference, ratio=ratio,
                              milliseconds=1e3 * seconds[file.name], change=_change(found, score),
                              **_accuracy(found)))  # fmt: skip
     return rows

@@ -50,6 +50,7 @@ class Target:
     """A runtime. `name`: with its version, as reports name it. `missing`: the package to install, or empty.
 
     `opened`: (file, threads) → runner. `baselines`: (project, store, folder, batches of calibration) → files.
+    `beside`: file → the one with its tensors, which need not exist.
     `memory`: (file, threads, inputs) → peak bytes of a fresh process over those of the runtime without the file.
     """
 
@@ -58,6 +59,7 @@ class Target:
     opened: Callable[[Path, int], Runner]
     baselines: Callable[[Project, WeightStore, Path, Sequence[Inputs]], Iterator[Baseline]]
     memory: Callable[[Path, int, Inputs], int | None]
+    beside: Callable[[Path], Path]
 
 
 TARGETS: Registry[str, Target] = Registry("form that can be checked", ExportError, ("espalier.passes.export.checking",))

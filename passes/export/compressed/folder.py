@@ -18,6 +18,7 @@ from espalier.model.graph.ports import choice
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer, model_of
 from espalier.passes.export.compare import Compared, compare
+from espalier.passes.export.compressed.caches import UNROUNDED, cache_tensors, round_caches
 from espalier.passes.export.compressed.codes import tensors_of
 from espalier.passes.export.compressed.inputs import input_tensors, narrowed
 from espalier.passes.export.effective_weights import effective_weights
@@ -26,6 +27,8 @@ from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
 from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.compressed_tensors import Scheme, rounding, scheme_of
+from espalier.passes.export.targets.compressed_tensors_args import Args
+from espalier.passes.export.targets.kv_cache import cache_scheme
 from espalier.passes.verify import tensors
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
         raise ExportError("The export needs the package compressed-tensors, which is not installed.",
                           "Install it: pip install 'espalier[hf]'.")  # fmt: skip
     left = checked(TARGET, project.graph, leave_float=settings.leave_float)
-    if not any(scheme_of(node, project.graph) for node in project.graph):
+    if cache_scheme(project.graph) is None and not any(scheme_of(node, project.graph) for node in project.graph):
         if left:
             raise ExportError(f"{TARGET} can hold no weight of this model. {left[0]}", "Choose another format.")
         raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
@@ -138,9 +141,10 @@ def _write(
         held |= named
         mine |= set(named)
         rows.append(coded_row(module, named))
+    held |= cache_tensors(project, store, model.dtype)
     rows += [float_row(name, value) for name, value in held.items() if name not in mine]
     save_file(held, path, {"format": "pt"})
-    write_config(part / "config.json", [(m.path, m.scheme) for m in modules], model)
+    write_config(part / "config.json", [(m.path, m.scheme) for m in modules], model, cache_scheme(project.graph))
     change = max((narrowed(m.node, m.scheme, project.graph, store, m.value.dtype) for m in modules), default=0.0)
     # Within rounding of the model's own float32, it is none of the type.
     notes = [f"Static scales of inputs lie in the model's type and differ by up to {change:.2g} of themselves."]
@@ -242,8 +246,8 @@ def float_row(name: str, value: Tensor) -> dict[str, Any]:
 # -- the configuration
 
 
-def write_config(path: Path, modules: list[tuple[str, Scheme]], model: Any) -> None:
-    """Add the schemes of modules to the `config.json` of a `model` of transformers."""
+def write_config(path: Path, modules: list[tuple[str, Scheme]], model: Any, caches: Args | None = None) -> None:
+    """Add the schemes of modules and of caches to the `config.json` of a `model` of transformers."""
     import torch
 
     targets: dict[Scheme, list[str]] = {}
@@ -254,11 +258,17 @@ def write_config(path: Path, modules: list[tuple[str, Scheme]], model: Any) -> N
     others = [p for p, m in model.named_modules() if isinstance(m, torch.nn.Linear) and p not in compressed]
     config = json.loads(path.read_text(encoding="utf-8"))
     config["quantization_config"] = {
-        "quant_method": TARGET, "format": formats.pop() if len(formats) == 1 else "mixed-precision",
+        "quant_method": TARGET, "format": _format(formats),
         "quantization_status": "compressed", "ignore": others,
         "config_groups": {f"group_{i}": s.to_json(paths) for i, (s, paths) in enumerate(targets.items())},
+        **({"kv_cache_scheme": caches.to_json()} if caches else {}),
     }  # fmt: skip
     path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _format(formats: set[str]) -> str:
+    """The compression format of a folder; dense where the cache alone has a scheme."""
+    return "dense" if not formats else formats.pop() if len(formats) == 1 else "mixed-precision"
 
 
 # -- the proof
@@ -282,13 +292,15 @@ def _compared(graph: Graph, store: WeightStore, folder: Path) -> Compared | None
         model = load(folder)
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         raise _Unread(first_line(error)) from error
+    unrounded = round_caches(model, folder)
 
     def run(values: dict[str, Tensor]) -> list[Tensor]:
         with torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):  # its first run draws bars
             results = model(**values)
         return tensors([results[name] for name in graph.output_names if results.get(name) is not None])
 
-    return compare(graph, store, run, "transformers")
+    found = compare(graph, store, run, "transformers")
+    return replace(found, notes=(*found.notes, UNROUNDED)) if found and unrounded else found
 
 
 def rounded_otherwise(graph: Graph) -> list[str]:

@@ -20,33 +20,17 @@ from espalier.model.formats.nvfp4 import NVFP4
 from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
+from espalier.model.graph.caches import OP
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
 from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld
+from espalier.passes.export.targets.compressed_tensors_args import Args
+from espalier.passes.export.targets.kv_cache import unheld_cache
 
 MODULES = ("Linear", "Embedding")
 WIDEST = 8  # bits of an integer
 HALVES = ("bfloat16", "float16")
 FP8 = "minifloat_ieee(width=8, exponent_width=4, reserved=nan)"
-
-
-@dataclass(frozen=True, slots=True)
-class Args:
-    """QuantizationArgs of a tensor."""
-
-    num_bits: int
-    strategy: str
-    type: str = "int"
-    symmetric: bool = True
-    group_size: int | None = None
-    dynamic: bool = False
-    scale_dtype: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """As in `config.json`."""
-        scale = {"scale_dtype": f"torch.{self.scale_dtype}"} if self.scale_dtype else {}
-        return {"num_bits": self.num_bits, "type": self.type, "symmetric": self.symmetric, "strategy": self.strategy,
-                "group_size": self.group_size, "dynamic": self.dynamic, **scale}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,19 +260,26 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     held = _weights(node, graph)
     if isinstance(held, No):
         yield held.at(node, "weight")
+    yield from _unheld_inputs(node, isinstance(held, Args))
+    if node.op == OP and (no := unheld_cache(node, graph)):
+        yield no.at(node, "data_out")
+    for port, sparsity in node.sparsity.items():
+        if sparsity.flows:
+            yield Unheld(node.id, port, "pruned activation", "activations are not pruned", "Remove it.", True)
+
+
+def _unheld_inputs(node: Node, weighted: bool) -> Iterator[Unheld]:
+    """Formats of inputs that a folder cannot hold; `weighted`: the weight has one that it holds."""
     for port, chosen in node.precision.items():
-        if not port.startswith("data"):
+        if not port.startswith("data") or node.op == OP:
             continue
         found: Args | No = No("only inputs of Linear modules are rounded", LEAVE)
         if port == "data_in" and _module(node) == "Linear":
             found = input_args(chosen.format, chosen.scale)
-            if isinstance(found, Args) and not isinstance(held, Args):
+            if isinstance(found, Args) and not weighted:
                 found = No("inputs are rounded where the weight has a format as well", "Choose one for the weight.")
         if isinstance(found, No):
             yield found.at(node, port)
-    for port, sparsity in node.sparsity.items():
-        if sparsity.flows:
-            yield Unheld(node.id, port, "pruned activation", "activations are not pruned", "Remove it.", True)
 
 
 def refuses(architecture: str, _: str) -> str:

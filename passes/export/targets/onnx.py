@@ -34,7 +34,7 @@ def stored(fmt: Format, rank: int, dtype: str) -> No | None:
         return No(f"whole numbers are read as float32, and the weight is {dtype}", "Open the model in float32.")
     if rank != 2 and isinstance(fmt, _SHARED) and _per(fmt):
         return No(f"a tensor of {rank} axes has one scale there", "Choose a format with one scale for the tensor.")
-    if _most(fmt) > MOST:
+    if largest_code(fmt) > MOST:
         return No(f"its values are no whole numbers up to {MOST} times a scale", CHOOSE)
     return None
 
@@ -46,7 +46,7 @@ def _per(fmt: Any) -> bool:
     return getattr(fmt, "granularity", "") != "tensor"
 
 
-def _most(fmt: Format) -> float:
+def largest_code(fmt: Format) -> float:
     """The largest value by the smallest positive one, which is the scale of the codes."""
     match fmt:
         case Integer():
@@ -73,7 +73,7 @@ def activation_unsayable(fmt: Format | None, *, calibrated: bool) -> str:
         case Integer() | None:
             return ""
         case ScaledInteger() if fmt.scale_dtype != "float32" and not (calibrated and fmt.per == TENSOR):
-            return f"its scales are {fmt.scale_dtype}s taken from the data"
+            return f"its scales are {fmt.scale_dtype}s{'' if calibrated else ' taken from the data'}"
         case _:
             return f"it has more than {WIDEST} bits" if fmt.element_bits > WIDEST else ""
 

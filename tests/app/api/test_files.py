@@ -69,9 +69,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
 def test_the_window_opens_on_the_model_as_it_is(m: es.Model, tmp_path: Path, started: list[list[str]]) -> None:
     m.save(tmp_path / "net.espalier")
     m.show()
-    assert started[0][1:] == ["-m", "espalier", str(tmp_path / "net.espalier")]
+    assert started[0][1:] == ["-P", "-m", "espalier", str(tmp_path / "net.espalier")]
     m.quantize("linear", weight="int8").show()
-    assert started[1][2] == "espalier.app.shell.temporary_project"
+    assert started[1][3] == "espalier.app.shell.temporary_project"
     assert es.open(started[1][-1]).project.graph == m.project.graph
 
 

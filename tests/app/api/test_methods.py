@@ -57,6 +57,16 @@ def test_every_pass_is_a_method_with_its_options() -> None:
         assert PASSES.get(name).kind == "analysis" or method.__module__ == "espalier"  # no method hides a transform
 
 
+def test_data_come_first_in_passes_of_the_whole_model() -> None:
+    model = es.open("demo:digits-mlp")
+    first = model.statistics("demo:digits", limit=4).rows
+    assert first == model.statistics(data="demo:digits", limit=4).rows != model.statistics("demo:digits", limit=9).rows
+    with pytest.raises(OptionsError, match="statistics is given data twice"):
+        model.statistics("demo:digits", data="demo:digits")
+    with pytest.raises(OptionsError, match="format_sqnr selects no nodes"):
+        model.run("format_sqnr", "linear")
+
+
 def test_a_signature_says_kinds_and_defaults() -> None:
     told = signature(PASSES.get("prune")).parameters
     assert told["sparsity"].default == 0.5 and told["data"].annotation == "Data"

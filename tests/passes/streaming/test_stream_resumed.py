@@ -94,7 +94,8 @@ def test_a_file_that_cannot_grow_leaves_what_is_done(tmp_path: Path) -> None:
     assert full.returncode == 2
     error = json.loads(text)["error"]
     assert "could not be written (File too large)" in error["message"] and str(work) in error["hint"], error
-    assert len(errors.strip().splitlines()) == 2 and done(work) == before
+    told = [line for line in errors.strip().splitlines() if not line.startswith("…")]  # a slow machine tells progress
+    assert len(told) == 2 and done(work) == before
     last = started(words)
     text, errors = last.communicate(timeout=200)
     assert last.returncode == 0, errors

@@ -1,0 +1,111 @@
+"""Writes OpenVINO's .xml and .bin by way of an ONNX file of standard operators, and compares the results."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from espalier.model.errors import ExportError
+from espalier.model.files import check_target, filling, make_folder
+from espalier.model.graph.graph import Graph, Node
+from espalier.model.store.weights import WeightStore
+from espalier.passes.export.compare import Compared, compare
+from espalier.passes.export.effective_weights import check_finite
+from espalier.passes.export.onnx_file import check_packages, onnx_program
+from espalier.passes.export.openvino.child import convert, run
+from espalier.passes.export.openvino.overflow import overflow
+from espalier.passes.export.settings import OnnxOptions, Settings
+from espalier.passes.export.targets import all_unheld, checked
+from espalier.passes.export.targets.onnx import MOST, largest_code
+from espalier.passes.export.targets.openvino import WIDEST, misread
+
+if TYPE_CHECKING:
+    from espalier.model.document.project import Project
+
+TARGET = "openvino"
+STANDARD = OnnxOptions(exact=True, standard=True)  # biases stay float: OpenVINO adds them to its integer products
+# Floats in float32 where the processor has bfloat16; no rounding of activations beside weights of whole numbers.
+PRECISE = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+
+
+@dataclass(slots=True)
+class File:
+    """What was written: the .xml and the .bin, notes, and how results of OpenVINO compare."""
+
+    files: list[Path]
+    notes: list[str] = field(default_factory=list[str])
+    compared: Compared | None = None
+
+
+def write_openvino(project: Project, store: WeightStore, path: Path, settings: Settings) -> File:
+    """Write the files. Raises ExportError before anything is written."""
+    check_packages()
+    if importlib.util.find_spec("openvino") is None:
+        raise ExportError("The export needs the package openvino, which is not installed.",
+                          "Install it: pip install 'espalier[openvino]'.")  # fmt: skip
+    if any(w.dtype == "bfloat16" for w in project.graph.weights.values()):
+        raise ExportError("The model has bfloat16 weights, of which no OpenVINO file is written.",
+                          "Open it in float32 (dtype=float32).")  # fmt: skip
+    path = path if path.suffix == ".xml" else path.with_name(f"{path.name}.xml")
+    values = path.with_suffix(".bin")
+    if values.exists() and not path.exists():
+        raise ExportError(f"{values} exists and belongs to no {path.name}.", "Choose another name, or remove it.")
+    notes = checked(TARGET, project.graph, leave_float=settings.leave_float)
+    graph = _without_unheld_activations(project.graph)
+    check_finite(graph, store)
+    made, _, found = onnx_program(
+        graph, store, replace(settings, onnx=STANDARD), lambda fmt, columns: not misread(fmt, columns)
+    )
+    make_folder(path.parent, ExportError)
+    check_target(path, ExportError)
+    settings.progress(2, 4, "converting it to OpenVINO")
+    with tempfile.TemporaryDirectory(prefix="espalier-openvino-") as work, filling(path.parent, ExportError) as part:
+        made.save(str(Path(work, "model.onnx")))
+        convert(Path(work, "model.onnx"), part / path.name)
+        settings.progress(3, 4, "running it in OpenVINO")
+        compared = compare_openvino(graph, store, part / path.name)
+    done = File([path, values], [*notes, *found.changes], compared)
+    done.notes += compared.notes if compared else ["The model runs at no size, so the file was not compared."]
+    return done
+
+
+def compare_openvino(graph: Graph, store: WeightStore, path: Path) -> Compared | None:
+    """Run the file by OpenVINO's default settings, and where results differ by `PRECISE`, beside the graph's module.
+
+    Raises ExportError where OpenVINO cannot run it.
+    """
+    found = compare(graph, store, partial(run, path, entries={}), "OpenVINO")
+    if found is None or (found.difference is not None and found.difference <= found.allowed):
+        return found
+    if found.difference is None:
+        raise ExportError(" ".join(found.notes), "Choose other formats, or export it as onnx.")
+    again = compare(graph, store, partial(run, path, entries=PRECISE), "OpenVINO with full precision")
+    if again is not None and again.difference is not None and again.difference <= again.allowed:
+        entries = ", ".join(f"{k}={v}" for k, v in PRECISE.items())
+        return replace(again, notes=(*again.notes, f"By default OpenVINO rounds more on this processor: results differ "
+                                     f"by up to {found.difference:.3g}; with {entries} by "
+                                     f"{again.difference:.3g}."))  # fmt: skip
+    told = overflow() if any(_can_overflow(n) for n in graph) else ""
+    return replace(found, notes=(*found.notes, told)) if told else found
+
+
+def _can_overflow(node: Node) -> bool:
+    """Whether two products of a layer's weight codes and activation codes can exceed 16 bits."""
+    weight, data = node.precision.get("weight"), node.precision.get("data_in")
+    if weight is None or data is None or data.format.element_bits > WIDEST:
+        return False
+    codes = largest_code(weight.format)
+    return 2 * codes * (2**data.format.element_bits - 1) > MOST >= codes
+
+
+def _without_unheld_activations(graph: Graph) -> Graph:
+    """Activations that the file has no equal of, in float: `checked` has told them."""
+    gone = {(u.node, u.port) for u in all_unheld(TARGET, graph) if u.activation}
+    return graph.replace(*(
+        replace(n, precision={p: c for p, c in n.precision.items() if (n.id, p) not in gone})
+        for n in graph if any((n.id, p) in gone for p in n.precision)
+    ))  # fmt: skip

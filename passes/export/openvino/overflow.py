@@ -1,0 +1,40 @@
+"""Whether OpenVINO's 8-bit products overflow on this processor: one product, beside the sum by hand."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from espalier.passes.export.openvino.child import convert, run
+
+DEPTH, LARGEST, CODE = 64, 255, 127  # products that are added, of an unsigned activation and a weight
+
+
+@cache
+def overflow() -> str:
+    """What happens and how to avoid it; empty where products are right. Raises ExportError."""
+    import numpy as np
+    import torch
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    scale, zero = numpy_helper.from_array(np.float32(1), "scale"), numpy_helper.from_array(np.uint8(0), "zero")
+    weight = numpy_helper.from_array(np.full((DEPTH, 8), CODE, np.int8), "codes")
+    nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+             helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+             helper.make_node("DequantizeLinear", ["codes", "scale"], ["w"]),
+             helper.make_node("MatMul", ["d", "w"], ["y"])]  # fmt: skip
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, DEPTH])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 8])
+    graph = helper.make_graph(nodes, "product", [x], [y], [scale, zero, weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    with tempfile.TemporaryDirectory(prefix="espalier-openvino-") as folder:
+        save(model, str(Path(folder, "product.onnx")))
+        convert(Path(folder, "product.onnx"), Path(folder, "product.xml"))
+        got = float(run(Path(folder, "product.xml"), {"x": torch.full((2, DEPTH), float(LARGEST))}, {})[0].min())
+    if got == DEPTH * LARGEST * CODE:
+        return ""
+    return (
+        f"OpenVINO's 8-bit products overflow on this processor: {DEPTH} times {LARGEST} times {CODE} gives {got:.0f}. "
+        "Weights of 7 bits (scaled_integer(width=7)) avoid that, and so do processors with VNNI."
+    )

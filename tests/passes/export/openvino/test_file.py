@@ -1,0 +1,171 @@
+"""Files for OpenVINO: run by OpenVINO, they compute what the model computes; what they cannot hold is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import espalier as es
+from espalier.model.errors import ExportError
+from espalier.passes.export.openvino import child
+from espalier.passes.export.openvino.file import compare_openvino
+from espalier.passes.export.openvino.overflow import CODE, DEPTH, LARGEST, overflow
+from tests.passes.export.models import made
+
+pytest.importorskip("onnxscript")
+openvino: Any = pytest.importorskip("openvino")
+AFFINE = "scaled_integer(granularity=tensor,symmetric=false)"
+GROUPS = "scaled_integer(width=4,granularity=group,group=32)"
+
+
+def mlp(columns: int = 37) -> tuple[es.Model, torch.Tensor]:
+    torch.manual_seed(0)
+    x = torch.randn(4, columns)
+    layers = nn.Linear(columns, 64), nn.GELU(), nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 10)
+    return es.trace(nn.Sequential(*layers).eval(), x), x
+
+
+def results(path: Path, *values: torch.Tensor) -> list[np.ndarray[Any, Any]]:
+    """What OpenVINO alone makes of a file."""
+    model = openvino.Core().compile_model(str(path), "CPU")
+    found = model([v.numpy() for v in values])
+    return [found[o] for o in model.outputs]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("formats", "kind"),
+    [({"weight": "int8"}, "i8"), ({"weight": GROUPS}, "i4"), ({"weight": "ternary"}, "i4"), ({"weight": "int4"}, "i4"),
+     ({"weight": "mxint8"}, "i8"), ({"weight": "nvfp4"}, "i8"), ({"weight": "integer(width=8,frac_width=6)"}, "i8"),
+     ({"weight": "scaled_integer(width=7)", "data_in": "integer(width=8,frac_width=4)"}, "i8"),
+     ({"weight": "int8", "data_in": "int8"}, "i8"), ({"weight": "int8", "data_in": AFFINE}, "i8"),
+     ({"data_in": "minifloat(width=8,exponent_width=4)"}, "f32")],
+)  # fmt: skip
+def test_results_are_the_model_s_and_weights_are_whole_numbers(
+    formats: dict[str, str], kind: str, tmp_path: Path
+) -> None:
+    m, x = mlp(64 if kind == "i4" else 37)
+    m.quantize("linear", **formats)
+    report = m.export("openvino", tmp_path / "m")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.bin", "m.xml"]
+    want = m.to_torch()(x).detach().numpy()
+    (got,) = results(tmp_path / "m.xml", x)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    assert report.summary["max_abs_diff"] < 1e-5
+    model = openvino.Core().read_model(str(tmp_path / "m.xml"))
+    held = {c.get_element_type().get_type_name() for c in model.get_ops()
+            if c.get_type_name() == "Constant" and len(c.shape) > 1 and c.shape[-1] > 1}  # fmt: skip
+    assert kind in held, held
+
+
+@pytest.mark.slow
+def test_rows_that_end_in_a_part_of_a_group_are_refused_or_left_in_float(tmp_path: Path) -> None:
+    """OpenVINO 2026.4 ends its process for 36 columns in groups of 32 codes of 4 bits, or computes other values."""
+    m, x = mlp(36)
+    m.quantize("linear", weight=GROUPS)
+    with pytest.raises(ExportError, match="rows of 36 are no multiple of its groups of 32") as found:
+        m.export("openvino", tmp_path / "m")
+    assert "scaled_integer(width=8)" in found.value.hint and not list(tmp_path.iterdir())
+    assert m.export_targets().summary["openvino"] == "2 of 3 nodes held"
+    report = m.export("openvino", tmp_path / "m", leave_float=True)
+    assert any("Left in float with the values of its format: weight" in n for n in report.summary["notes"])
+    np.testing.assert_allclose(results(tmp_path / "m.xml", x)[0], m.to_torch()(x).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_rows_of_an_odd_length_are_refused_or_left_in_float(tmp_path: Path) -> None:
+    """OpenVINO 2026.4 computes other values for 37 codes of 4 bits from the fifth row of a batch on."""
+    m, _ = mlp(37)
+    m.quantize("linear", weight="int4")
+    with pytest.raises(ExportError, match=r"4-bit rows of an odd length \(37\)"):
+        m.export("openvino", tmp_path / "m")
+    m.export("openvino", tmp_path / "m", leave_float=True)
+    x = torch.randn(9, 37)
+    np.testing.assert_allclose(results(tmp_path / "m.xml", x)[0], m.to_torch()(x).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_activations_of_16_bits_are_refused_or_left_in_float(tmp_path: Path) -> None:
+    m, x = mlp()
+    plain = m.copy().to_torch()(x).detach().numpy()
+    m.quantize("linear", data_in="integer(width=16,frac_width=2)")
+    with pytest.raises(ExportError, match="rounded to 8 bits at most"):
+        m.export("openvino", tmp_path / "m")
+    report = m.export("openvino", tmp_path / "m", leave_float=True)
+    assert any("Left in float" in n for n in report.summary["notes"])
+    np.testing.assert_allclose(results(tmp_path / "m.xml", x)[0], plain, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bert", "odd", "tied", "gpt2", "t5"])
+def test_models_of_transformers_at_other_sizes(kind: str, tmp_path: Path) -> None:
+    m = es.open(made(kind, tmp_path / kind)).quantize("linear", weight="int8").quantize("embedding", weight="int8")
+    report = m.export("openvino", tmp_path / "m")  # it is compared at the sizes of the trace, at one, and at others
+    assert report.summary["max_abs_diff"] < 1e-4 and not report.summary["notes"]
+
+
+@pytest.mark.slow
+def test_convolutions_become_integer_products(tmp_path: Path) -> None:
+    m = es.open("demo:digits").fold_batch_norm()
+    m.quantize(["conv2d", "linear"], weight="scaled_integer(width=7)", data_in=AFFINE).calibrate(data="demo:digits")
+    m.export("openvino", tmp_path / "m")
+    model = openvino.Core().compile_model(str(tmp_path / "m.xml"), "CPU")
+    kinds = [(str(n.get_rt_info()["layerType"].value), str(n.get_rt_info()["runtimePrecision"].value))
+             for n in model.get_runtime_model().get_ops()]  # fmt: skip
+    assert kinds.count(("Convolution", "u8")) == 3, kinds
+
+
+@pytest.mark.slow
+def test_overflows_are_told_as_they_are_observed(tmp_path: Path) -> None:
+    told, right = overflow(), DEPTH * LARGEST * CODE
+    assert not told or f"gives {right:.0f}." not in told
+    m, _ = mlp()
+    m.quantize("linear", weight="int8", data_in="integer(width=8,frac_width=4)")
+    with torch.no_grad():
+        notes = m.export("openvino", tmp_path / "m").summary["notes"]
+    assert any("overflow" in n for n in notes) == any("differ" in n for n in notes) and (told or not notes)
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "m.xml").write_text("<net></net>")
+    with pytest.raises(ExportError, match="OpenVINO cannot run the model"):
+        child.run(tmp_path / "m.xml", {}, {})
+    with pytest.raises(ExportError, match="ended with -8"):
+        child._python("import os, signal; os.kill(os.getpid(), signal.SIGFPE)")
+    m, _ = mlp()
+    with pytest.raises(ExportError, match="OpenVINO cannot run it at"):
+        compare_openvino(m.graph, m._place.opened.store, tmp_path / "m.xml")
+
+
+def test_what_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    m, _ = mlp()
+    (tmp_path / "m.bin").write_text("mine")
+    with pytest.raises(ExportError, match=r"belongs to no m\.xml"):
+        m.export("openvino", tmp_path / "m.xml")
+    assert (tmp_path / "m.bin").read_text() == "mine"
+    half = es.trace(nn.Linear(4, 4).bfloat16(), torch.randn(2, 4, dtype=torch.bfloat16))
+    with pytest.raises(ExportError, match="bfloat16"):
+        half.export("openvino", tmp_path / "n.xml")
+    find = child.sys.modules["importlib.util"].find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "openvino" else find(name, *a))
+    with pytest.raises(ExportError, match="package openvino"):
+        m.export("openvino", tmp_path / "n.xml")
+    assert [p.name for p in tmp_path.iterdir()] == ["m.bin"]
+
+
+@pytest.mark.slow
+def test_the_check_counts_both_files(tmp_path: Path) -> None:
+    m = es.open("demo:digits-mlp").quantize("linear", weight="scaled_integer(width=7)")
+    found = m.export("openvino", tmp_path / "m", check=True, limit=20, runs=2).summary["check"]
+    rows = {row["name"]: row for row in found["rows"]}
+    size = sum(p.stat().st_size for p in tmp_path.iterdir())
+    assert rows["this file"]["bytes"] == size and rows["this file"]["difference"] < 1e-4
+    assert rows["float"]["ratio"] == 1 and found["runtime"].startswith("OpenVINO 20")
+    assert rows["this file"]["accuracy"] == rows["Espalier"]["accuracy"] and rows["this file"]["peak_bytes"] > 0
+    assert "nncf.quantize" in rows
