@@ -1,4 +1,4 @@
-"""Small BERT models of each task, with a word tokenizer and made data whose truth is known."""
+"""Small models of each task, with a word tokenizer for texts and made data whose truth is known."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ HEADS = {
     "multi-label": "BertForSequenceClassification", "regression": "BertForSequenceClassification",
     "masked-token": "BertForMaskedLM", "token-classification": "BertForTokenClassification",
     "question-answering": "BertForQuestionAnswering",
+    "segmentation": "SegformerForSemanticSegmentation",
+    "seq2seq": "BartForConditionalGeneration",
 }  # fmt: skip
 
 
@@ -118,6 +120,14 @@ def write_task(folder: Path, task: str, count: int = 400, steps: int = 150, seed
     import torch
     import transformers
 
+    if task == "segmentation":
+        from tests.segmentation_models import write_segformer
+
+        return write_segformer(folder, count, steps, seed)
+    if task == "seq2seq":
+        from tests.seq2seq_models import write_seq2seq
+
+        return write_seq2seq(folder, count, steps, seed)
     torch.manual_seed(seed)
     tokenizer = write_words(folder)
     (folder / "data").mkdir(exist_ok=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.app.api.text_pairs import pairs_of
 from espalier.model.data.base import ALL, CLASSIFICATION, NEXT_TOKEN, Split, TaskData, join
 from espalier.model.data.memory import Held, hold
 from espalier.model.data.rows import SPLIT_NAMES
@@ -53,7 +54,10 @@ def given(data: Data, graph: Graph, context: Context, limit: int = 0, functions:
         return Given(os.fspath(data))
     fill_limits(context, graph)
     texts = _texts(data) if _predicts_tokens(context) else {}
-    if texts:
+    pairs = pairs_of(data, context.reading)
+    if pairs is not None:
+        held = hold(pairs)
+    elif texts:
         held = hold(TaskData(f"{type(data).__name__} in Python", "text", (), {}, texts))
     else:
         splits = splits_of(data, graph, context, limit)
@@ -94,8 +98,18 @@ def splits_of(data: Data, graph: Graph, context: Context, limit: int = 0) -> dic
     fill_limits(context, graph)
     if isinstance(data, Mapping) and data and all(isinstance(k, str) and k in SPLIT_NAMES for k in data):
         named = cast("Mapping[str, Data]", data)
-        return {SPLIT_NAMES[k]: _split(v, graph, context, limit) for k, v in named.items()}
-    return {ALL: _split(data, graph, context, limit)}
+        splits = {SPLIT_NAMES[k]: _split(v, graph, context, limit) for k, v in named.items()}
+    else:
+        splits = {ALL: _split(data, graph, context, limit)}
+    return {name: _completed(split, context.reading) for name, split in splits.items()}
+
+
+def _completed(split: Split, reading: Reading) -> Split:
+    """With the inputs that follow from labels of the task of the model's head."""
+    head, limits = recognised(reading.limits), reading.limits or Limits()
+    if not head or split.labels.dtype == _NONE or not TASKS.get(head).takes(split.labels, split.inputs, limits):
+        return split
+    return replace(split, inputs=TASKS.get(head).completed(split.inputs, split.labels, limits))
 
 
 def _split(data: Data, graph: Graph, context: Context, limit: int) -> Split:
@@ -335,7 +349,7 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading, functions: F
         kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
         tags = names if task.positions and not task.windows else ()
         own = {k: replace(s, labels=task.targets(s.labels), task=task.name, classes=tags) for k, s in splits.items()}
-        count = max(0 if task.positions or s.labels.ndim < 2 else s.labels.shape[1] for s in own.values())
+        count = max(_width(task, s.labels, names) for s in own.values())
         classes = (names if len(names) == count else tuple(map(str, range(count)))) if count else ()
         return TaskData(f"{name} in Python", kind, tags or classes, own, {}, task=task.name)
     if splits and all(_are_windows(split) for split in splits.values()):
@@ -357,6 +371,13 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading, functions: F
     classes = tuple(names) if len(names) >= count else tuple(map(str, range(count)))
     kind = "text" if any("input_ids" in s.inputs for s in by_split.values()) else "image"
     return TaskData(f"{name} in Python", kind, classes, by_split, {}, notes=tuple(notes))
+
+
+def _width(task: Task, labels: Array, names: Sequence[str]) -> int:
+    """Number of classes that labels tell: the columns of sets, or those of pixels, at least the names; 0 for others."""
+    if task.positions or labels.ndim < 2:
+        return 0
+    return labels.shape[1] if labels.ndim == 2 else max(int(labels.max(initial=-1)) + 1, len(names))
 
 
 def _any_labels(splits: Mapping[str, Split], reading: Reading, functions: Functions) -> bool:

@@ -135,7 +135,8 @@ def figures(score_: dict[str, Any]) -> dict[str, str]:
 def _metrics(score_: dict[str, Any]) -> dict[str, str]:
     """Title → the metrics of the task, the main one first; accuracy and loss of a score that is not measured."""
     main = str(score_.get("metric", "accuracy"))
-    further = (n for n in all_metrics() if n in score_ and n not in (main, "accuracy", "loss", *OF_TOKENS))
+    known = [n for n in all_metrics() if n in score_ and (n != "accuracy" or score_[n] is not None)]
+    further = (n for n in known if n not in (main, "loss", *OF_TOKENS))
     names = [main, *further, *(["loss"] if main == "accuracy" or score_.get("loss") != score_.get(main) else [])]
     values = {figure_title(n): score_.get(n) for n in names}
     return {title: "–" if value is None else f"{value:.4f}" for title, value in values.items()}

@@ -17,6 +17,7 @@ Array = NDArray[Any]
 Inputs = dict[str, Array]
 ALL = "all"  # name of the split of all samples
 CLASSIFICATION, NEXT_TOKEN = "classification", "next-token"  # names of tasks that data have where none is named
+DECODER = "decoder_"  # prefix of inputs with the length of the target
 IGNORED = -100  # label of a position that does not count, as in transformers
 ROWED = ("lengths", "text_bytes", "groups")  # further arrays of a split with an entry a row
 USUAL_LENGTH = 512  # tokens of a text, if neither model nor tokenizer sets a limit
@@ -29,11 +30,12 @@ class Split:
     inputs: by the model's input name, first axis = sample. Text: `input_ids`, `attention_mask`, int64 [n, seq],
     padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: as the task has them: int64 [n], index
     into `classes`; int64 [n, seq], of each position, IGNORED where none counts; float32 [n, classes], 1 for each class
-    that applies; float32 [n], numbers. lengths: int64 [n], tokens of each text before truncation; None for images and
-    windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text that a window's labels are tokens of;
-    None for other samples. task: its name; empty: by the labels' shape, a class or the next token. classes: names of
-    the labels, for metrics that depend on them. groups: int64 [n], the sample that each row is a part of, rows of one
-    sample together; None: each row is a sample. table: texts that labels are indices into, of all splits.
+    that applies; float32 [n], numbers; int16 or int64 [n, h, w], of each pixel. lengths: int64 [n], tokens of each text
+    before truncation; None for images and windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text
+    that a window's labels are tokens of; None for other samples. task: its name; empty: by the labels' shape, a class
+    or the next token. classes: names of the labels, for metrics that depend on them. groups: int64 [n], the sample that
+    each row is a part of, rows of one sample together; None: each row is a sample. table: texts that labels are indices
+    into, of all splits.
     """
 
     inputs: Inputs
@@ -199,7 +201,10 @@ def _padding_value(name: str, parts: Sequence[Split]) -> int:
 
 
 class OtherLabelsError(DataError):
-    """The labels have another form than the task reads. form: "lists" of labels of a row, or "tags" of its words."""
+    """The labels have another form than the task reads.
+
+    form: "lists" of labels of a row, "tags" of its words, or "masks" of images.
+    """
 
     def __init__(self, message: str, hint: str = "", form: str = "") -> None:
         super().__init__(message, hint)
@@ -232,7 +237,8 @@ class LoadOptions:
 
     max_length: tokens of a text, the rest is truncated, or of a window; set by the caller from the model's limit.
     image: channels, height and width that images are converted to, 0 to keep one. task: its name. form: how it reads
-    labels.
+    labels. classes: those of the model's pixels; None if unknown. start: the token with which its decoder starts, −1
+    for the target's last; None without one.
     """
 
     tokenizer: str | Path | None = None
@@ -246,6 +252,8 @@ class LoadOptions:
     image: tuple[int, int, int] | None = None
     task: str = CLASSIFICATION
     form: LabelForm = CLASSES
+    classes: int | None = None
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def cache_folder() -> Path:
 def key_of(files: Iterable[Path], extra: Any, options: LoadOptions) -> str:
     """A hash of the files' bytes, the tokenizer's files and the options that affect tokenisation."""
     digest = hashlib.sha256()
-    facts = {name: getattr(options, name) for name in ("text", "label", "max_length", "task")}
+    facts = {name: getattr(options, name) for name in ("text", "label", "max_length", "task", "start")}
     facts |= {"tokenizer": str(options.tokenizer), "version": VERSION, "extra": extra}
     digest.update(json.dumps(facts, sort_keys=True, default=str).encode())
     for path in (*files, *_tokenizer_files(options.tokenizer)):
@@ -89,7 +89,8 @@ def _pack(data: TaskData) -> dict[str, Array]:
         if array is not None
     }
     words = {"kind": data.kind, "classes": data.classes, "texts": data.texts, "splits": list(data.splits),
-             "task": data.task, "named": {name: split.classes for name, split in data.splits.items()},
+             "task": data.task, "notes": data.notes,
+             "named": {name: split.classes for name, split in data.splits.items()},
              "table": next((split.table for split in data.splits.values()), ())}  # fmt: skip
     return arrays | {"words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)}
 
@@ -111,7 +112,8 @@ def _unpack(arrays: Any, name: str) -> TaskData:
         split: replace(_unpack_split(arrays, split), task=words["task"], classes=named[split], table=table)
         for split in words["splits"]
     }
-    return TaskData(name, words["kind"], tuple(words["classes"]), splits, texts, task=words["task"])
+    notes = tuple(words.get("notes", ()))
+    return TaskData(name, words["kind"], tuple(words["classes"]), splits, texts, notes=notes, task=words["task"])
 
 
 def _unpack_split(arrays: Any, split: str) -> Split:

@@ -72,7 +72,7 @@ def _texts(part: Any, source: str, options: LoadOptions) -> Rows:
     form = options.form
     _, label = choose_columns(part.column_names, options.text, options.label, source, form.texts, form.labels)
     rows = (form.rows or rows_of)(part.to_pandas(), source, options)
-    return Rows(rows.samples, _class_names(part, label, rows.labels))
+    return Rows(rows.samples, _class_names(part, label, rows.labels), rows.notes)
 
 
 def _class_names(part: Any, label: str, labels: tuple[Any, ...]) -> tuple[Any, ...]:

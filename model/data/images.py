@@ -15,7 +15,7 @@ from espalier.model.data.rows import Rows, arrange, class_targets
 from espalier.model.errors import DataError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # Pillow goes by content and would run PostScript under any name
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # Pillow goes by content and would run PostScript under any name
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,20 @@ def image_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> T
     counts = {split: len(some.labels) for split, some in splits.items()}
     order = arrange(counts, options, name)
     rows = {split: splits[of].at(at.tolist()) for split, (of, at) in order.items()}
+    arrays, notes = read_images(rows, options)
+    made = {split: Split({"x": arrays[split]}, labels[of][at], task=options.task) for split, (of, at) in order.items()}
+    return TaskData(name, "image", classes, made, {}, notes=notes, task=options.task)
+
+
+def read_images(rows: Mapping[str, Rows], options: LoadOptions) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """(float32 [n, c, h, w] of each split as `image_data` has them, conversions in a sentence each); DataError."""
     read = {split: [_read(source, options.image) for source in some.samples] for split, some in rows.items()}
     arrays = {split: [picture.pixels for picture in some] for split, some in read.items()}
     if any(array.ndim == 3 for some in arrays.values() for array in some):
         arrays = {split: [_coloured(array) for array in some] for split, some in arrays.items()}
     _check_sizes(rows, arrays)
-    made = {
-        split: Split({"x": _stack(arrays[split])}, labels[of][at], task=options.task)
-        for split, (of, at) in order.items()
-    }
     notes = _changed(picture for some in read.values() for picture in some)
-    return TaskData(name, "image", classes, made, {}, notes=notes, task=options.task)
+    return {split: _stack(some) for split, some in arrays.items()}, notes
 
 
 def _changed(pictures: Iterable[_Read]) -> tuple[str, ...]:
@@ -96,23 +99,23 @@ class _Read:
 
 def _read(source: Source, target: tuple[int, int, int] | None) -> _Read:
     """Read an image, converted to the channels and size of `target` where those are not 0."""
-    pillow = _pillow()
     name = source.name if isinstance(source, Picture) else f"{source.parent.name}/{source.name}"
     try:
-        with source.open() if isinstance(source, Picture) else pillow.open(source, formats=_FORMATS) as image:
+        with source.open() if isinstance(source, Picture) else pillow().open(source, formats=FORMATS) as image:
             own = "L" if image.mode in ("1", "L") else "RGB"
             channels, height, width = target or (0, 0, 0)
             fitted, size = (
                 image.convert({1: "L", 3: "RGB"}.get(channels, own)),
                 (width or image.width, height or image.height),
             )
-            fitted = fitted if fitted.size == size else fitted.resize(size, pillow.Resampling.BILINEAR)
+            fitted = fitted if fitted.size == size else fitted.resize(size, pillow().Resampling.BILINEAR)
             return _Read(np.asarray(fitted), own, image.size)
     except Exception as error:
         raise DataError(f"{name} is not a readable image.", "Remove it.") from error
 
 
-def _pillow() -> Any:
+def pillow() -> Any:
+    """Pillow's module Image, without programs; raises DataError if it is not installed."""
     try:
         # The hub's images are opened by Pillow without a format list: PostScript would run in Ghostscript.
         programs: Any = importlib.import_module("PIL.EpsImagePlugin")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from espalier.model.borders import reading
 from espalier.model.data import cache
-from espalier.model.data.base import ALL, LoadOptions, TaskData
+from espalier.model.data.base import ALL, LoadOptions, OtherLabelsError, TaskData
 from espalier.model.data.images import IMAGE_SUFFIXES, image_data
+from espalier.model.data.mask_files import mask_files
 from espalier.model.data.prepare import text_data
 from espalier.model.data.rows import SPLIT_NAMES, Rows
 from espalier.model.data.tables import (
@@ -26,10 +27,11 @@ from espalier.model.errors import DataError
 
 LONE = ""  # split name of files outside any split
 PLAIN = (".txt", ".md")  # texts without labels, for language models
+ARRAYS = (".npz",)  # images with masks
 PREFIX = re.compile(r"[A-Za-z]\w+:")  # of a source; a letter alone is a drive of Windows
 HINT = (
-    f"Give a file ({', '.join((*SUFFIXES, *PLAIN))}), or a folder with train.*, validation.* and test.* files, "
-    "or with a subfolder of .txt files or images for each class."
+    f"Give a file ({', '.join((*SUFFIXES, *PLAIN, *ARRAYS))}), or a folder with train.*, validation.* and test.* "
+    "files, with a subfolder of .txt files or images for each class, or with images/ and masks/."
 )
 
 
@@ -37,7 +39,7 @@ HINT = (
 class Found:
     """Data files at a path. files: by split, each with its class if the folder names it."""
 
-    kind: str  # table, text, image or plain: a text without labels
+    kind: str  # table, text, image, mask: images with masks, arrays, or plain: a text without labels
     files: dict[str, tuple[tuple[Path, str], ...]]
 
     def paths(self) -> list[Path]:
@@ -53,6 +55,8 @@ def load_local(path: Path, options: LoadOptions) -> TaskData:
             f"{path.name} is plain text, which has no labels to classify.",
             "Use a language model (task next-token), or a table with a column of labels.",
         )
+    if found.kind in ("mask", "arrays"):
+        raise OtherLabelsError(f"{path.name} holds images with masks.", "Choose the task segmentation.", "masks")
     if found.kind == "image":
         return image_data(path.name, _rows(found, options), options)
     key = cache.key_of(found.paths(), [(split, name) for split, f in found.files.items() for _, name in f], options)
@@ -71,6 +75,8 @@ def find(path: Path) -> Found:
     if path.is_file():
         if path.suffix.lower() in PLAIN:
             return Found("plain", {LONE: ((path, ""),)})
+        if path.suffix.lower() in ARRAYS:
+            return Found("arrays", {LONE: ((path, ""),)})
         if path.suffix.lower() not in SUFFIXES:
             raise DataError(f"{path.name} is not a supported data file.", HINT)
         return Found("table", {LONE: ((path, ""),)})
@@ -80,7 +86,11 @@ def find(path: Path) -> Found:
         if prefix := PREFIX.match(str(path)):
             hint = f"If a plug-in reads {prefix[0]} data, load it first (--plugin FILE.py). {hint}"
         raise DataError(f"There are no data at {path}{base}.", hint)
+    masks = mask_files(path, _split_name)
+    if masks:
+        return Found("mask", masks)
     found = _find_files(path, SUFFIXES, "table") or _find_classes(path) or _find_files(path, PLAIN, "plain")
+    found = found or _find_files(path, ARRAYS, "arrays")
     if found is None:
         raise DataError(f"The folder {path.name} contains no supported data.", HINT)
     return found
@@ -88,7 +98,7 @@ def find(path: Path) -> Found:
 
 def documents(found: Found, options: LoadOptions) -> dict[str, tuple[str, ...]]:
     """The texts of each split, without labels; raises DataError for images."""
-    if found.kind == "image":
+    if found.kind in ("image", "mask", "arrays"):
         raise DataError("The data are images; a language model needs texts.", "Give a text, or a table with texts.")
     return {
         split or ALL: tuple(text for path, _ in files for text in _texts_of(path, found.kind, options))
@@ -162,7 +172,8 @@ def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) 
     if kind == "text":
         return Rows(tuple(_read_text(path) for path, _ in files), tuple(name for _, name in files))
     parts = [read_rows(path, options) for path, _ in files]
-    return Rows(tuple(s for p in parts for s in p.samples), tuple(s for p in parts for s in p.labels))
+    notes = tuple(dict.fromkeys(note for p in parts for note in p.notes))
+    return Rows(tuple(s for p in parts for s in p.samples), tuple(s for p in parts for s in p.labels), notes)
 
 
 def _read_text(path: Path, whole: bool = False) -> str:

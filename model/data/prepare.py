@@ -12,12 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from espalier.model.data import cache
-from espalier.model.data.base import Array, LoadOptions, Split, TaskData
+from espalier.model.data.base import DECODER, IGNORED, Array, LoadOptions, Split, TaskData
 from espalier.model.data.rows import Rows, arrange, class_targets
 from espalier.model.data.tokens import Encoder, open_tokenizer
 from espalier.model.errors import DataError
-
-DECODER = "decoder_"  # prefix of inputs with the length of the target
 
 
 def text_data(name: str, key: str, read: Callable[[], Mapping[str, Rows]], options: LoadOptions) -> TaskData:
@@ -68,7 +66,7 @@ def arranged(data: TaskData, options: LoadOptions) -> TaskData:
 
 def trimmed(split: Split) -> Split:
     """Remove the positions that are padding in every text."""
-    mask = split.inputs["attention_mask"]
+    split, mask = _trimmed_targets(split), split.inputs["attention_mask"]
     used = mask.any(axis=0)
     if bool(used.all()):
         return split
@@ -76,3 +74,13 @@ def trimmed(split: Split) -> Split:
     inputs = {**split.inputs, **{name: np.ascontiguousarray(array[:, used]) for name, array in own.items()}}
     of_positions = len(own) == len(split.inputs) and split.labels.shape == mask.shape and split.labels.dtype.kind == "i"
     return replace(split, inputs=inputs, labels=split.labels[:, used] if of_positions else split.labels)
+
+
+def _trimmed_targets(split: Split) -> Split:
+    """Remove the positions of a decoder where no target has a label."""
+    decoder = {name: array for name, array in split.inputs.items() if name.startswith(DECODER)}
+    if not decoder or any(array.shape != split.labels.shape for array in decoder.values()):
+        return split
+    width = max(int((split.labels != IGNORED).any(axis=0).sum()), 1)
+    inputs = {name: np.ascontiguousarray(array[:, :width]) for name, array in decoder.items()}
+    return replace(split, inputs={**split.inputs, **inputs}, labels=np.ascontiguousarray(split.labels[:, :width]))

@@ -28,15 +28,19 @@ _INTEGER = re.compile(r"(-?\d+)(\.0+)?")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Samples (texts, or paths of images) and their labels: class names, or as the task reads them."""
+    """Samples (texts, or paths of images) and their labels: class names, or as the task reads them.
+
+    notes: on how they were read, a sentence each.
+    """
 
     samples: tuple[Any, ...]
     labels: tuple[Any, ...]
+    notes: tuple[str, ...] = ()
 
     def at(self, order: Iterable[int]) -> Rows:
         """The rows at these indices, in this order."""
         order = tuple(order)
-        return Rows(tuple(self.samples[i] for i in order), tuple(self.labels[i] for i in order))
+        return Rows(tuple(self.samples[i] for i in order), tuple(self.labels[i] for i in order), self.notes)
 
 
 def label_name(value: object) -> str:

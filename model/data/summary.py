@@ -18,7 +18,7 @@ SHOWN = 0.995  # quantile of the lengths at which the histogram ends; longer tex
 
 @dataclass(frozen=True, slots=True)
 class SplitSummary:
-    """One split. counts: samples by class, of windows their number, of several labels a sample those with each;
+    """One split. counts: samples by class, of windows their number, of sets of labels and masks those with each;
     lengths: texts by bin of `DataSummary.edges`; cut: truncated texts. tokens, text_bytes, frequent: of windows, the
     labels, the bytes of their text, and how many of them are the most frequent token. number: of samples, if not the
     sum of counts.
@@ -134,9 +134,11 @@ def _split(name: str, split: Split, classes: int, edges: np.ndarray, max_length:
 
 
 def _counts(split: Split, classes: int) -> tuple[int, ...]:
-    """Labels of each class; of several labels a sample, the samples with each. Numbers have no classes."""
+    """Labels of each class; of sets of labels and of masks, the samples with each. Numbers have no classes."""
     labels = split.labels
-    if split.table:  # numbers of its entries
+    if labels.ndim == 3:
+        return tuple(int((labels == at).any((1, 2)).sum()) for at in range(classes))
+    if split.table or (labels.ndim == 2 and labels.dtype.kind in "iu" and not classes):  # entries, tokens of a target
         return ()
     if labels.dtype.kind in "iu":
         return tuple(np.bincount(labels[labels >= 0], minlength=classes).tolist())

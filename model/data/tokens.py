@@ -24,24 +24,30 @@ SENTINEL = 1_000_000_000  # transformers writes 1e30 for "no limit"
 
 def open_tokenizer(source: str | Path) -> Encoder:
     """Load the tokenizer of a Hugging Face folder or name; raises DataError if there is none."""
+    encode = open_text_pairs(source)
+    return lambda texts, max_length: encode(texts, max_length, False)
+
+
+def open_text_pairs(source: str | Path) -> Callable[[Sequence[str], int, bool], tuple[Inputs, Array]]:
+    """As `open_tokenizer`; the last argument says whether the texts are targets, which may have own special tokens."""
     tokenizer = _load(source)
     if tokenizer.pad_token is None:
         # Decoder-only models often have none; padding is masked, so any token will do.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
 
-    def encode(texts: Sequence[str], max_length: int) -> tuple[Inputs, Array]:
+    def encode(texts: Sequence[str], max_length: int, targets: bool) -> tuple[Inputs, Array]:
         # The patterns of the tokenizer's file may panic on excessive backtracking.
         with reading(
             f"The tokenizer {Path(source).name}", DataError, "fails on these texts", "Give another tokenizer."
         ):
-            return _encoded(texts, max_length)
+            return _encoded({"text_target" if targets else "text": list(texts)}, max_length)
 
-    def _encoded(texts: Sequence[str], max_length: int) -> tuple[Inputs, Array]:
-        rows = tokenizer(list(texts), truncation=True, max_length=max_length, padding="longest")
+    def _encoded(texts: dict[str, list[str]], max_length: int) -> tuple[Inputs, Array]:
+        rows = tokenizer(**texts, truncation=True, max_length=max_length, padding="longest")
         inputs = {name: np.array(rows[name], dtype=np.int64) for name in NAMES}
         if rows.encodings:
             return inputs, _lengths(rows.encodings, tokenizer.num_special_tokens_to_add())
-        whole = tokenizer(list(texts), truncation=False, verbose=False)[NAMES[0]]
+        whole = tokenizer(**texts, truncation=False, verbose=False)[NAMES[0]]
         return inputs, np.array([len(row) for row in whole], dtype=np.int64)
 
     return encode

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from espalier.model.borders import parse_json, read_bytes, tried
+from espalier.model.data.class_names import local_file
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line, nearest
 from espalier.model.memory import free
 from espalier.model.network import offline_if_unreachable
@@ -30,7 +31,10 @@ TASKS = {
     "causal-lm": "AutoModelForCausalLM", "masked-lm": "AutoModelForMaskedLM",
     "token-classification": "AutoModelForTokenClassification", "question-answering": "AutoModelForQuestionAnswering",
     "image-classification": "AutoModelForImageClassification", "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "semantic-segmentation": "AutoModelForSemanticSegmentation",
 }  # fmt: skip
+IMAGE_SIZE = "image_size"  # of the example, also of configurations that have none
+START = "decoder_start_token_id"  # which T5's configuration does not list
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 
 
@@ -121,6 +125,7 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
             check_sizes(config.to_dict())
             cached = _no_cache(config)
+            _size_images(config, name)
             cls = model_class(config)
             check_settings(getattr(config, "quantization_config", None))
             with contextlib.redirect_stderr(io.StringIO()):  # bars of progress
@@ -137,6 +142,17 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
         called = Path(name).name if Path(name).exists() else name
         raise SourceError(f"{called} cannot be loaded: {first_line(error)}", hint) from error
     return model, example_inputs(model), (model.config,) if cached else ()
+
+
+def _size_images(config: Any, name: str) -> None:
+    """Set the size of images from the model's preprocessor, where the configuration leaves it open, as SegFormer's."""
+    if hasattr(config, IMAGE_SIZE) or not hasattr(config, "num_channels"):
+        return
+    file = local_file(name, "preprocessor_config.json")
+    size = read_config_file(file).get("size") if file else None
+    ends = [size.get("height"), size.get("width")] if isinstance(size, dict) else [size, size]
+    if all(isinstance(end, int) and end > 0 for end in ends):
+        config.image_size = ends
 
 
 def _no_cache(config: Any) -> bool:
@@ -166,6 +182,7 @@ def from_config(spec: str) -> Loaded:
     notes = _pad(source.config, source.kind) if unpadded else ()
     extra: dict[str, Any] = {"attn_implementation": source.attention} if source.attention else {}
     model, example = _from_config(source.kind, source.config, source.task, source.without_weights, extra)
+    notes += _start(model, source.kind) if source.task == "seq2seq-lm" else ()
     uncached = (model.config,) if source.wants_cache else ()
     return Loaded(SourceInfo(spec, f"{source.kind} (configuration)"), model, example, notes=notes, uncached=uncached)
 
@@ -212,6 +229,18 @@ def _pad(config: Any, kind: str) -> tuple[str, ...]:
             "pad_token_id=… names another.",)  # fmt: skip
 
 
+def _start(model: Any, kind: str) -> tuple[str, ...]:
+    """Set a missing token with which a decoder starts to the padding, as T5 has it; returns notes."""
+    from espalier.model.sources.limits import start_of
+
+    pad, size, start = getattr(model.config, "pad_token_id", None), model.config.vocab_size, start_of(model)
+    if not isinstance(pad, int) or (start is not None and start < size):
+        return ()
+    setattr(model.config, START, pad)
+    what = f"has no {START}" if start is None else f"has the {START} {start}, beyond its vocabulary"
+    return (f"The {kind} configuration {what}, so its padding {pad} stands for it; {START}=… names another.",)
+
+
 def _from_config(
     kind: str, config: Any, task: str, without_weights: bool, extra: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
@@ -238,6 +267,8 @@ def make_config(kind: str, values: dict[str, Any]) -> Any:
         raise SourceError(f"transformers has no model type {kind!r}.", nearest(kind, CONFIG_MAPPING.keys()))
     cls = CONFIG_MAPPING[kind]
     allowed = set(cls().to_dict()) | set(getattr(cls, "attribute_map", {})) | {"num_labels"}
+    allowed |= {IMAGE_SIZE} if "num_channels" in allowed else set()
+    allowed |= {START} if "is_encoder_decoder" in allowed else set()
     for key in values:
         if key not in allowed:
             raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, allowed))
@@ -284,7 +315,7 @@ def example_inputs(model: Any) -> dict[str, Any]:
     """
     main = getattr(model, "main_input_name", "input_ids")
     if main == "pixel_values":
-        return _image_inputs(model.config)
+        return _image_inputs(model)
     if main == "input_ids" and getattr(model.config, "vocab_size", None):
         inputs = _text_inputs(model)
         return (
@@ -344,11 +375,14 @@ def _labels(cls: str, config: Any, inputs: dict[str, Any]) -> Any:
     return None
 
 
-def _image_inputs(config: Any) -> dict[str, Any]:
+def _image_inputs(model: Any) -> dict[str, Any]:
     import torch
 
-    size = getattr(config, "image_size", 224)
+    config = model.config
+    size = getattr(config, IMAGE_SIZE, None) or 224
     height, width = size if isinstance(size, list | tuple) else (size, size)
     channels = int(getattr(config, "num_channels", 3))
     inputs: dict[str, Any] = {"pixel_values": torch.randn(2, channels, int(height), int(width))}
+    if "Segmentation" in type(model).__name__:  # whose loss ignores another label than tasks do
+        return inputs
     return inputs | {"?labels": torch.randint(0, int(getattr(config, "num_labels", 2)), (2,))}

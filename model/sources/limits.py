@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SHORT, LONG = 3, 6  # tokens of the first two runs
 FIRST, SECOND = 2, 3  # token ids of the runs that look for the vocabulary's table
+LAST = -1  # stands for the last token of a target
 MOST = 1 << 20  # tokens: larger tables are not tables of positions
 ROOM = 1 << 24  # largest number of elements of a run's input
 # Types that torch raises for sizes that do not fit.
@@ -35,7 +36,7 @@ FAULTS = (EspalierError, RuntimeError, LookupError, ArithmeticError, ValueError,
 def limits_of(graph: Graph, store: WeightStore) -> Limits:
     """The limits of a graph; runs only index computations, never the model."""
     token = token_input(graph)
-    limits = Limits(image=_image(graph), width=_width(graph))
+    limits = Limits(image=_image(graph), width=_width(graph), channels=_channels(graph))
     if token is None or token.out is None or len(token.out.shape) != 2:
         return limits
     length = token.out.shape[1]
@@ -66,10 +67,12 @@ def context_length(config: Any) -> int | None:
     return length if rotary and isinstance(length, int) and length >= SHORT else None
 
 
+SEQ2SEQ = "seq2seq-lm"
 HEADS = {
     "ForSequenceClassification": "sequence-classification", "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering", "ForMaskedLM": "masked-lm", "ForCausalLM": "causal-lm",
     "LMHeadModel": "causal-lm", "ForImageClassification": "image-classification",
+    "ForSemanticSegmentation": "semantic-segmentation", "ForConditionalGeneration": SEQ2SEQ, "MTModel": SEQ2SEQ,
 }  # fmt: skip
 
 
@@ -83,9 +86,39 @@ def head_of(model: Any) -> tuple[str, str]:
         return "", ""
     head = next((head for end, head in HEADS.items() if name.endswith(end)), "")
     labels, problem = getattr(config, "num_labels", None), getattr(config, "problem_type", None)
+    if head == SEQ2SEQ and not (getattr(config, "is_encoder_decoder", False) and _reads_texts(model)):
+        return "", ""
     if head.endswith(("sequence-classification", "image-classification")):
         return head, str(problem or ("regression" if labels == 1 else ""))
     return head, ""
+
+
+def _reads_texts(model: Any) -> bool:
+    """Whether the main input are tokens, not sounds or images."""
+    return getattr(model, "main_input_name", "") == "input_ids"
+
+
+def start_of(model: Any) -> int | None:
+    """The token with which a transformers decoder starts a target; LAST where it starts with the target's last token.
+
+    Its own function is asked, which shifts labels to the right. None for other models.
+    """
+    import torch
+
+    shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    if shift is None or not head_of(model)[0]:
+        start = getattr(getattr(model, "config", None), "decoder_start_token_id", None)
+        return start if isinstance(start, int) and head_of(model)[0] == SEQ2SEQ else None
+    first = [_first(shift, torch.tensor([[FIRST, SECOND, last]])) for last in (FIRST, SECOND)]
+    return first[0] if first[0] == first[1] else LAST if first == [FIRST, SECOND] else None
+
+
+def _first(shift: Any, labels: Tensor) -> int | None:
+    try:
+        return int(shift(labels=labels)[0, 0])
+    # Configurations without tokens that a model's code expects.
+    except (*FAULTS, AttributeError):
+        return None
 
 
 def architecture_of(model: Any) -> str:
@@ -102,6 +135,15 @@ def _width(graph: Graph) -> int | None:
             return shape[1] if isinstance(shape[1], int) else None
         if len(shape) == 1:
             return 1
+    return None
+
+
+def _channels(graph: Graph) -> int | None:
+    """Channels of the first result that is a map of pixels, [samples, channels, height, width]."""
+    for ref in graph.output.inputs:
+        shape = meta.shape if (meta := graph.nodes[ref.node].out) is not None and floating(meta) else ()
+        if len(shape) == 4:
+            return shape[1] if isinstance(shape[1], int) else None
     return None
 
 

@@ -18,7 +18,9 @@ class Limits:
     "next-token" if there is a score of each token of the vocabulary at each position; empty if unknown. head: of
     transformers, such as "token-classification"; problem: the `problem_type` of its configuration; empty if unknown.
     width: outputs of a sample, if the model gives one row a sample. architecture: the `model_type` of its transformers
-    configuration; empty for a model that is none of transformers' classes, None if unknown.
+    configuration; empty for a model that is none of transformers' classes, None if unknown. channels: of a result that
+    is a map of pixels, if there is one. start: the token with which the decoder starts a target, −1 for the
+    target's own last token; None without one.
     """
 
     tokens: int | None = None
@@ -31,6 +33,13 @@ class Limits:
     problem: str = ""
     width: int | None = None
     architecture: str | None = None
+    channels: int | None = None
+    start: int | None = None
+
+    @property
+    def pixel_classes(self) -> int | None:
+        """Classes of a pixel; one channel is the logit of the second of two."""
+        return None if self.channels is None else max(self.channels, 2)
 
 
 @dataclass(frozen=True, slots=True)

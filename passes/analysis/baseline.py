@@ -16,6 +16,7 @@ from espalier.passes.base import Context
 from espalier.passes.figure import OPENED
 from espalier.passes.running.splits import EvaluateOptions, compared_kind
 from espalier.passes.tasks.base import task_of
+from espalier.passes.tasks.scores import with_counted
 from espalier.passes.tasks.tally import Tally
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class BaselineComparison:
         before, after = self._before(inputs), self._outputs.of(result)
         self._same_shape = self._same_shape and before.shape == after.shape
         if self._same_shape:
-            self._kl += self._outputs.divergence(before, after, inputs)
+            self._kl += self._outputs.divergence(before, after, with_counted(inputs, labels))
         if self._scored:
             self._tally(before, labels)
         self._batches, self._samples = self._batches + 1, self._samples + len(before)

@@ -76,11 +76,16 @@ def _has_class(split: Split, index: int) -> Array:
     labels = split.labels
     if labels.dtype.kind == "f":
         return labels[:, index] > 0.5
-    return labels == index if labels.ndim == 1 else (labels == index).any(1)
+    return labels == index if labels.ndim == 1 else (labels == index).reshape(len(labels), -1).any(1)
 
 
 def _label(task: TaskData, label: Array) -> Row:
-    """The label of a sample in readable form; empty for windows."""
+    """The label of a sample in readable form, of a mask its classes by number of pixels; empty for windows."""
+    if label.ndim == 2:
+        import numpy as np
+
+        found, counts = np.unique(label[label >= 0], return_counts=True)
+        return {"class": ", ".join(task.classes[int(at)] for at in found[np.argsort(-counts, kind="stable")])}
     if label.ndim == 0:
         return {"class": task.classes[int(label)]} if task.classes else {"label": float(label)}
     if label.dtype.kind == "f":

@@ -125,7 +125,7 @@ def measure(
 
     from espalier.model.torch.in_place import in_place
 
-    task, count, total = task_of(split), 0, split.targets
+    task, count, total = task_of(split), 0, len(split)
     tally = Tally(task)
     context.progress(0, total, "evaluating")
     with in_place(module), torch.no_grad():
@@ -136,7 +136,7 @@ def measure(
             tally.add(scores, labels)
             if comparison is not None:
                 comparison.add(inputs, result, labels)
-            count += tally.last
+            count += len(labels)
             context.progress(count, total, "evaluating")
     return tally
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from espalier.model.errors import DataError, first_line
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import floating
-from espalier.model.graph.token_scores import token_scores_width
 from espalier.passes.tasks.base import task_of
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, T
     names = [n.target for n in graph.placeholders]
     extra = "labels" in names
     given = match_inputs(names, split)
-    size = fitting_windows(split, graph, size)
+    size = fitting_size(split, graph, size)
     for inputs, labels in split.batches(size):
         tensors = cast_inputs({given[k]: torch.from_numpy(v) for k, v in inputs.items() if k in given}, graph)
         target = torch.from_numpy(labels)
@@ -52,10 +51,10 @@ def batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, T
         yield tensors | ({"labels": target} if extra else {}), target
 
 
-def fitting_windows(split: Split, graph: Graph, size: int) -> int:
-    """At most `size` windows, so that the scores of all their tokens take MAX_SCORES bytes at most."""
-    width = token_scores_width(graph) if task_of(split).windows else None
-    return size if width is None else max(1, min(size, MAX_SCORES // (4 * width * max(split.labels.shape[1], 1))))
+def fitting_size(split: Split, graph: Graph, size: int) -> int:
+    """At most `size` samples, so that the scores of all their tokens or pixels take MAX_SCORES bytes at most."""
+    scores = task_of(split).scores_of_sample(split, graph)
+    return size if scores is None else max(1, min(size, MAX_SCORES // (4 * max(scores, 1))))
 
 
 def cast_inputs(tensors: dict[str, Tensor], graph: Graph) -> dict[str, Tensor]:

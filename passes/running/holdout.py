@@ -10,6 +10,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from espalier.model.data.base import DECODER
+
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
 
@@ -31,9 +33,9 @@ def holdout_mask(split: Split) -> NDArray[np.bool_]:
 
 
 def _keys(split: Split) -> NDArray[np.uint64]:
-    """A hash of each sample's inputs, without padding."""
+    """A hash of each sample's inputs, without padding and without those of a decoder, which are its target."""
     mask = split.inputs.get("attention_mask")
-    arrays = [split.inputs[name] for name in sorted(split.inputs)]
+    arrays = [split.inputs[name] for name in sorted(split.inputs) if not name.startswith(DECODER)]
     return np.array([_key([_unpadded(a[i], mask, i) for a in arrays]) for i in range(len(split))], np.uint64)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.model.data.base import DECODER, IGNORED
 from espalier.model.graph.graph import Graph
 from espalier.passes.tasks.base import task_of
 
@@ -52,8 +53,15 @@ def batch_order(split: Split, graph: Graph) -> NDArray[np.int64]:
 
 
 def _cut(split: Split, width: int) -> Split:
-    labels = split.labels[:, :width] if task_of(split).positions else split.labels
-    return replace(split, inputs={k: v[:, :width] for k, v in split.inputs.items()}, labels=labels)
+    decoder = {k: v for k, v in split.inputs.items() if k.startswith(DECODER)}
+    labels, of_decoder = split.labels, width
+    if decoder:
+        of_decoder = max(MIN_TOKENS, int((labels != IGNORED).sum(1).max()))
+        labels = labels[:, :of_decoder]
+    elif task_of(split).positions:
+        labels = labels[:, :width]
+    inputs = {k: v[:, : of_decoder if k in decoder else width] for k, v in split.inputs.items()}
+    return replace(split, inputs=inputs, labels=labels)
 
 
 def _lengths(split: Split, graph: Graph) -> Any:
@@ -66,7 +74,8 @@ def _lengths(split: Split, graph: Graph) -> Any:
         return None
     for name, array in split.inputs.items():
         shape = shapes.get(name)
-        if array.shape != mask.shape or (shape is not None and not (len(shape) == 2 and isinstance(shape[1], str))):
+        wanted = split.labels.shape if name.startswith(DECODER) else mask.shape
+        if array.shape != wanted or (shape is not None and not (len(shape) == 2 and isinstance(shape[1], str))):
             return None
     lengths = mask.sum(1)
     right = (mask != 0) == (np.arange(mask.shape[1]) < lengths[:, None])

@@ -11,6 +11,7 @@ from espalier.model.data.base import CLASSIFICATION, task_of_labels
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph
 from espalier.passes.tasks.base import TASKS, Task
+from espalier.passes.tasks.scores import with_counted
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -61,7 +62,7 @@ class Objective(nn.Module):
         own = _own_loss(result) if self.takes_labels else None
         loss = task.loss(scores, labels) if own is None else own
         if self.distillation is not None and self.training:
-            loss = self.distillation.loss(loss, scores, inputs, task)
+            loss = self.distillation.loss(loss, scores, with_counted(inputs, labels), task)
         return {"loss": loss, "logits": scores}
 
     def taken(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -91,6 +91,8 @@ def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> Tas
         image=wanted_image(reading),
         task=task,
         form=TASKS.get(task).form,
+        classes=reading.limits.pixel_classes if reading.limits else None,
+        start=reading.limits.start if reading.limits else None,
     )
     data = _of_task(options, load, reading)
     return in_order_of(fitted(data, reading), reading.classes)

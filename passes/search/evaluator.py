@@ -29,6 +29,7 @@ from espalier.passes.search.results import Results
 from espalier.passes.search.trial_run import PartialResult
 from espalier.passes.sensitivity.outputs import Outputs
 from espalier.passes.tasks.base import ACCURACY, task_of
+from espalier.passes.tasks.scores import with_counted
 from espalier.passes.tasks.tally import Tally
 
 MAX_HITS = 1 << 16  # samples up to which a trial stores which were classified correctly
@@ -104,7 +105,7 @@ class Evaluator:
         before = self.reference[number]
         if self.task.rows:
             return _divergence(before, scores.float())
-        return self._outputs.divergence(before, self._outputs.of(result), self.batches[number][0])
+        return self._outputs.divergence(before, self._outputs.of(result), with_counted(*self.batches[number]))
 
     def _store_samples(self, name: str, tally: Tally) -> None:
         self.samples[name] = tally.losses(), tally.correct()

@@ -32,6 +32,7 @@ from espalier.passes.sensitivity.outputs import Outputs
 from espalier.passes.sensitivity.ports import FormatPort
 from espalier.passes.sensitivity.reservoir import Reservoir
 from espalier.passes.tasks.base import Kind
+from espalier.passes.tasks.scores import with_counted
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
@@ -62,14 +63,14 @@ def collect(
     if work.outputs.kind == "values" and not passes:
         work.outputs.learn(work.outputs_of(split))
     begun = time.monotonic()
-    for number, (inputs, _) in enumerate(batches(split, graph, size)):
+    for number, (inputs, labels) in enumerate(batches(split, graph, size)):
         if number < passes:
             continue
         if seconds and number >= MIN_PASSES and time.monotonic() - begun > seconds:
             work.keep(kept, number)
             return work.statistics(number * size)
         with fit_error(inputs):
-            work.step(inputs)
+            work.step(inputs, labels)
         if kept is not None and kept.due:
             work.keep(kept, number + 1)
         begun += _report(work, kept, context, number + 1, size, len(split))
@@ -127,12 +128,12 @@ class _Collection:
             with fit_error(inputs), torch.no_grad():
                 yield self.outputs.of(self._run.module(**inputs))
 
-    def step(self, inputs: dict[str, Tensor]) -> None:
+    def step(self, inputs: dict[str, Tensor], labels: Tensor) -> None:
         """One batch forward and backward."""
         self._samples_before += self._batch
         self._batch = max(1, len(next(iter(inputs.values()))))
         after = self.outputs.of(self._run(inputs))
-        pull = self.outputs.pull(after.detach(), inputs, self._random) * self._scale
+        pull = self.outputs.pull(after.detach(), with_counted(inputs, labels), self._random) * self._scale
         torch.autograd.backward(after, pull)
         self._run.release()
 

@@ -24,6 +24,7 @@ from espalier.passes.running.splits import compared_kind
 from espalier.passes.sensitivity.outputs import Outputs
 from espalier.passes.sensitivity.partial_run import RESULT, PartialRun, Values
 from espalier.passes.tasks.base import task_of
+from espalier.passes.tasks.scores import with_counted
 from espalier.passes.tasks.tally import Tally
 
 if TYPE_CHECKING:
@@ -154,7 +155,8 @@ class Baseline:
             with torch.no_grad():
                 after = self.outputs.of(run.values(batch.inputs, known, {RESULT})[RESULT])
             _check_shape(batch.outputs, after)
-            divergence += self.outputs.divergence(batch.outputs, after, batch.inputs)
+            seen = with_counted(batch.inputs, batch.labels)
+            divergence += self.outputs.divergence(batch.outputs, after, seen)
             if scored:
                 before, now = (self.task.scores(x, self.graph) for x in (batch.outputs, after))
                 tally.add(now, batch.labels)

@@ -10,6 +10,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import floating
 from espalier.model.graph.token_scores import token_scores_width
 from espalier.passes.tasks.base import Kind
+from espalier.passes.tasks.scores import scored_mask
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +21,7 @@ WORDS: dict[Kind, str] = {
     "classes": "KL divergence of the classes from the baseline's, nats a sample",
     "distributions": "KL divergence of each row's distribution from the baseline's, mean over a sample's rows, nats",
     "labels": "KL divergence of each class's decision from the baseline's, summed over classes, nats a sample",
+    "pixels": "KL divergence of each pixel's distribution from the baseline's, mean over an image's pixels, nats",
     "values": "squared error of the outputs over twice their variance, mean over their elements",
 }
 
@@ -28,13 +30,14 @@ class Outputs:
     """The compared tensor of a model's results, and the divergence of two of them.
 
     `classes`: one distribution a sample. `distributions`: logits of any rank, such as a language model's, without rows
-    that the attention mask hides. `labels`: a decision a class, each with a distribution of its own. `values`: all
+    that the attention mask hides. `pixels`: these of maps of pixels, whose classes are the second axis. `labels`: a
+    decision a class, each with a distribution of its own. `values`: all
     other models; the divergence is that of normal distributions around the values, with the variance of the baseline's
     outputs (`learn`).
     """
 
     def __init__(self, graph: Graph, kind: Kind = "classes") -> None:
-        """`kind`: of the task; it decides only whether logits of classes are decisions of their own."""
+        """`kind`: of the task; it decides whether logits of classes are decisions, and maps of pixels logits."""
         self.name, self.index = _chosen(graph)
         meta = _meta(graph, self.index)
         logits = (
@@ -48,6 +51,10 @@ class Outputs:
         self.kind: Kind = "values" if not logits or single else "classes" if rank == 2 else "distributions"
         if self.kind == "classes" and kind == "labels":
             self.kind = kind
+        if kind == "pixels" and meta is not None and rank == 4 and meta.shape[1] != 1:
+            self.kind = kind
+        elif rank == 4:  # a map whose axis of classes nothing tells
+            self.kind = "values"
         if len(self.pair) == len(ENDS):
             self.kind = "distributions"
         self.spread: float | None = None
@@ -98,6 +105,7 @@ class Outputs:
             p = a.sigmoid()
             lost = p * (F.logsigmoid(a) - F.logsigmoid(b)) + (1 - p) * (F.logsigmoid(-a) - F.logsigmoid(-b))
             return float(lost.clamp(min=0).sum())
+        before, after = self._classes_last(before), self._classes_last(after)
         p, q = before.double().log_softmax(-1), after.double().log_softmax(-1)
         lost = (p.exp() * (p - q)).sum(-1).clamp(min=0)
         return float((lost * self.shares(before, inputs)).sum())
@@ -106,7 +114,7 @@ class Outputs:
         """1 for each unmasked row of the logits, 0 otherwise."""
         import torch
 
-        mask = inputs.get("attention_mask")
+        mask = scored_mask(inputs)
         if mask is not None and mask.shape == logits.shape[:-1]:
             return mask.to(logits.dtype)
         return torch.ones(logits.shape[:-1], dtype=logits.dtype)
@@ -133,12 +141,18 @@ class Outputs:
             return signs / (self._variance(before) * before[0].numel()) ** 0.5
         if self.kind == "labels":
             return signs * (before.sigmoid() * (-before).sigmoid()).sqrt()
+        if self.kind == "pixels":
+            signs, before = signs.movedim(1, -1), before.movedim(1, -1)
         root = before.softmax(-1).sqrt()
         signs[..., -1] = 0
         normal = root.clone()  # of a Householder reflection
         normal[..., -1] -= 1
         turned = signs - normal * (2 * (normal * signs).sum(-1, True) / normal.square().sum(-1, True).clamp(min=1e-30))
-        return root * turned * self.shares(before, inputs).sqrt().unsqueeze(-1)
+        pull = root * turned * self.shares(before, inputs).sqrt().unsqueeze(-1)
+        return pull.movedim(-1, 1) if self.kind == "pixels" else pull
+
+    def _classes_last(self, logits: Tensor) -> Tensor:
+        return logits.movedim(1, -1) if self.kind == "pixels" else logits
 
 
 def _meta(graph: Graph, index: int) -> Any:

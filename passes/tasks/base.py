@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from espalier.model.sources.reading import Limits
 
 Run = Callable[[dict[str, Any]], Any]  # inputs by name → the model's result
-Kind = Literal["classes", "distributions", "values", "labels"]  # of outputs that are compared
+Kind = Literal["classes", "distributions", "values", "labels", "pixels"]  # of outputs that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class Task:
     card leaves out. own: rank of labels with which a model may compute its own loss. resampled: its further metrics
     have intervals. confuses: each sample has one class, so that a table of true and predicted classes exists. reads:
     form of labels that choose the task, as `OtherLabelsError` names it. uncut: outputs of all samples have one shape:
-    batches keep the padding of the data. costly: its own intervals take long, so that trials leave them out.
+    batches keep the padding of the data. costly: its own intervals take long, so that trials leave them out. large: the
+    scores of a sample take much memory, so that a validation has the batches of its training.
     """
 
     name: str = CLASSIFICATION
@@ -76,6 +77,7 @@ class Task:
     resampled: bool = False
     uncut: bool = False
     costly: bool = False
+    large: bool = False
     form: LabelForm = CLASSES
 
     def of(self, classes: tuple[str, ...]) -> Task:
@@ -99,6 +101,10 @@ class Task:
     def targets(self, labels: Array) -> Array:
         """Labels that `takes` accepted, as `Split` has them."""
         return labels
+
+    def completed(self, inputs: dict[str, Array], labels: Array, limits: Limits) -> dict[str, Array]:
+        """The inputs of a program with those that follow from labels that `takes` accepted."""
+        return inputs
 
     def hides(self, labels: Array) -> bool:
         """Whether labels are missing, as the hub hides those of some test sets (−1)."""
@@ -126,6 +132,13 @@ class Task:
         from espalier.passes.tasks.scores import fit_classes
 
         fit_classes(scores, labels.reshape(-1))
+
+    def scores_of_sample(self, split: Split, graph: Graph) -> int | None:
+        """How many scores a sample has, so that batches of many are made smaller; None: few."""
+        from espalier.model.graph.token_scores import token_scores_width
+
+        width = token_scores_width(graph) if self.windows else None
+        return None if width is None else width * split.labels.shape[1]
 
     def trial_labels(self, labels: Tensor) -> Tensor:
         """Labels of the same shape that every model accepts."""
@@ -300,6 +313,8 @@ _OURS = tuple(
         "masked_token",
         "token_classification",
         "question_answering",
+        "segmentation",
+        "seq2seq",
     )
 )
 TASKS = Tasks("task", DataError, _OURS)

@@ -81,7 +81,7 @@ class MaskedToken(Task):
     """The tokens at masked positions of a window. Labels: int64 [windows, positions], IGNORED elsewhere."""
 
     name, units, keep, kind, windows = MASKED_TOKEN, "tokens", "loss", "distributions", True
-    positions, rows, pooled, own = True, False, True, 2
+    positions, rows, pooled, large, own = True, False, True, True, 2
     metrics = (ACCURACY, PERPLEXITY, LOSS)
     form = LabelForm(load=load_masked)
 

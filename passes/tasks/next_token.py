@@ -31,14 +31,14 @@ class NextToken(Task):
     """The next token at each position of a window."""
 
     name, units, keep, kind, windows = NEXT_TOKEN, "tokens", "loss", "distributions", True
-    positions, unvalidated = True, frozenset({"bits_per_byte", "perplexity"})
+    positions, large, unvalidated = True, True, frozenset({"bits_per_byte", "perplexity"})
     metrics = (ACCURACY, PERPLEXITY, LOSS, BITS)
     own = None  # transformers' models shift labels themselves
     form = WINDOWS
 
     def recognises(self, limits: Limits) -> bool:
-        """A score of each token of the vocabulary at each position, and no head of a masked language model."""
-        return limits.task == NEXT_TOKEN and limits.head != "masked-lm"
+        """A score of each token of the vocabulary at each position, and no head of a masked or an encoder's model."""
+        return limits.task == NEXT_TOKEN and limits.head not in ("masked-lm", "seq2seq-lm")
 
     def check(self, inputs: dict[str, Any], run: Run) -> None:
         """Raise DataError if the scores of a token depend on later tokens, as those of masked language models do.

@@ -168,6 +168,7 @@ class OwnTask(Task):
         self.kind, self.windows, self.positions, self.rows = inner.kind, inner.windows, inner.positions, inner.rows
         self.form, self.reads, self.hidden, self.unvalidated = inner.form, "", inner.hidden, inner.unvalidated
         self.keep, self.pooled = ("loss", True) if functions.functions or functions.loss else (inner.keep, inner.pooled)
+        self.large = inner.large
         self.confuses, self.units = inner.confuses, "samples" if functions.functions else inner.units
         self.own = None if functions.loss else inner.own
         self.loss_text = (
@@ -186,6 +187,10 @@ class OwnTask(Task):
         """With what the labels of a split refer to."""
         inner = self.inner.on(split)
         return self if inner is self.inner else OwnTask(self.functions, inner, self.name)
+
+    def scores_of_sample(self, split: Split, graph: Graph) -> int | None:
+        """That of the labels' task."""
+        return self.inner.scores_of_sample(split, graph)
 
     def shown(self, label: int) -> str:
         """That of the labels' task."""

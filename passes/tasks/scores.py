@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.data.base import DECODER, IGNORED
 from espalier.model.errors import DataError, GraphError
 from espalier.model.graph.token_scores import token_scores_width
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 
     from espalier.model.graph.graph import Graph
 
+DECODER_MASK = f"{DECODER}attention_mask"
+
 
 def token_scores(result: Any) -> Tensor | None:
     """The scores of tokens among a module's results, [batch, positions, vocabulary]: `logits`, or the first such."""
@@ -19,6 +23,18 @@ def token_scores(result: Any) -> Tensor | None:
         return result["logits"]
     values = result.values() if isinstance(result, dict) else result if isinstance(result, list | tuple) else [result]
     return next((v for v in values if getattr(v, "dim", lambda: 0)() == 3 and v.is_floating_point()), None)
+
+
+def with_counted(inputs: Mapping[str, Tensor], labels: Tensor) -> Mapping[str, Tensor]:
+    """The inputs with the mask of a decoder's positions that have labels; a model itself need not take it."""
+    ids = inputs.get(f"{DECODER}input_ids")
+    return inputs if ids is None or ids.shape != labels.shape else {**inputs, DECODER_MASK: (labels != IGNORED).long()}
+
+
+def scored_mask(inputs: Mapping[str, Tensor]) -> Tensor | None:
+    """The mask of the positions that outputs are of: the decoder's if the model has one; None if none is known."""
+    decodes = f"{DECODER}input_ids" in inputs
+    return inputs.get(DECODER_MASK if decodes else "attention_mask")
 
 
 def logits_of(result: Any, graph: Graph) -> Tensor:

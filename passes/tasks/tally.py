@@ -48,12 +48,6 @@ class Tally:
         self._order.append(number)
 
     @property
-    def last(self) -> int:
-        """Number of samples or tokens of the batch added last."""
-        hits, number = self._hits[self._order[-1]], self._order[-1]
-        return len(self._of(number)) if hits is None else len(hits)
-
-    @property
     def count(self) -> int:
         """Number of samples so far."""
         return sum(len(s) for s in self._statistics if s is not None)

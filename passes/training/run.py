@@ -187,8 +187,8 @@ class FineTuner(Trainer):
 
 def _arguments(options: FinetuneOptions, seed: int, folder: str, check_on: Samples | None) -> TrainingArguments:
     cuda = torch.cuda.is_available()
-    windows = check_on is not None and check_on.task.windows  # whose scores take much memory
-    validated = options.batch_size if windows else max(64, options.batch_size)
+    large = check_on is not None and check_on.task.large
+    validated = options.batch_size if large else max(64, options.batch_size)
     return TrainingArguments(
         folder,
         num_train_epochs=options.epochs, max_steps=options.max_steps or -1,
@@ -215,8 +215,9 @@ def try_out(ready: Prepared, options: FinetuneOptions) -> None:
     batch["labels"] = task.trial_labels(batch["labels"])
     with fit_error(batch), memory_errors(options), torch.no_grad():
         scores = objective(**batch)["logits"]
-    if LOGITS in batch and batch[LOGITS].shape[-1] != scores.shape[-1]:
-        raise PassError(f"The baseline has {batch[LOGITS].shape[-1]} classes, the model {scores.shape[-1]}.",
+    if LOGITS in batch and batch[LOGITS].shape[1:] != scores.shape[1:]:
+        axis = 1 if scores.dim() == 4 else -1  # of classes
+        raise PassError(f"The baseline has {batch[LOGITS].shape[axis]} classes, the model {scores.shape[axis]}.",
                         "Set distil to 0.")  # fmt: skip
     task.fit_all(scores, samples.tensors["labels"])
 

@@ -19,6 +19,7 @@ from espalier.model.torch.build import build
 from espalier.passes.base import Context
 from espalier.passes.running.objective import Objective
 from espalier.passes.tasks.base import Task
+from espalier.passes.tasks.scores import scored_mask
 from espalier.passes.training.blocks import Tap, block_outputs, tapped, width
 from espalier.passes.training.options import FinetuneOptions
 
@@ -114,7 +115,7 @@ class DistillationLoss(nn.Module):
 
 def _unmasked(mine: Tensor, theirs: Tensor, batch: Mapping[str, Tensor], task: Task) -> tuple[Tensor, Tensor]:
     """The scores without those of padding, of a task with a row of scores for each position."""
-    mask = batch.get("attention_mask")
+    mask = scored_mask(batch)
     if not task.positions or mask is None or mask.numel() != len(mine):
         return mine, theirs
     seen = mask.reshape(-1) != 0

@@ -1,4 +1,4 @@
-"""Each task in each consumer, on tiny BERTs that are trained here on made data whose truth is known: 3-bit weights,
+"""Each task in each consumer, on tiny models that are trained here on made data whose truth is known: 3-bit weights,
 trained through them (QAT) and with adapters (LoRA), predicted against measured sensitivities, and a search.
 """
 
@@ -17,8 +17,9 @@ from tests.task_models import HEADS, write_task
 STEPS, TRIALS, SAMPLES = 40, 20, 128  # of QAT and LoRA; of the search; of the sensitivities
 SHOWN = {"multi-label": ("accuracy", "f1_macro"), "regression": ("mse", "r2"),
          "masked-token": ("accuracy", "pseudo_perplexity"), "token-classification": ("accuracy", "f1"),
-         "question-answering": ("f1", "exact_match")}  # fmt: skip
-SPACE = [{"values": "integer(width=2|3|4|8)", "select": {"by": "type", "values": ["linear"]}}]
+         "question-answering": ("f1", "exact_match"), "segmentation": ("miou", "accuracy"),
+         "seq2seq": ("accuracy", "perplexity")}  # fmt: skip
+LAYERS = {"segmentation": ["linear", "conv2d"]}
 FORMATS = ("int8", "int4", "integer(width=3)")
 
 
@@ -31,18 +32,20 @@ def measured(task: str, folder: Path) -> dict[str, dict[str, float]]:
         summary = model.score(data).summary
         return {"n": summary["n"], **{name: round(summary[name], 4) for name in SHOWN[task]}}
 
+    layers = LAYERS.get(task, ["linear"])
+    space = [{"values": "integer(width=2|3|4|8)", "select": {"by": "type", "values": layers}}]
     m, n, plain = es.open(source), es.open(source), es.open(source)
     row = {"float": scored(m) | {"guessing": round(m.score(data).summary["guessing"], 4)}}
-    m.quantize("linear", weight="integer(width=3)")
+    m.quantize(layers, weight="integer(width=3)")
     row["3-bit weights"] = scored(m)
     m.finetune(data=data, max_steps=STEPS, learning_rate=2e-3)
     row["QAT"] = scored(m)
-    n.quantize("linear", weight="integer(width=3)").lora("linear", rank=4)
+    n.quantize(layers, weight="integer(width=3)").lora("linear", rank=4)
     n.finetune(data=data, max_steps=STEPS, learning_rate=3e-3, distil=0.5)
     row["LoRA"] = scored(n)
     row["sensitivity"] = _sensitivity(plain, data)
     start = time.perf_counter()
-    study = plain.search({"space": SPACE, "within": ["weight_bits<=14"]}, data=data, trials=TRIALS)
+    study = plain.search({"space": space, "within": ["weight_bits<=14"]}, data=data, trials=TRIALS)
     row["search"] = {name: round(float(study.summary[name]), 4) for name in (*SHOWN[task], "weight_bits")}
     row["search"]["seconds"] = round(time.perf_counter() - start, 2)
     return row

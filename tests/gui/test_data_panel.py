@@ -233,3 +233,18 @@ def test_samples_go_with_the_model(panel: DataPanel, runner: list[FakeRunner], q
     assert panel.browser.table.samples.rows
     window.session.close()
     assert not panel.browser.table.samples.rows and not panel.browser.table.samples._pictures
+
+
+def test_facts_of_masks_and_of_targets() -> None:
+    """Data of tasks without one class a sample are described by size, labels and level of guessing."""
+    from espalier.app.features.data.panel import _facts
+
+    part = SplitSummary("test", (6, 4), number=6)
+    masks = DataSummary(
+        "m", "image", ("0", "1"), (part,), shape=(3, 16, 16), task="segmentation", guessing="mIoU: 20 %"
+    )
+    assert "6 images, 3 × 16 × 16, task segmentation" in plain(_facts(masks)) and "2 labels" in _facts(masks)
+    pairs = DataSummary(
+        "p", "text", (), (SplitSummary("test", (), number=5),), task="seq2seq", guessing="Accuracy: 9 %"
+    )
+    assert "5 texts, task seq2seq" in plain(_facts(pairs))

@@ -76,3 +76,26 @@ def test_a_search_begins_with_the_goal_of_the_task(opened: Window, qtbot: Any) -
     row.figure.put("accuracy")
     row.figure.edited.emit()
     assert row.better.currentText() == "high (default)" and row.get() == Goal("accuracy")
+
+
+def test_a_segmentation_shows_its_miou_with_a_paired_test(opened: Window) -> None:
+    """As `evaluate` reports it: the main metric is a share without hits, with parts of images as errors."""
+    panel, rng = opened.status.score, np.random.default_rng(0)
+
+    def score(parts: Any) -> None:
+        miou = float(np.mean(parts))
+        summary = {"task": "segmentation", "metric": "miou", "better": "high", "miou": miou, "accuracy": 0.9,
+                   "loss": 0.3, "n": len(parts), "guessing": 0.2, "interval": [miou - 0.02, miou + 0.02],
+                   "errors": packed(np.array(parts)), "unit": "images"}  # fmt: skip
+        opened.session.record_score(opened.session.open_document.recipe, DATA, summary, True)
+        QApplication.processEvents()
+
+    first = 0.8 + 0.1 * rng.normal(size=40)
+    score(first)
+    assert {"miou", "accuracy", "loss"} <= set(panel._shown) and "perplexity" not in panel._shown
+    assert panel.figures["miou"].text.startswith(f"{100 * float(np.mean(first)):.1f}")
+    quantise(opened, "fc1", 4)
+    score(first - 0.3 + 0.01 * rng.normal(size=40))
+    text = panel._noise()[0]
+    assert "paired t" in text and "beyond noise" in text
+    assert panel.figures["miou"]._change.property("tone") == "bad"

@@ -82,7 +82,7 @@ def test_positions_and_vocabulary_of_transformers(spec: str, tmp_path: Path) -> 
     assert (limits.tokens, limits.vocabulary) == SOURCES[spec]
     source = opened.project.source.limits  # which knows the head and the architecture besides
     assert source is not None and source.architecture == spec.split("?")[0].removeprefix("config:")
-    assert limits == replace(source, head="", problem="", architecture=None)
+    assert limits == replace(source, head="", problem="", architecture=None, start=None)
     most = limits.tokens or 200
     assert runs(opened, most) and runs(opened, most + 1) == (limits.tokens is None)
 

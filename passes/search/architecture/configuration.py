@@ -151,7 +151,7 @@ def _task(config: Any, tasks: Iterable[str]) -> str:
     names = {"sequence-classification": "SEQUENCE_CLASSIFICATION", "causal-lm": "CAUSAL_LM",
              "masked-lm": "MASKED_LM", "token-classification": "TOKEN_CLASSIFICATION",
              "question-answering": "QUESTION_ANSWERING", "image-classification": "IMAGE_CLASSIFICATION",
-             "seq2seq-lm": "SEQ_TO_SEQ_CAUSAL_LM"}  # fmt: skip
+             "seq2seq-lm": "SEQ_TO_SEQ_CAUSAL_LM", "semantic-segmentation": "SEMANTIC_SEGMENTATION"}  # fmt: skip
     architecture = (config.architectures or [""])[0]
     for task in tasks:
         mapping: Mapping[str, Any] = getattr(modeling_auto, f"MODEL_FOR_{names.get(task, '')}_MAPPING_NAMES", {})

@@ -19,7 +19,8 @@ from espalier.passes.training.options import FinetuneOptions
 from tests.task_models import TOPICS, rows_of, write_task
 
 pytestmark = pytest.mark.slow
-KINDS = ("multi-label", "regression", "masked-token", "token-classification", "question-answering")
+KINDS = ("multi-label", "regression", "masked-token", "token-classification", "question-answering", "segmentation",
+         "seq2seq")  # fmt: skip
 SPACE = [{"values": "integer(width=3|8)", "select": {"by": "type", "values": ["linear"]}}]
 
 
@@ -190,5 +191,6 @@ def test_the_data_are_described(places: Path, task: str) -> None:
 def test_weights_are_pruned_by_gradients_of_the_tasks_loss(places: Path, task: str) -> None:
     """SNIP runs with the loss of the task, whatever the shape of its labels."""
     m, data = opened(places, task)
-    m.prune("linear", sparsity=0.3, method="snip", data=data, limit=32)
+    kinds = ["linear", *(["conv2d"] if task == "segmentation" else [])]
+    m.prune(kinds, sparsity=0.3, method="snip", data=data, limit=32)
     assert m.score(data).summary["sparsity"] == pytest.approx(0.3, abs=0.02)
