@@ -18,7 +18,7 @@ def overflow() -> str:
     import torch
     from onnx import TensorProto, helper, numpy_helper, save
 
-    scale, zero = numpy_helper.from_array(np.float32(1), "scale"), numpy_helper.from_array(np.uint8(0), "zero")
+    scale, zero = numpy_helper.from_array(np.array(1, np.float32), "scale"), numpy_helper.from_array(np.array(0, np.uint8), "zero")
     weight = numpy_helper.from_array(np.full((DEPTH, 8), CODE, np.int8), "codes")
     nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
              helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),

@@ -24,9 +24,11 @@ INSTEAD = "Choose scaled_integer(width=8)."
 
 def group_of(fmt: Format) -> int:
     """Elements of a row that share a scale; 0 where a whole row or tensor does."""
-    if isinstance(fmt, PowerBlocks | NVFP4):
-        return fmt.blocks.block
-    return int(getattr(fmt, "group", 0)) if getattr(fmt, "granularity", "") == "group" else 0
+    match fmt:
+        case PowerBlocks() | NVFP4():
+            return fmt.blocks.block
+        case _:
+            return int(getattr(fmt, "group", 0)) if getattr(fmt, "granularity", "") == "group" else 0
 
 
 def misread(fmt: Format, columns: int) -> str:
@@ -35,8 +37,12 @@ def misread(fmt: Format, columns: int) -> str:
     Where rows end in a part of a group, OpenVINO 2026.4 ends its process or computes other values; with rows of an odd
     length it computes other values from the fifth row of a batch on.
     """
-    unsigned = isinstance(fmt, ScaledInteger) and not fmt.symmetric
-    if onnx.largest_code(fmt) > (15 if unsigned else 8):
+    match fmt:
+        case ScaledInteger():
+            narrow = 8 if fmt.symmetric else 15
+        case _:
+            narrow = 8
+    if onnx.largest_code(fmt) > narrow:
         return ""
     group = group_of(fmt)
     if group and columns % group:
@@ -46,8 +52,13 @@ def misread(fmt: Format, columns: int) -> str:
 
 def _coarse(fmt: Format | None, *, calibrated: bool) -> bool:
     """Whether an activation has a stored scale and more bits than OpenVINO rounds to."""
-    stored = isinstance(fmt, Integer) or (isinstance(fmt, ScaledInteger) and calibrated)
-    return stored and fmt is not None and fmt.element_bits > WIDEST
+    match fmt:
+        case Integer():
+            return fmt.element_bits > WIDEST
+        case ScaledInteger():
+            return calibrated and fmt.element_bits > WIDEST
+        case _:
+            return False
 
 
 def check(node: Node, graph: Graph) -> Iterator[Any]:
