@@ -63,6 +63,8 @@ def _way(word: str, graph: Graph) -> str:
     if any(p == word or p.startswith(f"{word}.") for p in paths):
         return "module"
     known = {n.id for n in graph if category(n) != "io"} | set(types) | paths
+    if Path(word).exists():
+        raise OptionsError(f"{word!r} selects nothing: not a type, node or module.", f"For data write data={word!r}.")
     raise OptionsError(f"{word!r} selects nothing: not a type, node or module.", nearest(word, known))
 
 

@@ -37,7 +37,7 @@ class GenerateOptions:
     )
     top_k: int = field(default=0, metadata={"min": 0, "help": "draw among so many most probable tokens; 0 = all"})
     tokenizer: str = field(default="", metadata={"help": "folder of the tokenizer; default: the source's"})
-    cache: bool = field(default=True, metadata={"help": "keep keys and values, so that a step runs one token"})
+    kv_cache: bool = field(default=True, metadata={"help": "keep keys and values, so that a step runs one token"})
     baseline: str = field(default=OPENED, metadata={"help": "name of the baseline graph"})
     AGAINST_BASE: ClassVar[bool] = True
 
@@ -112,7 +112,7 @@ def _scores(graph: Graph, writer: _Writer, prompt: list[int]) -> tuple[Scores, b
     from espalier.passes.running.cached_decoding import CachedDecoder, agree
 
     whole, context = _whole(graph, writer.context), writer.context
-    if not writer.options.cache:
+    if not writer.options.kv_cache:
         return whole, False
     try:
         decoder = CachedDecoder(graph, context, len(prompt) + writer.most)

@@ -76,7 +76,7 @@ def _check(node: Node) -> None:
     raise PassError(
         f"{chosen_.format} takes its scale over several tokens of {node.id}, so that an entry would depend on later "
         "tokens.",
-        "Choose int8, int4, fp8 or mxfp8, or scales by head, token or group.",
+        "Choose scales by head, token or group, or for scales by channel int8, int4 or fp8.",
         node.id,
     )
 
@@ -95,7 +95,7 @@ def _row(node: Node, graph: Graph, options: KVCacheOptions, cache: Cache) -> Row
     size, floats = (cache_bits(n, graph, options.context, options.sequences) / 8 for n in (node, plain))
     bits = size / floats * BITS.get(node.ports[PORT].dtype, 32)
     return {
-        "node": node.id, "part": node.attrs.get(PART), "format": held.label if held else "float",
+        "node": node.id, "part": node.attrs.get(PART), "format": held.label.removesuffix(" channel") if held else "float",
         "scales": _scales(node), "heads": sizes[1], "size": sizes[-1], "window": cache.window,
         "attentions": len(cache.attentions), "bytes": size, "float_bytes": floats, "bits": bits,
     }  # fmt: skip

@@ -95,7 +95,7 @@ def test_generate_writes_the_same_text_with_and_without_a_cache(tmp_path: Path, 
     both = []
     for cache in (True, False):
         context = Context(found.store, reading=found.project.source.reading, base=found.project.graph)
-        options = GenerateOptions("the old gardener pruned", new_tokens=12, temperature=0.7, cache=cache)
+        options = GenerateOptions("the old gardener pruned", new_tokens=12, temperature=0.7, kv_cache=cache)
         both.append(run_step(graph, Step("generate", options, 3), context).report)
     cached, whole = both
     assert cached.summary["cached"] and not whole.summary["cached"]
