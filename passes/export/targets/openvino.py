@@ -16,7 +16,7 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
 from espalier.model.graph.views import view_at
-from espalier.passes.export.targets import TARGETS, No, Target, Unheld, onnx
+from espalier.passes.export.targets import TARGETS, No, Target, Unheld, activation_formats, onnx
 
 WIDEST = 8  # bits of an activation with a scale in the file
 INSTEAD = "Choose scaled_integer(width=8)."
@@ -60,9 +60,9 @@ def check(node: Node, graph: Graph) -> Iterator[Any]:
         why = misread(chosen.format, (view.shape(shape) if view else shape)[-1]) if len(shape) == 2 else ""
         if why:
             yield No(why, INSTEAD).at(node, "weight")
-    for port, precision in node.precision.items():
-        if port.startswith("data") and _coarse(precision.format, calibrated=precision.scale is not None):
-            yield No(f"activations are rounded to {WIDEST} bits at most", INSTEAD).at(node, port)
+    for port, precision in activation_formats(node, graph).items():
+        if _coarse(precision.format, calibrated=precision.scale is not None):
+            yield No(f"activations are rounded to {WIDEST} bits at most", INSTEAD).at_activation(node, port)
 
 
 TARGETS.add("openvino", Target(check, lambda _: onnx.OWN))

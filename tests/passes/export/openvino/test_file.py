@@ -101,6 +101,32 @@ def test_activations_of_16_bits_are_refused_or_left_in_float(tmp_path: Path) -> 
     np.testing.assert_allclose(results(tmp_path / "m.xml", x)[0], plain, atol=1e-5)
 
 
+class Product(nn.Module):
+    """x·(A·x + b)ᵀ: two activations, of which the second is at the port `weight`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(x, self.second(x).transpose(-1, -2))
+
+
+@pytest.mark.slow
+def test_second_operands_of_products_are_activations_too(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 16)
+    m = es.trace(Product().eval(), x)
+    plain = m.copy().to_torch()(x).detach().numpy()
+    m.quantize("matmul", weight="integer(width=16,frac_width=2)")
+    with pytest.raises(ExportError, match="rounded to 8 bits at most"):
+        m.export("openvino", tmp_path / "m")
+    assert m.export_targets().summary["openvino"] == "0 of 1 nodes held"
+    report = m.export("openvino", tmp_path / "m", leave_float=True)
+    assert any(n.startswith("Left in float: weight of matmul") for n in report.summary["notes"])
+    np.testing.assert_allclose(results(tmp_path / "m.xml", x)[0], plain, atol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "odd", "tied", "gpt2", "t5"])
 def test_models_of_transformers_at_other_sizes(kind: str, tmp_path: Path) -> None:
