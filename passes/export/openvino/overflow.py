@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
-from pathlib import Path
 
+from espalier.model.leftovers import scratch
 from espalier.passes.export.openvino.child import convert, run
 
 DEPTH, LARGEST, CODE = 64, 255, 127  # products that are added, of an unsigned activation and a weight
@@ -28,10 +27,10 @@ def overflow() -> str:
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 8])
     graph = helper.make_graph(nodes, "product", [x], [y], [scale, zero, weight])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    with tempfile.TemporaryDirectory(prefix="espalier-openvino-") as folder:
-        save(model, str(Path(folder, "product.onnx")))
-        convert(Path(folder, "product.onnx"), Path(folder, "product.xml"))
-        got = float(run(Path(folder, "product.xml"), {"x": torch.full((2, DEPTH), float(LARGEST))}, {})[0].min())
+    with scratch() as folder:
+        save(model, str(folder / "product.onnx"))
+        convert(folder / "product.onnx", folder / "product.xml")
+        got = float(run(folder / "product.xml", {"x": torch.full((2, DEPTH), float(LARGEST))}, {})[0].min())
     if got == DEPTH * LARGEST * CODE:
         return ""
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -175,14 +176,19 @@ def test_what_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ExportError, match=r"belongs to no m\.xml"):
         m.export("openvino", tmp_path / "m.xml")
     assert (tmp_path / "m.bin").read_text() == "mine"
+    (tmp_path / "d.bin").mkdir()
+    (tmp_path / "d.xml").write_text("mine")
+    with pytest.raises(ExportError, match=r"d\.bin is a folder"):
+        m.export("openvino", tmp_path / "d.xml")
+    assert (tmp_path / "d.xml").read_text() == "mine"
     half = es.trace(nn.Linear(4, 4).bfloat16(), torch.randn(2, 4, dtype=torch.bfloat16))
     with pytest.raises(ExportError, match="bfloat16"):
         half.export("openvino", tmp_path / "n.xml")
-    find = child.sys.modules["importlib.util"].find_spec
+    find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "openvino" else find(name, *a))
     with pytest.raises(ExportError, match="package openvino"):
         m.export("openvino", tmp_path / "n.xml")
-    assert [p.name for p in tmp_path.iterdir()] == ["m.bin"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["d.bin", "d.xml", "m.bin"]
 
 
 @pytest.mark.slow
