@@ -21,7 +21,7 @@ from espalier.passes.export.openvino.overflow import overflow
 from espalier.passes.export.settings import OnnxOptions, Settings
 from espalier.passes.export.targets import all_unheld, checked
 from espalier.passes.export.targets.onnx import MOST, largest_code
-from espalier.passes.export.targets.openvino import WIDEST, misread
+from espalier.passes.export.targets.openvino import WIDEST, misplaced, misread
 
 if TYPE_CHECKING:
     from espalier.model.document.project import Project
@@ -58,8 +58,9 @@ def write_openvino(project: Project, store: WeightStore, path: Path, settings: S
     graph = _without_unheld_activations(project.graph)
     check_finite(graph, store)
     made, _, found = onnx_program(
-        graph, store, replace(settings, onnx=STANDARD), lambda fmt, columns: not misread(fmt, columns)
-    )
+        graph, store, replace(settings, onnx=STANDARD), lambda fmt, columns: not misread(fmt, columns),
+        lambda group, columns: not misplaced(group, columns),
+    )  # fmt: skip
     make_folder(path.parent, ExportError)
     for file in (path, values):
         check_target(file, ExportError)

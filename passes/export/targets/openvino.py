@@ -30,15 +30,20 @@ def group_of(fmt: Format) -> int:
 
 
 def misread(fmt: Format, columns: int) -> str:
-    """Why 4-bit codes in rows of so many columns are not read right; empty where they are.
+    """Why a format of 4-bit codes in rows of so many columns is not read right; empty where it is, or has wider codes.
+
+    Codes of a wider format can fit in 4 bits: `misplaced` tells of those.
+    """
+    unsigned = isinstance(fmt, ScaledInteger) and not fmt.symmetric
+    return "" if onnx.largest_code(fmt) > (15 if unsigned else 8) else misplaced(group_of(fmt), columns)
+
+
+def misplaced(group: int, columns: int) -> str:
+    """Why 4-bit codes in groups of so many (0: none) in rows of so many columns are not read right; empty where so.
 
     Where rows end in a part of a group, OpenVINO 2026.4 ends its process or computes other values; with rows of an odd
     length it computes other values from the fifth row of a batch on.
     """
-    unsigned = isinstance(fmt, ScaledInteger) and not fmt.symmetric
-    if onnx.largest_code(fmt) > (15 if unsigned else 8):
-        return ""
-    group = group_of(fmt)
     if group and columns % group:
         return f"rows of {columns} are no multiple of its groups of {group}"
     return f"OpenVINO misreads 4-bit rows of an odd length ({columns})" if columns % 2 else ""

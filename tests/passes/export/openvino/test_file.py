@@ -91,6 +91,18 @@ def test_rows_of_an_odd_length_are_refused_or_left_in_float(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("fmt", ["integer(width=8,frac_width=4)", "integer(width=4,frac_width=4,signed=false)"])
+def test_small_codes_of_wider_formats_in_rows_of_an_odd_length(fmt: str, tmp_path: Path) -> None:
+    """They fit in 4 bits, which OpenVINO misreads there, and lie in 8."""
+    torch.manual_seed(0)
+    x = torch.randn(9, 37)
+    m = es.trace(nn.Sequential(nn.Linear(37, 8)).eval(), x[:4])  # whose largest weight is 37 ** -0.5
+    m.quantize("linear", weight=fmt)
+    assert not m.export("openvino", tmp_path / "m").summary["notes"]
+    np.testing.assert_allclose(results(tmp_path / "m.xml", x)[0], m.to_torch()(x).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.slow
 def test_activations_of_16_bits_are_refused_or_left_in_float(tmp_path: Path) -> None:
     m, x = mlp()
     plain = m.copy().to_torch()(x).detach().numpy()
