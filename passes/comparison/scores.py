@@ -33,9 +33,9 @@ class Measured:
 class ScoreRow:
     """One figure of both. `change`: B − A, None where one is not measured.
 
-    `interval_a`, `interval_b`: 95 %, of the task's main metric; `reach`: half the 95 % interval of its change, None after
-    a paired test of means. `test`, `p`: of `Figure.against`; `p` for results on the same samples. `verdict`: of B; empty
-    for figures without a better side.
+    `interval_a`, `interval_b`: 95 %, of the task's main metric; `reach`: half the 95 % interval of its change, None
+    after a paired test of means. `test`, `p`: of `Figure.against`; `p` for results on the same samples. `verdict`: of
+    B; empty for figures without a better side.
     """
 
     name: str
