@@ -34,6 +34,15 @@ def end_with_parent(pipe: int | None = None) -> None:
         _end_with_pipe(pipe)
 
 
+def python_command(script: str, *arguments: str) -> list[str]:
+    """The command of a Python process that runs `script` with `arguments`, for threads that wait for it.
+
+    It imports nothing of the working folder and ends with this process, also in calls of libraries.
+    """
+    begin = f"import runpy\nrunpy.run_path({__file__!r})['end_with_parent']()\n"
+    return [sys.executable, "-P", "-c", begin + script, *arguments]
+
+
 def _end() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

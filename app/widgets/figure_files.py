@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from PySide6.QtWidgets import QWidget
 from espalier.app.widgets.clipboard import copy_forms
 from espalier.model.errors import EspalierError, FileError
 from espalier.model.files import write_bytes
-from espalier.model.leftovers import Scratch
+from espalier.model.leftovers import Scratch, scratch
 
 OWN = "application/x-espalier-figure"  # marks drags of this program: no window of it opens their files
 IMAGE, URLS = "application/x-qt-image", "text/uri-list"
@@ -51,8 +50,8 @@ def table_offer(name: str, text: Callable[[str], str]) -> Offer:
 def _written(write: Write, suffix: str) -> bytes:
     """What `write` writes into a file of this suffix. Raises FileError."""
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, f"figure{suffix}")
+        with scratch() as folder:
+            path = folder / f"figure{suffix}"
             write(path)
             return path.read_bytes()
     except OSError as error:

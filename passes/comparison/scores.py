@@ -33,8 +33,9 @@ class Measured:
 class ScoreRow:
     """One figure of both. `change`: B − A, None where one is not measured.
 
-    `interval_a`, `interval_b`: 95 % (Wilson); `reach`: half the 95 % interval of the change of an accuracy. `p`: of the
-    exact McNemar test, for predictions of the same samples. `verdict`: of B; empty for figures without a better side.
+    `interval_a`, `interval_b`: 95 %, of the task's main metric; `reach`: half the 95 % interval of its change, None
+    after a paired test of means. `test`, `p`: of `Figure.against`; `p` for results on the same samples. `verdict`: of
+    B; empty for figures without a better side.
     """
 
     name: str
@@ -54,7 +55,7 @@ class ScoreRow:
         return None if self.a is None or self.b is None else self.b - self.a
 
     def to_json(self) -> dict[str, Any]:
-        """{name, a, b, change, verdict}, and of an accuracy n, intervals, test and p."""
+        """{name, a, b, change, verdict}, and of the main metric n, intervals, reach, test and p."""
         data: dict[str, Any] = {"name": self.name, "a": self.a, "b": self.b, "change": self.change,
                                 "verdict": self.verdict}  # fmt: skip
         if self.test:
@@ -73,11 +74,11 @@ SAMPLED = ("loss", "kl", "latency")  # measured means, without the values by sam
 
 
 def compare_scores(a: Measured, b: Measured) -> tuple[ScoreRow, ...]:
-    """A row a figure of BETTER; figures that neither has are left out.
+    """A row for each figure of BETTER and each metric of the task; figures that neither has are left out.
 
-    Accuracies are tested (McNemar's exact test where both are of the same samples, else Newcombe's interval). Costs
-    that follow from the graph have no noise. Other measured means are "not tested", and nothing is that was measured on
-    "other data".
+    The main metric is tested: shares by McNemar's exact test where both are of the same samples, else by Newcombe's
+    interval; means by a paired t-test, else by both intervals. Costs that follow from the graph have no noise. Other
+    measured means are "not tested", and nothing is that was measured on "other data".
     """
     rows: list[ScoreRow] = []
     signs = {name: 1 if m.better == "high" else -1 for name, m in all_metrics().items()}

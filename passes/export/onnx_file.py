@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 NEEDED = ("onnx", "onnxscript")
 Coded = Callable[[Format, int], bool]
+Narrow = Callable[[int, int], bool]
+WIDER = {"int4": "int8", "uint4": "uint8"}
 LEVELS = (1, 4)  # accuracy levels of MatMulNBits
 
 
@@ -101,11 +103,13 @@ def check_packages() -> None:
 
 
 def onnx_program(
-    graph: Graph, store: WeightStore, settings: Settings, coded: Coded = lambda fmt, columns: True
-) -> tuple[Any, list[_Left], Rewritten]:
+    graph: Graph, store: WeightStore, settings: Settings, coded: Coded = lambda fmt, columns: True,
+    narrow: Narrow = lambda group, columns: True,
+) -> tuple[Any, list[_Left], Rewritten]:  # fmt: skip
     """The graph as torch's ONNXProgram, the formats left out, and what is not bit for bit; raises ExportError.
 
-    `coded`: whether a matrix of a format, with rows of so many columns, may lie in the file in whole numbers.
+    `coded`: whether a matrix of a format, with rows of so many columns, may lie in the file in whole numbers. `narrow`:
+    whether in 4 bits where its codes fit, in groups of so many (0: none) in rows of so many columns; else in 8.
     """
     from espalier.passes.export.fusing.rewriting import rewrite
     from espalier.passes.export.onnx_nodes import OPSET
@@ -118,7 +122,7 @@ def onnx_program(
         graph,
         store,
         lambda held, site: _activation(held, site, left, rough, settings),
-        lambda layer: _leaf(layer, coded),
+        lambda layer: _leaf(layer, coded, narrow),
     )
     if left and not settings.leave_float:
         text = f"ONNX has no equal of the format of {'; '.join(map(str, left[:4]))}{' …' if left[4:] else ''}."
@@ -172,7 +176,7 @@ def _activation(held: Effective, site: Site, left: list[_Left], rough: list[str]
     return activation(held)
 
 
-def _leaf(layer: Compressed, coded: Coded) -> nn.Module:
+def _leaf(layer: Compressed, coded: Coded, narrow: Narrow) -> nn.Module:
     """A layer whose weight lies in the file in whole numbers, where its format gives such."""
     from espalier.passes.export.onnx_nodes import Dequantised, StoredLayer
 
@@ -190,6 +194,8 @@ def _leaf(layer: Compressed, coded: Coded) -> nn.Module:
     grid = grid_of(value.numpy(), source.numpy(), held.format, held.view, scale)
     if grid is None:
         return baked(layer)
+    if value.dim() == 2 and grid.dtype in WIDER and not narrow(grid.block, columns):
+        grid = replace(grid, dtype=WIDER[grid.dtype])
     bias = fixed(layer, "bias") if "bias" in layer.effective else None
     return StoredLayer(layer, Dequantised(grid, tuple(value.shape), held.view), bias)
 

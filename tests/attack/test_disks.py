@@ -70,6 +70,7 @@ WRITES: dict[str, tuple[str, str]] = {
     "adapter": ("export {lora.espalier} --as adapter -o {t}", "/"),
     "packed": ("export {p.espalier} --as packed -o {t}", ".packed.safetensors"),
     "onnx": ("export {p.espalier} --as onnx -o {t}", ".onnx"),
+    "openvino": ("export {p.espalier} --as openvino -o {t}", ".xml"),
     "pt2": ("export {p.espalier} --as pt2 -o {t}", ".pt2"),
     "recipe": ("export {p.espalier} --as recipe -o {t}", ".toml"),
     "script": ("export {p.espalier} --as script -o {t}", ".py"),
@@ -213,7 +214,9 @@ def test_names_that_cannot_be(name: str, files: dict[str, str], tmp_path: Path, 
     (tmp_path / "place").mkdir()
     (tmp_path / "place" / "file").write_text("old")
     ending = "" if WRITES[name][1] == "/" else WRITES[name][1]
-    gone = [] if name in ("safetensors", "adapter", "onnx", "pt2", "emit") else ["gone/t"]  # which make the folder
+    gone = (
+        [] if name in ("safetensors", "adapter", "onnx", "openvino", "pt2", "emit") else ["gone/t"]
+    )  # which make the folder
     for wrong in ("x" * 300, "file/t", *gone):
         before = content(tmp_path / "place")
         refused(words_of(name, f"{tmp_path}/place/{wrong}{ending}", files), capsys)

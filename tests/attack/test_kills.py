@@ -40,6 +40,9 @@ child.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(600)
 """
+COMMANDED = PARENT.replace('[sys.executable, "-c", sys.argv[1]]', "python_command(sys.argv[1])").replace(
+    "import subprocess", "from espalier.model.orphans import python_command\nimport subprocess"
+)
 SPAWNED = """
 import multiprocessing, sys, threading, time
 from espalier.model.orphans import end_with_parent
@@ -65,12 +68,13 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends a process whose interpreter is held")
-@pytest.mark.parametrize("way", ["pipe", "starter", "spawned"])
+@pytest.mark.parametrize("way", ["pipe", "starter", "spawned", "command"])
 def test_ends_with_the_parent(way: str, tmp_path: Path) -> None:
     """Within 5 s of its parent's death, also while a library holds the interpreter."""
     script = tmp_path / "parent.py"
-    script.write_text(SPAWNED if way == "spawned" else PARENT)
-    words = [sys.executable, str(script), CHILD.format(pipe="0" if way == "pipe" else "")]
+    script.write_text({"spawned": SPAWNED, "command": COMMANDED}.get(way, PARENT))
+    child_script = CHILD.format(pipe="0" if way == "pipe" else "")
+    words = [sys.executable, str(script), f"print('up', flush=True); {BUSY}" if way == "command" else child_script]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "roots")}
     with subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

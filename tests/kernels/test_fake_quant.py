@@ -22,6 +22,7 @@ from espalier.model.formats.binary import Binary
 from espalier.model.formats.binary_residual import BinaryResidual
 from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.integer import Integer
+from espalier.model.formats.nvfp4_row import NVFP4Row
 from espalier.model.formats.offset_integer import OffsetInteger
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.formats.scaled_element import ScaledElement
@@ -44,7 +45,7 @@ SCALED: list[ScaledFormat] = [
     *(Ternary(t, g) for t in (0.0, 0.7) for g in ("tensor", "channel")),
 ]
 OTHERS: list[Format] = [*SCALED, Binary(), Binary(bipolar=False)]
-SLOW = (OffsetInteger, ScaledElement)  # run as they are defined
+SLOW = (NVFP4Row, OffsetInteger, ScaledElement)  # run as they are defined
 DEFAULTS = [cls() for _, cls in FORMATS.items() if cls not in SLOW]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-40, 3.4e38, -3.4e38, 65504, 65519, -0.3, 448, 465, 2.5]
@@ -103,7 +104,7 @@ def tame(dtype: torch.dtype, shape: tuple[int, ...] = (24, 96), seed: int = 3) -
 
 
 def test_every_format_has_a_fast_version() -> None:
-    """But for two that their definitions compute."""
+    """But for three that their definitions compute."""
     assert {cls for _, cls in FORMATS.items()} - set(SLOW) == set(PLANS)
     assert all((cls, "cpu") in FAST for cls in PLANS)
 

@@ -329,7 +329,7 @@ def test_a_second_step_replaces_the_first(home: Path) -> None:
     project, store, _ = opened(home, "llama")
     once, _ = kv_cache(project.graph, KVCacheOptions(), Context(store))
     twice, report = kv_cache(once, KVCacheOptions("int4", "int4"), Context(store))
-    assert len(twice.nodes) == len(once.nodes) and {r["format"] for r in report.rows} == {"int4 channel"}
+    assert len(twice.nodes) == len(once.nodes) and {r["format"] for r in report.rows} == {"int4"}
     names = {n.id for n in twice if n.op == "kv_cache"}
     assert names == {c.node for c in caches(twice)} and not any(waits_for_scale(n) for n in twice)
     assert replace(twice, nodes={k: n for k, n in twice.nodes.items() if k not in names}).nodes.keys() == (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.document.project import Project
 from espalier.model.errors import ExportError
+from espalier.model.leftovers import scratch
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context
 from espalier.passes.export.checking.row import OWN, CheckRow
@@ -76,10 +76,10 @@ def check(
     ready(form)
     target = TARGETS.get(form)
     split = load_split(options, context) if options.data else None
-    with tempfile.TemporaryDirectory(prefix="espalier-check-") as folder:
+    with scratch() as folder:
         context.progress(0, 4, "writing the baselines")
         calibration = _calibration(project, split, options, context)
-        files = [Baseline(OWN, path), *target.baselines(project, store, Path(folder), calibration)]
+        files = [Baseline(OWN, path), *target.baselines(project, store, folder, calibration)]
         runners = {f.name: target.opened(f.path, options.threads) for f in files if f.path is not None}
         inputs = _batch(project, split, options, context)
         context.progress(1, 4, "timing")

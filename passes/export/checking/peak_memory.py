@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
+from espalier.model.leftovers import scratch
+from espalier.model.orphans import python_command
 from espalier.passes.export.checking.target import Inputs
 
 CALLS = 3  # of the process whose memory is measured
@@ -31,12 +31,11 @@ def peak_memory(script: str, path: Path, threads: int, inputs: Inputs) -> int | 
     """
     import numpy as np
 
-    with tempfile.TemporaryDirectory() as folder:
-        given = Path(folder) / "inputs.npz"
+    with scratch() as folder:
+        given = folder / "inputs.npz"
         np.savez(given, **{k: v.numpy() for k, v in inputs.items()})  # type: ignore[arg-type]
         text = f"{_BEGIN}\n{script}\nprint(peak() - before)\n"
-        # -P: otherwise a numpy.py in the working folder would be imported.
-        command = [sys.executable, "-P", "-c", text, str(path), str(threads), str(given), str(CALLS)]
+        command = python_command(text, str(path), str(threads), str(given), str(CALLS))
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS)
             return int(done.stdout)

@@ -4,20 +4,24 @@ a group, 2026.4), which must not end ours.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import ExportError
+from espalier.model.leftovers import scratch
+from espalier.model.orphans import python_command
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SECONDS = 600  # that a conversion or a run may take
+STRUCTURE = 1 << 20  # bytes allowed for the .xml, which has no tensors
 _CONVERT = """
 import sys, openvino
 openvino.save_model(openvino.Core().read_model(sys.argv[1]), sys.argv[2], compress_to_fp16=False)
@@ -32,8 +36,16 @@ numpy.savez(sys.argv[3], *[found[o] for o in model.outputs])
 
 
 def convert(onnx: Path, path: Path) -> None:
-    """Write an ONNX file as .xml and .bin, with tensors in the types that they have. Raises ExportError."""
-    _python(_CONVERT, onnx, path)
+    """Write an ONNX file as .xml and .bin, with tensors in the types that they have.
+
+    Raises ExportError; OSError where the disk is full, for which OpenVINO has no message.
+    """
+    try:
+        _python(_CONVERT, onnx, path)
+    except ExportError:
+        if shutil.disk_usage(path.parent).free < 2 * onnx.stat().st_size + STRUCTURE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
+        raise
 
 
 def run(path: Path, inputs: Mapping[str, Tensor], entries: Mapping[str, str]) -> list[Tensor]:
@@ -44,8 +56,8 @@ def run(path: Path, inputs: Mapping[str, Tensor], entries: Mapping[str, str]) ->
     import numpy as np
     import torch
 
-    with tempfile.TemporaryDirectory(prefix="espalier-openvino-") as folder:
-        given, found = Path(folder, "in.npz"), Path(folder, "out.npz")
+    with scratch() as folder:
+        given, found = folder / "in.npz", folder / "out.npz"
         np.savez(given, **{k: v.numpy() for k, v in inputs.items()})  # type: ignore[arg-type]
         _python(_RUN, path, given, found, json.dumps(dict(entries)))
         with np.load(found) as results:
@@ -53,8 +65,7 @@ def run(path: Path, inputs: Mapping[str, Tensor], entries: Mapping[str, str]) ->
 
 
 def _python(script: str, *arguments: Path | str) -> None:
-    # -P: otherwise a numpy.py in the working folder would be imported.
-    command = [sys.executable, "-P", "-c", script, *map(str, arguments)]
+    command = python_command(script, *map(str, arguments))
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from espalier.model.errors import ExportError
 from espalier.model.files import check_target, filling, make_folder
 from espalier.model.graph.graph import Graph, Node
+from espalier.model.leftovers import scratch
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.effective_weights import check_finite
@@ -21,7 +21,7 @@ from espalier.passes.export.openvino.overflow import overflow
 from espalier.passes.export.settings import OnnxOptions, Settings
 from espalier.passes.export.targets import all_unheld, checked
 from espalier.passes.export.targets.onnx import MOST, largest_code
-from espalier.passes.export.targets.openvino import WIDEST, misread
+from espalier.passes.export.targets.openvino import WIDEST, misplaced, misread
 
 if TYPE_CHECKING:
     from espalier.model.document.project import Project
@@ -58,14 +58,16 @@ def write_openvino(project: Project, store: WeightStore, path: Path, settings: S
     graph = _without_unheld_activations(project.graph)
     check_finite(graph, store)
     made, _, found = onnx_program(
-        graph, store, replace(settings, onnx=STANDARD), lambda fmt, columns: not misread(fmt, columns)
-    )
+        graph, store, replace(settings, onnx=STANDARD), lambda fmt, columns: not misread(fmt, columns),
+        lambda group, columns: not misplaced(group, columns),
+    )  # fmt: skip
     make_folder(path.parent, ExportError)
-    check_target(path, ExportError)
+    for file in (path, values):
+        check_target(file, ExportError)
     settings.progress(2, 4, "converting it to OpenVINO")
-    with tempfile.TemporaryDirectory(prefix="espalier-openvino-") as work, filling(path.parent, ExportError) as part:
-        made.save(str(Path(work, "model.onnx")))
-        convert(Path(work, "model.onnx"), part / path.name)
+    with filling(path.parent, ExportError) as part, scratch() as work:
+        made.save(str(work / "model.onnx"))
+        convert(work / "model.onnx", part / path.name)
         settings.progress(3, 4, "running it in OpenVINO")
         compared = compare_openvino(graph, store, part / path.name)
     done = File([path, values], [*notes, *found.changes], compared)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
-from pathlib import Path
 
+from espalier.model.leftovers import scratch
 from espalier.passes.export.openvino.child import convert, run
 
 DEPTH, LARGEST, CODE = 64, 255, 127  # products that are added, of an unsigned activation and a weight
@@ -18,7 +17,10 @@ def overflow() -> str:
     import torch
     from onnx import TensorProto, helper, numpy_helper, save
 
-    scale, zero = numpy_helper.from_array(np.array(1, np.float32), "scale"), numpy_helper.from_array(np.array(0, np.uint8), "zero")
+    scale, zero = (
+        numpy_helper.from_array(np.array(1, np.float32), "scale"),
+        numpy_helper.from_array(np.array(0, np.uint8), "zero"),
+    )
     weight = numpy_helper.from_array(np.full((DEPTH, 8), CODE, np.int8), "codes")
     nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
              helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
@@ -28,10 +30,10 @@ def overflow() -> str:
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 8])
     graph = helper.make_graph(nodes, "product", [x], [y], [scale, zero, weight])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    with tempfile.TemporaryDirectory(prefix="espalier-openvino-") as folder:
-        save(model, str(Path(folder, "product.onnx")))
-        convert(Path(folder, "product.onnx"), Path(folder, "product.xml"))
-        got = float(run(Path(folder, "product.xml"), {"x": torch.full((2, DEPTH), float(LARGEST))}, {})[0].min())
+    with scratch() as folder:
+        save(model, str(folder / "product.onnx"))
+        convert(folder / "product.onnx", folder / "product.xml")
+        got = float(run(folder / "product.xml", {"x": torch.full((2, DEPTH), float(LARGEST))}, {})[0].min())
     if got == DEPTH * LARGEST * CODE:
         return ""
     return (

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from espalier.model.errors import ExportError
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.ports import choice
+from espalier.model.graph.meta import Precision
+from espalier.model.graph.ports import choice, weight_at
 from espalier.model.registry import Registry
 from espalier.model.sources.reading import Limits
 
@@ -40,10 +41,21 @@ class No(NamedTuple):
     instead: str
 
     def at(self, node: Node, port: str) -> Unheld:
-        """As the choice of a node."""
+        """As the choice of a node: of a stored tensor, or of an activation at a port `data…`."""
+        return self._at(node, port, activation=port.startswith("data"))
+
+    def at_activation(self, node: Node, port: str) -> Unheld:
+        """As the choice of an activation, which may be at the port `weight`, as the second operand of a product."""
+        return self._at(node, port, activation=True)
+
+    def _at(self, node: Node, port: str, *, activation: bool) -> Unheld:
         chosen = choice(node, port)
-        label = chosen.format.label if chosen else ""
-        return Unheld(node.id, port, label, self.why, self.instead, port.startswith("data"))
+        return Unheld(node.id, port, chosen.format.label if chosen else "", self.why, self.instead, activation)
+
+
+def activation_formats(node: Node, graph: Graph) -> dict[str, Precision]:
+    """The formats at ports whose tensor is computed: all but those of stored tensors."""
+    return {p: c for p, c in node.precision.items() if p in node.ports and weight_at(node, p, graph) is None}
 
 
 LEAVE = "Leave it in float."

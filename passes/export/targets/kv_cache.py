@@ -6,7 +6,7 @@ Schema: compressed_tensors.quantization.QuantizationConfig, https://github.com/v
 from __future__ import annotations
 
 from espalier.model.formats.scaled_element import ScaledElement
-from espalier.model.graph.caches import PART, PARTS, cache_nodes
+from espalier.model.graph.caches import PART, PARTS, cache_nodes, caches
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.views import SCALES
 from espalier.passes.export.targets import No
@@ -44,10 +44,12 @@ def _kind(fmt: object) -> str | None:
 
 
 def cache_scheme(graph: Graph) -> Args | None:
-    """The arguments that all caches have; None for a graph whose caches are in float, or differ."""
+    """The arguments that all caches have; None for a graph with a cache in float, or whose caches differ."""
     found = {cache_args(n) for n in cache_nodes(graph)}
     only = found.pop() if len(found) == 1 else None
-    return only if isinstance(only, Args) and not _alone(graph) else None
+    if not isinstance(only, Args) or _alone(graph) or any(c.node is None for c in caches(graph)):
+        return None
+    return only
 
 
 def _alone(graph: Graph) -> list[str]:

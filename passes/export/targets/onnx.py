@@ -19,7 +19,7 @@ from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
 from espalier.model.graph.views import view_at
-from espalier.passes.export.targets import TARGETS, No, Target
+from espalier.passes.export.targets import TARGETS, No, Target, activation_formats
 
 _SHARED = (ScaledInteger, ScaledElement, Ternary, BinaryScaled, PowerBlocks, NVFP4)
 WIDEST, MOST = 16, 32767  # bits of an activation; the largest code of a weight
@@ -89,11 +89,9 @@ def check(node: Node, graph: Graph) -> Iterator[Any]:
             why = No("a weight that no module holds is written in float", "Leave it in float.")
         if why is not None:
             yield why.at(node, "weight")
-    for port, precision in node.precision.items():
-        if port.startswith("data") and (
-            text := activation_unsayable(precision.format, calibrated=precision.scale is not None)
-        ):
-            yield No(text, CHOOSE).at(node, port)
+    for port, precision in activation_formats(node, graph).items():
+        if text := activation_unsayable(precision.format, calibrated=precision.scale is not None):
+            yield No(text, CHOOSE).at_activation(node, port)
 
 
 TARGETS.add("onnx", Target(check, lambda _: OWN))

@@ -16,7 +16,7 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice, weight_at
 from espalier.model.graph.views import view_at
-from espalier.passes.export.targets import TARGETS, No, Target, Unheld, onnx
+from espalier.passes.export.targets import TARGETS, No, Target, Unheld, activation_formats, onnx
 
 WIDEST = 8  # bits of an activation with a scale in the file
 INSTEAD = "Choose scaled_integer(width=8)."
@@ -32,19 +32,24 @@ def group_of(fmt: Format) -> int:
 
 
 def misread(fmt: Format, columns: int) -> str:
-    """Why 4-bit codes in rows of so many columns are not read right; empty where they are.
+    """Why a format of 4-bit codes in rows of so many columns is not read right; empty where it is, or has wider codes.
 
-    Where rows end in a part of a group, OpenVINO 2026.4 ends its process or computes other values; with rows of an odd
-    length it computes other values from the fifth row of a batch on.
+    Codes of a wider format can fit in 4 bits: `misplaced` tells of those.
     """
     match fmt:
         case ScaledInteger():
             narrow = 8 if fmt.symmetric else 15
         case _:
             narrow = 8
-    if onnx.largest_code(fmt) > narrow:
-        return ""
-    group = group_of(fmt)
+    return "" if onnx.largest_code(fmt) > narrow else misplaced(group_of(fmt), columns)
+
+
+def misplaced(group: int, columns: int) -> str:
+    """Why 4-bit codes in groups of so many (0: none) in rows of so many columns are not read right; empty where so.
+
+    Where rows end in a part of a group, OpenVINO 2026.4 ends its process or computes other values; with rows of an odd
+    length it computes other values from the fifth row of a batch on.
+    """
     if group and columns % group:
         return f"rows of {columns} are no multiple of its groups of {group}"
     return f"OpenVINO misreads 4-bit rows of an odd length ({columns})" if columns % 2 else ""
@@ -71,9 +76,9 @@ def check(node: Node, graph: Graph) -> Iterator[Any]:
         why = misread(chosen.format, (view.shape(shape) if view else shape)[-1]) if len(shape) == 2 else ""
         if why:
             yield No(why, INSTEAD).at(node, "weight")
-    for port, precision in node.precision.items():
-        if port.startswith("data") and _coarse(precision.format, calibrated=precision.scale is not None):
-            yield No(f"activations are rounded to {WIDEST} bits at most", INSTEAD).at(node, port)
+    for port, precision in activation_formats(node, graph).items():
+        if _coarse(precision.format, calibrated=precision.scale is not None):
+            yield No(f"activations are rounded to {WIDEST} bits at most", INSTEAD).at_activation(node, port)
 
 
 TARGETS.add("openvino", Target(check, lambda _: onnx.OWN))

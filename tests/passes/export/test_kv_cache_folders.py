@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from espalier.model.data.base import Split
 from espalier.model.errors import ExportError, SourceError
+from espalier.model.graph.caches import cache_nodes, caches
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, open_any
 from espalier.passes.base import Context
@@ -23,6 +24,7 @@ from espalier.passes.select import Select
 from espalier.passes.transform.calibrate import CalibrateOptions, calibrate
 from espalier.passes.transform.kv_cache import kv_cache
 from tests.passes.export.models import chosen, made
+from tests.passes.test_kv_cache import mistral
 
 pytest.importorskip("compressed_tensors")
 INT8 = "scaled_element(element=int8)"
@@ -34,9 +36,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return open_any(str(made("llama", home / "model")), home / "work")
 
 
-def cached(found: Opened, key: str, scales: Any, value: str = "") -> Graph:
+def cached(found: Opened, key: str, scales: Any, value: str = "", select: Select | None = None) -> Graph:
     """The graph with a calibrated cache."""
-    options = KVCacheOptions(key, value or key, scales, scales, scale_dtype="float32")
+    options = KVCacheOptions(key, value or key, scales, scales, scale_dtype="float32", select=select or Select())
     graph, _ = kv_cache(found.project.graph, options, Context(found.store))
     if scales in ("head", "token"):
         return graph
@@ -83,6 +85,17 @@ def test_other_caches_are_refused(opened: Opened, tmp_path: Path, key: str, scal
     project = replace(opened.project, graph=cached(opened, key, scales, value))
     with pytest.raises(ExportError, match=why):
         export(project, opened.store, "compressed-tensors", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_scheme_for_some_layers_is_refused(tmp_path: Path) -> None:
+    """A reader would round the caches of the other layers with scales that the folder does not have."""
+    found = open_any(str(mistral(tmp_path / "model")), tmp_path / "work")
+    graph = cached(found, "fp8", "tensor", select=Select("name", (caches(found.project.graph)[0].attentions[0],)))
+    assert len(list(cache_nodes(graph))) == 2 and len(caches(graph)) == 4
+    with pytest.raises(ExportError, match="one scheme holds for keys and values of all layers"):
+        export(replace(found.project, graph=graph), found.store, "compressed-tensors", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

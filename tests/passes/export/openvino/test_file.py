@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,18 @@ def test_rows_of_an_odd_length_are_refused_or_left_in_float(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("fmt", ["integer(width=8,frac_width=4)", "integer(width=4,frac_width=4,signed=false)"])
+def test_small_codes_of_wider_formats_in_rows_of_an_odd_length(fmt: str, tmp_path: Path) -> None:
+    """They fit in 4 bits, which OpenVINO misreads there, and lie in 8."""
+    torch.manual_seed(0)
+    x = torch.randn(9, 37)
+    m = es.trace(nn.Sequential(nn.Linear(37, 8)).eval(), x[:4])  # whose largest weight is 37 ** -0.5
+    m.quantize("linear", weight=fmt)
+    assert not m.export("openvino", tmp_path / "m").summary["notes"]
+    np.testing.assert_allclose(results(tmp_path / "m.xml", x)[0], m.to_torch()(x).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.slow
 def test_activations_of_16_bits_are_refused_or_left_in_float(tmp_path: Path) -> None:
     m, x = mlp()
     plain = m.copy().to_torch()(x).detach().numpy()
@@ -98,6 +111,32 @@ def test_activations_of_16_bits_are_refused_or_left_in_float(tmp_path: Path) -> 
         m.export("openvino", tmp_path / "m")
     report = m.export("openvino", tmp_path / "m", leave_float=True)
     assert any("Left in float" in n for n in report.summary["notes"])
+    np.testing.assert_allclose(results(tmp_path / "m.xml", x)[0], plain, atol=1e-5)
+
+
+class Product(nn.Module):
+    """x·(A·x + b)ᵀ: two activations, of which the second is at the port `weight`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(x, self.second(x).transpose(-1, -2))
+
+
+@pytest.mark.slow
+def test_second_operands_of_products_are_activations_too(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 16)
+    m = es.trace(Product().eval(), x)
+    plain = m.copy().to_torch()(x).detach().numpy()
+    m.quantize("matmul", weight="integer(width=16,frac_width=2)")
+    with pytest.raises(ExportError, match="rounded to 8 bits at most"):
+        m.export("openvino", tmp_path / "m")
+    assert m.export_targets().summary["openvino"] == "0 of 1 nodes held"
+    report = m.export("openvino", tmp_path / "m", leave_float=True)
+    assert any(n.startswith("Left in float: weight of matmul") for n in report.summary["notes"])
     np.testing.assert_allclose(results(tmp_path / "m.xml", x)[0], plain, atol=1e-5)
 
 
@@ -149,14 +188,19 @@ def test_what_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ExportError, match=r"belongs to no m\.xml"):
         m.export("openvino", tmp_path / "m.xml")
     assert (tmp_path / "m.bin").read_text() == "mine"
+    (tmp_path / "d.bin").mkdir()
+    (tmp_path / "d.xml").write_text("mine")
+    with pytest.raises(ExportError, match=r"d\.bin is a folder"):
+        m.export("openvino", tmp_path / "d.xml")
+    assert (tmp_path / "d.xml").read_text() == "mine"
     half = es.trace(nn.Linear(4, 4).bfloat16(), torch.randn(2, 4, dtype=torch.bfloat16))
     with pytest.raises(ExportError, match="bfloat16"):
         half.export("openvino", tmp_path / "n.xml")
-    find = child.sys.modules["importlib.util"].find_spec
+    find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "openvino" else find(name, *a))
     with pytest.raises(ExportError, match="package openvino"):
         m.export("openvino", tmp_path / "n.xml")
-    assert [p.name for p in tmp_path.iterdir()] == ["m.bin"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["d.bin", "d.xml", "m.bin"]
 
 
 @pytest.mark.slow
