@@ -94,8 +94,9 @@ def _row(node: Node, graph: Graph, options: KVCacheOptions, cache: Cache) -> Row
     held, plain = node.precision.get(PORT), replace(node, precision={})
     size, floats = (cache_bits(n, graph, options.context, options.sequences) / 8 for n in (node, plain))
     bits = size / floats * BITS.get(node.ports[PORT].dtype, 32)
+    label = held.label.removesuffix(" channel") if held else "float"
     return {
-        "node": node.id, "part": node.attrs.get(PART), "format": held.label.removesuffix(" channel") if held else "float",
+        "node": node.id, "part": node.attrs.get(PART), "format": label,
         "scales": _scales(node), "heads": sizes[1], "size": sizes[-1], "window": cache.window,
         "attentions": len(cache.attentions), "bytes": size, "float_bytes": floats, "bits": bits,
     }  # fmt: skip
