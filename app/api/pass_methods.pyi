@@ -170,7 +170,7 @@ class PassMethods:
 
     def generate(
         self, /, *, prompt: str = ..., new_tokens: int = ..., temperature: float = ..., top_k: int = ..., tokenizer:
-        str = ..., cache: bool = ..., baseline: str = ..., seed: int = ...
+        str = ..., kv_cache: bool = ..., baseline: str = ..., seed: int = ...
     ) -> Report:
         """Continuations of a text by the model and by its baseline, with a row per token."""
 
