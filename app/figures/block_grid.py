@@ -38,11 +38,17 @@ def middle_grid(fmt: Format, x: Array) -> tuple[Array, str] | None:
     return _of_scale(fmt, rows) if isinstance(fmt, ScaledFormat) else None
 
 
+def of_pairs(fmt: BlockFormat) -> BlockFormat:
+    """The format with blocks of two elements of a row."""
+    one_row = {"rows": 1} if hasattr(fmt, "rows") else {}
+    return cast("BlockFormat", replace(cast("Any", fmt), block=2, **one_row))
+
+
 def _of_block(fmt: BlockFormat, rows: Array) -> tuple[Array, str]:
     blocks = fmt.blocks.split(rows[: max(fmt.blocks.rows, MAX_VALUES // rows.shape[1])])
     tops = np.abs(blocks).max((-2, -1)).reshape(-1)
     top = float(np.sort(tops)[len(tops) // 2])
-    pair: Any = replace(cast("Any", fmt), block=2, rows=1)
+    pair = of_pairs(fmt)
     probes = np.linspace(-top, top, PROBES, dtype=np.float32)
     values = pair.rounded(np.stack([probes, np.full_like(probes, top)], axis=1))[:, 0]
     noun = "tile" if fmt.blocks.rows > 1 else "block"

@@ -110,6 +110,8 @@ def _read(source: Source, target: tuple[int, int, int] | None) -> _Read:
             )
             fitted = fitted if fitted.size == size else fitted.resize(size, pillow().Resampling.BILINEAR)
             return _Read(np.asarray(fitted), own, image.size)
+    except DataError:  # Pillow is missing
+        raise
     except Exception as error:
         raise DataError(f"{name} is not a readable image.", "Remove it.") from error
 

@@ -5,12 +5,13 @@ A format with data-dependent scale is shown with scale 1: of a block whose large
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.app.figures.block_grid import of_pairs
 from espalier.app.number_text import count
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Encoded, Format
@@ -122,7 +123,7 @@ def _encoded(fmt: Format, x: Floats, largest: float | None = None) -> tuple[Enco
         return fmt.encode_with(x, scale), fmt
     if not isinstance(fmt, BlockFormat):
         return fmt.encode(x), fmt
-    pair = cast("BlockFormat", replace(cast("Any", fmt), block=2, rows=1))
+    pair = of_pairs(fmt)
     top = float(np.max(fmt.codes())) if largest is None else largest
     return pair.encode(np.stack([x, np.full_like(x, top)], axis=1)), pair
 
