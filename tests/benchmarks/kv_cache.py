@@ -22,7 +22,6 @@ import torch
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_source
 from espalier.model.torch.build import build
-from espalier.model.trust import Origin
 from espalier.passes.analysis.generate import GenerateOptions, generate
 from espalier.passes.base import Context
 from espalier.passes.choices.kv_cache import KVCacheOptions
@@ -31,9 +30,8 @@ from espalier.passes.running.splits import EvaluateOptions, load_split
 from espalier.passes.select import Select
 from espalier.passes.transform.calibrate import CalibrateOptions, calibrate
 from espalier.passes.transform.kv_cache import kv_cache
-from tests.benchmarks.language_methods import REVIEWS, TESTED, WIDTH, figures, given_model, losses, train, write_texts
+from tests.benchmarks.language_methods import TESTED, figures, losses, tables
 from tests.benchmarks.record import report
-from tests.benchmarks.sst2 import SHARED
 
 CASES: tuple[tuple[str, str, str], ...] = (
     ("int8", "head", "head"), ("int8", "token", "token"), ("int8", "group", "group"),
@@ -103,23 +101,8 @@ def step(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """The demo always, the reviews where they are."""
-    torch.manual_seed(0)
     folder = Path(tempfile.mkdtemp())
-    found: dict[str, Any] = {"reviews": f"skipped: {SHARED.name} is absent"}
-    if REVIEWS.exists():
-        write_texts(folder / "texts")
-        model = given_model() or folder / "model"
-        if not model.exists():
-            train(model, folder / "texts")
-        opened = open_source(str(model), folder / "reviews", origin=Origin.TYPED)
-        context = Context(opened.store, reading=opened.project.source.reading)
-        data = {"data": str(folder / "texts"), "max_length": WIDTH}
-        found["reviews"] = table(opened.project.graph, context, data)
-        found["reviews_decoding"] = decoding(opened.project.graph, context)
-    opened = open_source("demo:stories", folder / "demo")
-    context = Context(opened.store, reading=opened.project.source.reading)
-    found["stories"] = table(opened.project.graph, context, {"data": "demo:stories"})
-    found["stories_decoding"] = decoding(opened.project.graph, context)
+    found = tables(folder, ("", table), ("_decoding", lambda graph, context, _: decoding(graph, context)))
     found["step"] = step(folder)
     report("kv_cache", {"tested_windows": TESTED, "tokens_of_bytes": 4096, "group": GROUP, **found})
 

@@ -198,23 +198,30 @@ def given_model() -> Path | None:
     return parser.parse_known_args()[0].model
 
 
-def main() -> None:
-    """The demo always, the reviews where they are."""
+def tables(folder: Path, *made: tuple[str, Callable[[Graph, Context, dict[str, Any]], Any]]) -> dict[str, Any]:
+    """What functions of (graph, context, data) find on the demo, and on the reviews where they are.
+
+    The key is the model with the ending that is given beside the function.
+    """
     torch.manual_seed(0)
-    folder = Path(tempfile.mkdtemp())
     found: dict[str, Any] = {"reviews": f"skipped: {SHARED.name} is absent"}
+    given = {"stories": ("demo:stories", {"data": "demo:stories"})}
     if REVIEWS.exists():
         write_texts(folder / "texts")
         model = given_model() or folder / "model"
         if not model.exists():
             train(model, folder / "texts")
-        opened = open_source(str(model), folder / "reviews", origin=Origin.TYPED)
+        given = {"reviews": (str(model), {"data": str(folder / "texts"), "max_length": WIDTH}), **given}
+    for name, (source, data) in given.items():
+        opened = open_source(source, folder / name, origin=Origin.TYPED)
         context = Context(opened.store, reading=opened.project.source.reading)
-        data = {"data": str(folder / "texts"), "max_length": WIDTH}
-        found["reviews"] = table(opened.project.graph, context, data)
-    opened = open_source("demo:stories", folder / "demo")
-    context = Context(opened.store, reading=opened.project.source.reading)
-    found["stories"] = table(opened.project.graph, context, {"data": "demo:stories"})
+        found |= {f"{name}{ending}": of(opened.project.graph, context, data) for ending, of in made}
+    return found
+
+
+def main() -> None:
+    """The demo always, the reviews where they are."""
+    found = tables(Path(tempfile.mkdtemp()), ("", table))
     report("language_methods", {"calibration_windows": SAMPLES, "tested_windows": TESTED, **found})
 
 
