@@ -96,6 +96,8 @@ class NVFP4Row(BlockFormat):
     def preimage(self, encoded: Encoded, dtype: str = "float32") -> Array:
         """As of `nvfp4`, row by row."""
         codes = np.asarray(encoded.codes)
+        if not codes.size:
+            return self.decode(encoded)
         scales, patterns = (np.asarray(s.values) for s in encoded.shared)
         rows = codes.reshape(-1, codes.shape[-1] if codes.ndim else 1)
         each = scales.reshape(len(rows), 1, -1), patterns.reshape(-1)
@@ -104,7 +106,7 @@ class NVFP4Row(BlockFormat):
             whole.preimage(Encoded(row[None], (Shared("scale", s, 8), Shared("tensor scale", p[None], 32))), dtype)
             for row, s, p in zip(rows, *each, strict=True)
         ]
-        return np.concatenate(found).reshape(codes.shape) if found else self.decode(encoded)
+        return np.concatenate(found).reshape(codes.shape)
 
     def codes(self) -> Array:
         """The values of E2M1."""
