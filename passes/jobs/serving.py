@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import re
 import signal
 import threading
 import time
@@ -39,6 +40,7 @@ from espalier.passes.jobs.kinds import (
 )
 
 Handler = Callable[[Any, "Channel"], Any]
+INDIVISIBLE = re.compile(r"^<frozen importlib|[\\/]site-packages[\\/](numba|llvmlite)[\\/]")
 INTERRUPT = getattr(signal, "SIGUSR1", None)  # cancels a job that does not poll the pipe
 
 
@@ -56,7 +58,7 @@ class Channel:
     def interrupt(self, _signal: int = 0, frame: FrameType | None = None) -> None:
         """Abort the running job, if any; the sender repeats the signal until it has an effect."""
         self._interrupted = self._transferring
-        if self.working and not self._transferring and not _is_importing(frame or inspect.currentframe()):
+        if self.working and not self._transferring and not _is_indivisible(frame or inspect.currentframe()):
             self.working = False
             raise Interrupted
 
@@ -137,9 +139,12 @@ class Channel:
                 raise Cancelled("The job was cancelled.")
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    """Whether a module is being imported: an aborted import would leave it unusable in this process."""
-    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+def _is_indivisible(frame: FrameType | None) -> bool:
+    """Whether a module is being imported or numba compiles: aborted, either would be unusable in this process.
+
+    numba keeps generators of what it has registered; one that is aborted has ended.
+    """
+    while frame is not None and not INDIVISIBLE.search(frame.f_code.co_filename):
         frame = frame.f_back
     return frame is not None
 

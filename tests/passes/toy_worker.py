@@ -115,6 +115,33 @@ def do_importing(value: str, channel: Channel) -> str:
     return whole
 
 
+class _Slow(list[int]):
+    """A list whose length is a long computation in Python."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def __len__(self) -> int:
+        until = time.monotonic() + self.seconds
+        while time.monotonic() < until:
+            sum(range(1000))
+        return super().__len__()
+
+
+REGISTERED: list[Any] = []
+
+
+def do_registering(value: float, channel: Channel) -> list[int]:
+    """Takes what numba has registered anew, as each compilation does; `value`: the seconds that it takes."""
+    from numba.core.utils import stream_list
+
+    if not REGISTERED:
+        REGISTERED.append(stream_list(_Slow(value)))
+    channel.progress(1, 1, "begun")
+    return list(next(REGISTERED[0]))
+
+
 def do_talkative(value: float, channel: Channel) -> None:
     """As busy, but for long messages."""
     channel.progress(1, 1, "begun")

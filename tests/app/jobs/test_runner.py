@@ -296,6 +296,18 @@ def test_cancelling_amid_an_import_leaves_no_half_module(runner: ToyRunner, list
 
 
 @pytest.mark.slow
+def test_cancelling_amid_a_compilation_leaves_numba_whole(runner: ToyRunner, listener: Listener) -> None:
+    """A generator that an exception has left is at its end: each later compilation raised StopIteration."""
+    job = runner.run("registering", 0.8)
+    listener.begun(job)
+    pid = runner.worker_pid
+    runner.cancel(job.id)
+    listener.end(job)
+    assert listener.end(runner.run("registering", 0.0)) == Done([])
+    assert listener.end(runner.run("pid")) == Done(pid)
+
+
+@pytest.mark.slow
 def test_cancelling_a_deaf_job_ends_its_worker(runner: ToyRunner, listener: Listener) -> None:
     job = runner.run("deaf", 10 * PATIENCE)  # nobody waits for that
     listener.begun(job)
