@@ -79,6 +79,7 @@ class JobQueue(QObject):
         self._on_done: dict[int, Callable[[Any], None]] = {}
         self._on_failed: dict[int, Callable[[JobError], None]] = {}
         self._continuations: dict[int, Continuation] = {}
+        self._is_ended = False
         self._arrived.connect(self._on_event)
         self._runner = make(self._arrived.emit)
 
@@ -136,11 +137,13 @@ class JobQueue(QObject):
         return info
 
     def end_jobs(self) -> None:
-        """Stop all jobs; their events are no longer signalled."""
-        self._arrived.disconnect(self._on_event)
+        """Stop all jobs; their events are no longer signalled, not even those that Qt has queued."""
+        self._is_ended = True
         self._runner.close()
 
     def _on_event(self, event: JobEvent) -> None:
+        if self._is_ended:
+            return
         if isinstance(event.event, Yielded):
             event = self._continue(event.job, event.event)
         if isinstance(event.event, TERMINAL):
