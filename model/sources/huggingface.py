@@ -22,6 +22,7 @@ from espalier.model.network import offline_if_unreachable
 from espalier.model.sources.compressed import check_settings, decompress
 from espalier.model.sources.config_sizes import check_sizes
 from espalier.model.sources.info import KINDS, Loaded, SourceInfo
+from espalier.model.sources.pruned_class import pruned_class
 
 if TYPE_CHECKING:
     from torch import nn
@@ -126,7 +127,7 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             check_sizes(config.to_dict())
             cached = _no_cache(config)
             _size_images(config, name)
-            cls = model_class(config)
+            cls = pruned_class(model_class(config), config)
             check_settings(getattr(config, "quantization_config", None))
             with contextlib.redirect_stderr(io.StringIO()):  # bars of progress
                 model, loading = cls.from_pretrained(

@@ -19,6 +19,7 @@ from espalier.model.sources.huggingface import (
     without_cache,
 )  # fmt: skip
 from espalier.model.sources.info import Loaded, SourceInfo
+from espalier.model.sources.pruned_class import pruned_class
 from espalier.model.store.shards import Shards
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _module(path: Path, shards: Shards) -> tuple[Any, dict[str, Tensor]]:
     try:
         with quiet():
             config = AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
-            cls = model_class(config)
+            cls = pruned_class(model_class(config), config)
             dtype = getattr(config, "dtype", None) or _dtype(shards)
             with initialization.no_init_weights(), _parameters_on_meta():
                 make = cls._from_config if hasattr(cls, "_from_config") else cls.from_config

@@ -18,12 +18,14 @@ from espalier.model.graph.caches import OP
 from espalier.model.graph.graph import Graph, Ref
 from espalier.model.graph.ports import weight_at
 from espalier.model.opening import needs_source
+from espalier.model.sources.pruned_class import is_pruned
 from espalier.model.sources.source import load_source
 from espalier.model.store.weights import Tensor, WeightStore, write
 from espalier.model.torch.tensors import to_numpy
 from espalier.passes.export.effective_weights import effective_weights, shared_differently
 from espalier.passes.export.loading import MASK
 from espalier.passes.export.mixed_folders import check_for_model
+from espalier.passes.export.pruned_sizes import clear_code, is_cut, pruned, write_code
 from espalier.passes.export.smaller_config import Smaller, fill, shrunk, smaller
 from espalier.passes.export.tied_weights import untied
 from espalier.passes.lowrank.peft_write import write_peft
@@ -43,7 +45,7 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     make_folder(folder.parent, ExportError)
     weights, foreign = dict(effective_weights(project.graph, store)), needs_source(project.graph)
     with filling(folder, ExportError) as part:
-        model, why, told = model_of(project, weights, store, part)
+        model, why, told = model_of(project, weights, store, part, with_code=True)
         if model is not None:
             _save(model, part)
             copy_tokenizer(project, part)
@@ -54,6 +56,8 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
             (_write_plain if foreign else _write_own)(project, plain, store, part, folder.name)
     if model is not None or foreign:
         clear_own_form(folder)
+    if not is_pruned(model):
+        clear_code(folder)
     files = [*folder.iterdir(), *((folder / ADAPTER).iterdir() if model is not None and _has_adapters(project) else ())]
     return sorted(f for f in files if f.is_file()), [
         *([f"This is Espalier's own form, as transformers cannot say the model: {why}."] if why else ()),
@@ -120,10 +124,13 @@ def _bones(graph: Graph) -> list[Any]:
     return sorted(kept, key=lambda k: k[0])
 
 
-def model_of(project: Project, weights: dict[str, Any], store: WeightStore, folder: Path) -> Smaller:
+def model_of(
+    project: Project, weights: dict[str, Any], store: WeightStore, folder: Path, *, with_code: bool = False
+) -> Smaller:
     """The source's module with the weights in it, in smaller sizes where its configuration can say them.
 
-    What it ties is untied where the formats or masks differ; `folder` is where that is tried.
+    `with_code`: or a class that cuts it can. What it ties is untied where the formats or masks differ; `folder` is
+    where that is tried.
     """
     if same_architecture(project.base, project.graph):
         model = _source_model(project)
@@ -132,10 +139,14 @@ def model_of(project: Project, weights: dict[str, Any], store: WeightStore, fold
         result = Smaller(model)
     else:
         source = _known_model(project) if shrunk(project.base, project.graph) else None
-        result = smaller(source, project.base, project.graph, weights, store) if source is not None else Smaller()
+        sizes = (project.base, project.graph, weights, store)
+        result = smaller(source, *sizes) if source is not None else Smaller()
+        if result.why and with_code and is_cut(source, project.graph):
+            result = pruned(source, *sizes)
     if result.model is None or needs_source(project.graph):
         return result
-    return untied(result.model, project.graph, store, folder)
+    apart = untied(result.model, project.graph, store, folder)
+    return apart._replace(notes=(*result.notes, *apart.notes))
 
 
 def _known_model(project: Project) -> Any:
@@ -163,6 +174,8 @@ def _save(model: Any, folder: Path) -> None:
 
     logging.disable_progress_bar()
     model.save_pretrained(folder)
+    if is_pruned(model):
+        write_code(model, folder)
 
 
 def copy_tokenizer(project: Project, folder: Path) -> None:

@@ -42,7 +42,7 @@ def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor]
         return Smaller(why="it has no configuration, or runs code of its own")
     if kept and any(n.adapters for n in graph):
         return Smaller(why="its adapters go by the numbers that layers had; fuse them first")
-    if not _configure(config, base, graph, kept):
+    if not configure(config, base, graph, kept):
         return Smaller(why="no size of its configuration says what was removed")
     try:
         made = type(model)(config).eval()
@@ -52,7 +52,7 @@ def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor]
     if misfit := _misfit(made, named):
         return Smaller(why=misfit)
     fill(made, named)
-    if not _agrees(made, graph, weights, store):
+    if not computes_as(made, graph, weights, store):
         return Smaller(why="transformers computes something else in these sizes")
     return Smaller(made)
 
@@ -99,7 +99,7 @@ def renumbered(name: str, kept: Mapping[str, list[int]]) -> str:
     return ".".join(parts)
 
 
-def _configure(config: Any, base: Graph, graph: Graph, kept: Mapping[str, list[int]]) -> bool:
+def configure(config: Any, base: Graph, graph: Graph, kept: Mapping[str, list[int]]) -> bool:
     """Write the new sizes into a configuration; whether anything is other than before."""
     changed = _set_layers(config, base, kept)
     for name in SIZES:
@@ -189,7 +189,7 @@ def fill(model: nn.Module, named: Mapping[str, Tensor]) -> None:
                 live[name].copy_(value)
 
 
-def _agrees(model: Any, graph: Graph, weights: Mapping[str, Tensor], store: WeightStore) -> bool:
+def computes_as(model: Any, graph: Graph, weights: Mapping[str, Tensor], store: WeightStore) -> bool:
     """Whether the model gives what the graph gives, on made inputs."""
     held = {k: replace(w, key=store.hold(to_numpy(weights[k]))) for k, w in graph.weights.items()}
     nodes = (replace(n, precision={}, sparsity={}, adapters={}, arithmetic="float") for n in graph)

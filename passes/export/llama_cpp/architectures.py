@@ -13,6 +13,7 @@ import numpy as np
 
 from espalier.model.errors import ExportError
 from espalier.model.formats.base import Array
+from espalier.model.sources.pruned_class import SHAPES
 
 LIKE = "Export it as compressed-tensors or packed."
 
@@ -31,6 +32,9 @@ class Architecture:
 def architecture_of(config: Any) -> Architecture:
     """The architecture of a configuration of transformers; raises ExportError where a file cannot say it."""
     kind = str(getattr(config, "model_type", ""))
+    if hasattr(config, SHAPES):
+        raise ExportError("The layers have different sizes, and a GGUF file has one size for all.",
+                          "Prune each layer by the same share, or export as safetensors.")  # fmt: skip
     if kind not in ARCHITECTURES:
         raise ExportError(f"A GGUF file of {kind or 'this model'} is not written.",
                           f"Architectures: {', '.join(ARCHITECTURES)}. {LIKE}")  # fmt: skip

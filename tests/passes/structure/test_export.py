@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,12 @@ import torch
 
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe, Step
+from espalier.model.errors import ExportError, SourceError
 from espalier.model.opening import Opened, open_any
 from espalier.model.torch.build import build
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
+from espalier.passes.choices.lora import LoraOptions
 from espalier.passes.choices.prune_structured import PruneStructuredOptions
 from espalier.passes.export import export
 from espalier.passes.export.loading import load_folder
@@ -80,10 +84,86 @@ def test_what_a_configuration_can_say_opens_in_transformers(
     assert torch.allclose(mine, other, atol=1e-5)
 
 
+UNEVEN = (structured("neurons", Select("regex", ("(layer|layers|h|block)[._]1[._]",))), REMOVE)
+
+
+def read(folder: Path) -> Any:
+    """The model as another program reads it: by the class in the folder alone."""
+    code = (folder / "modeling_pruned.py").read_text()
+    assert "espalier" not in code
+    held = runpy.run_path(str(folder / "modeling_pruned.py"))
+    names = json.loads((folder / "config.json").read_text())["auto_map"].values()
+    cls = held[next(iter(names)).removeprefix("modeling_pruned.")]
+    return cls.from_pretrained(folder).eval()
+
+
+@pytest.mark.sampled(0.5)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spec", "steps"),
+    [(BERT, HEADS), (GPT2, HEADS), (BERT, UNEVEN), (LLAMA, UNEVEN), (GPT2, UNEVEN), (T5, UNEVEN),
+     (LLAMA, (structured("heads", Select("regex", ("layers[._]1[._]",))), REMOVE)),
+     (LLAMA, (structured("queries", Select("regex", ("layers[._]0[._]",))), REMOVE)),
+     (GPT2, (structured("heads", Select("regex", ("h[._]1[._]",))), REMOVE)),
+     (BERT, (*UNEVEN, *LAYERS)), (BERT, (Step("remove_layers", RemoveLayersOptions(numbers=(0,))), *UNEVEN))],
+)  # fmt: skip
+def test_sizes_that_no_configuration_can_say_leave_as_a_class(
+    spec: str, steps: tuple[Step, ...], tmp_path: Path
+) -> None:
+    opened, project, folder = exported(spec, steps, tmp_path)
+    again = open_any(str(folder), tmp_path / "again", origin=Origin.TYPED)
+    inputs = example_inputs(project.graph)
+    with torch.no_grad():
+        mine = build(project.graph, opened.store)(**inputs)["logits"]
+        assert torch.allclose(mine, build(again.project.graph, again.store)(**inputs)["logits"], atol=1e-5)
+        if (folder / "modeling_pruned.py").exists():
+            assert torch.allclose(mine, read(folder)(**inputs).logits, atol=1e-5)
+        else:
+            assert spec == BERT and steps[0] in UNEVEN and LAYERS[0] in steps  # the uneven layer has gone
+
+
+@pytest.mark.slow
+def test_a_class_is_pruned_again_and_leaves_whole(tmp_path: Path) -> None:
+    """The sizes of the first pruning stay; a plain model in the same folder takes the class away."""
+    _, _, folder = exported(GPT2, (structured("heads", Select("regex", ("h[._]1[._]",))), REMOVE), tmp_path)
+    steps = (structured("neurons", Select("regex", ("h[._]0[._]",))), REMOVE)
+    (tmp_path / "b").mkdir()
+    opened, project, second = exported(str(folder), steps, tmp_path / "b")
+    listed = json.loads((second / "config.json").read_text())["pruned_shapes"]
+    assert {n.split(".")[2] for n in listed} == {"0", "1"}
+    inputs = example_inputs(project.graph)
+    with torch.no_grad():
+        mine = build(project.graph, opened.store)(**inputs)["logits"]
+        assert torch.allclose(mine, read(second)(**inputs).logits, atol=1e-5)
+    with pytest.raises(ExportError, match="different sizes"):
+        export(open_any(str(folder), tmp_path / "c", origin=Origin.TYPED).project, opened.store, "gguf", tmp_path / "m")
+    plain = open_any(GPT2, tmp_path / "d", origin=Origin.TYPED)
+    export(plain.project, plain.store, "safetensors", second)
+    assert not (second / "modeling_pruned.py").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [{"pruned_shapes": {"lm_head.weight": [10**12, 32]}}, {"pruned_shapes": {"none.weight": [3]}},
+     {"pruned_shapes": {"lm_head.weight": [0, 32]}}, {"pruned_shapes": [1]},
+     {"pruned_attributes": {"": {"forward": 3}}}, {"pruned_attributes": {"lm_head": {"training": 1}}},
+     {"pruned_attributes": {"lm_head": {"out_features": 10**9}}},
+     {"pruned_attributes": {"none": {}}}, {"pruned_attributes": {"lm_head": 3}}],
+    ids=repr,
+)  # fmt: skip
+def test_a_list_that_does_more_than_cut_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    _, _, folder = exported(LLAMA, UNEVEN, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(SourceError, match="cannot be loaded"):
+        open_any(str(folder), tmp_path / "again", origin=Origin.TYPED)
+
+
 @pytest.mark.parametrize("spec", [BERT, pytest.param(GPT2, marks=pytest.mark.slow)])
-def test_heads_that_no_configuration_can_say_leave_with_our_graph(spec: str, tmp_path: Path) -> None:
-    opened, project, folder = exported(spec, HEADS, tmp_path)
-    assert "no size of its config" in export(project, opened.store, "safetensors", folder).notes[0]
+def test_heads_with_adapters_leave_with_our_graph(spec: str, tmp_path: Path) -> None:
+    opened, project, folder = exported(spec, (*HEADS, Step("lora", LoraOptions())), tmp_path)
+    assert any("no size of its config" in n for n in export(project, opened.store, "safetensors", folder).notes)
     assert (folder / "graph.json").exists() and not (folder / "config.json").exists()
     inputs = example_inputs(project.graph)
     with torch.no_grad():
