@@ -1,0 +1,73 @@
+"""What torchao's own quantiser is told to make tensors like those of a scheme: its configurations (0.18)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from espalier.passes.export.targets.torchao import FLOAT8, INT8, NV, Scheme
+from espalier.passes.export.torchao.tensors import rounded_inputs, small_float
+
+
+def config_of(scheme: Scheme) -> Any:
+    """The configuration of a module."""
+    from torchao.prototype.mx_formats import NVFP4WeightOnlyConfig
+    from torchao.quantization import Float8WeightOnlyConfig
+
+    if scheme.tensor == NV:
+        return NVFP4WeightOnlyConfig()
+    if scheme.tensor == FLOAT8:
+        dtype = small_float(scheme.element)
+        return Float8WeightOnlyConfig(dtype, set_inductor_config=False, granularity=_granularity(scheme))
+    return _int8(scheme) if scheme.tensor == INT8 else _intx(scheme)
+
+
+def _granularity(scheme: Scheme) -> Any:
+    from torchao.quantization import PerGroup, PerRow, PerTensor
+
+    match scheme.granularity:
+        case "group":
+            return PerGroup(scheme.group)
+        case "tensor":
+            return PerTensor()
+        case _:
+            return PerRow()
+
+
+def _int8(scheme: Scheme) -> Any:
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig
+
+    if scheme.inputs is None:
+        return Int8WeightOnlyConfig(granularity=_granularity(scheme), set_inductor_config=False)
+    given = rounded_inputs(scheme.inputs)
+    return Int8DynamicActivationInt8WeightConfig(
+        act_mapping_type=given.mapping_type, granularity=[given.granularity, _granularity(scheme)],
+        set_inductor_config=False,
+    )  # fmt: skip
+
+
+def _intx(scheme: Scheme) -> Any:
+    """A scale of the whole tensor, which these configurations do not have, is one of each row."""
+    import torch
+    from torchao.quantization import (
+        Int8DynamicActivationIntxWeightConfig,
+        IntxWeightOnlyConfig,
+        MappingType,
+        PerAxis,
+        PerGroup,
+    )
+
+    granularity = PerGroup(scheme.group) if scheme.granularity == "group" else PerAxis(0)
+    mapping = MappingType.SYMMETRIC if scheme.symmetric else MappingType.ASYMMETRIC
+    dtype = getattr(torch, f"int{scheme.bits}")
+    if scheme.inputs is None:
+        return IntxWeightOnlyConfig(dtype, granularity, mapping)
+    return Int8DynamicActivationIntxWeightConfig(dtype, granularity, mapping)
+
+
+def config_by_module(schemes: Mapping[str, Scheme]) -> Any:
+    """The configuration of a model: path of a module → that of its scheme."""
+    from torchao.quantization import FqnToConfig
+
+    return FqnToConfig(OrderedDict((path, config_of(scheme)) for path, scheme in schemes.items()))
