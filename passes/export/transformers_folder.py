@@ -120,15 +120,19 @@ def float_row(name: str, value: Tensor) -> dict[str, Any]:
 # -- the comparison
 
 
-def load(folder: Path) -> Any:
-    """The model of a folder as transformers reads it, in the class that its configuration names."""
+def model_class(folder: Path) -> Any:
+    """The class of transformers that the configuration of a folder names."""
     import transformers
 
+    return getattr(transformers, json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0])
+
+
+def load(folder: Path) -> Any:
+    """The model of a folder as transformers reads it, in the class that its configuration names."""
     from espalier.model.sources.huggingface import quiet
 
-    name = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
     with quiet(), contextlib.redirect_stderr(io.StringIO()):
-        return getattr(transformers, name).from_pretrained(folder, trust_remote_code=False).eval()
+        return model_class(folder).from_pretrained(folder, trust_remote_code=False).eval()
 
 
 def loaded(folder: Path) -> Any:

@@ -178,8 +178,12 @@ def rounding(fmt: Format) -> str:
     match fmt:
         case ScaledInteger(symmetric=True):
             return f"the scale is max|x|/{fmt.top + 0.5:g} there and max|x|/{fmt.top} here"
+        case ScaledElement():
+            return (
+                "x·(1/s) is rounded there and x/s here, which differ where the lowest value has the largest magnitude"
+            )
         case _:
-            return "x is multiplied by 1/s there and divided by s here, which differ at ties"
+            return "x·(1/s) is rounded there and x/s here, which differ at ties"
 
 
 # -- a node

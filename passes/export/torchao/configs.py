@@ -67,7 +67,10 @@ def _intx(scheme: Scheme) -> Any:
 
 
 def config_by_module(schemes: Mapping[str, Scheme]) -> Any:
-    """The configuration of a model: path of a module → that of its scheme."""
+    """The configuration of a model: name of the weight → that of its scheme.
+
+    By weights, since transformers (5.24) gives one of a module to its bias, too.
+    """
     from torchao.quantization import FqnToConfig
 
-    return FqnToConfig(OrderedDict((path, config_of(scheme)) for path, scheme in schemes.items()))
+    return FqnToConfig(OrderedDict((f"{path}.weight", config_of(scheme)) for path, scheme in schemes.items()))

@@ -21,6 +21,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer
 from espalier.passes.export.mixed_folders import check_for_model
 from espalier.passes.export.settings import Settings
+from espalier.passes.export.smaller_config import kept_layers, renumbered
 from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.torchao import Scheme, rounding, scheme_of
 from espalier.passes.export.torchao.configs import config_by_module
@@ -180,9 +181,11 @@ class Module:
     value: Any
 
 
-def schemes(project: Project, model: Any) -> dict[str, Scheme]:
-    """Path → scheme of the modules of transformers' model that become tensors of torchao; raises ExportError."""
-    return {path: module.scheme for module in _modules(project, model) for path in module.paths}
+def schemes(project: Project) -> dict[str, Scheme]:
+    """Path → scheme of the modules whose weights become tensors of torchao."""
+    kept = kept_layers(project.base, project.graph)
+    found = ((node, scheme_of(node, project.graph)) for node in project.graph)
+    return {renumbered(node.target, kept): scheme for node, scheme in found if scheme}
 
 
 def _modules(project: Project, model: Any) -> Iterator[Module]:
