@@ -100,7 +100,7 @@ def _read_back(project: Project, store: WeightStore, model: Any, part: Path, ine
         except Unread as error:
             why = why or str(error)
     raise ExportError(f"transformers does not open the folder ({why[:160]}), so it is not written.",
-                      "Leave a head that is tied to an embedding in float, or export as compressed-tensors.")  # fmt: skip
+                      "Leave a head that is tied to an embedding in float, or export it as ONNX.")  # fmt: skip
 
 
 def _write(graph: Graph, store: WeightStore, model: Any, modules: list[Module], part: Path, original: bool) -> Folder:
