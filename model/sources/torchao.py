@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ KNOWN = frozenset((
     "IntxPackingFormat", "IntxChooseQParamsAlgorithm", "Int4PackingFormat", "Int4ChooseQParamsAlgorithm",
     "Float8MMConfig", "Float8PackingFormat", "KernelPreference", "ScaleCalculationMode", "torch.dtype",
 ))  # fmt: skip
+
+
+def package(name: str) -> Any:
+    """A package of torchao, an optional one without types."""
+    return importlib.import_module(f"torchao.{name}")
 
 
 def quiet_import() -> None:
@@ -63,18 +69,17 @@ def dequantise(model: Any) -> None:
     if getattr(config, "quant_method", None) != METHOD:
         return
     from torch import nn
-    from torchao.utils import TorchAOBaseTensor
 
-    made = dict[int, Any]()
+    kind, made = package("utils").TorchAOBaseTensor, dict[int, Any]()
     for module in model.modules():
         for name, value in module._parameters.items():
-            if not isinstance(value, TorchAOBaseTensor):
+            if not isinstance(value, kind):
                 continue
             if any(getattr(value, key, None) is not None for key in OF_INPUTS):
                 raise SourceError("The model rounds or scales activations by torchao, which would be lost.",
                                   UNQUANTISED)  # fmt: skip
             if id(value) not in made:
-                made[id(value)] = nn.Parameter(cast("Any", value).dequantize())
+                made[id(value)] = nn.Parameter(value.dequantize())
             module._parameters[name] = made[id(value)]
     for name in ("hf_quantizer", "quantization_method"):
         if hasattr(model, name):

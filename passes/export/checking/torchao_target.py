@@ -7,6 +7,7 @@ import importlib.util
 import io
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,10 +43,7 @@ with torch.no_grad():
 
 
 def _name() -> str:
-    import torchao
-    import transformers
-
-    return f"torchao {torchao.__version__} by transformers {transformers.__version__}"
+    return f"torchao {version('torchao')} by transformers {version('transformers')}"
 
 
 def _missing() -> str:

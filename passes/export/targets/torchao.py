@@ -13,7 +13,6 @@ from espalier.model.formats.binary_scaled import BinaryScaled
 from espalier.model.formats.blocks import PowerBlocks
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.minifloat_ieee import MinifloatIEEE
-from espalier.model.formats.mxfp import MXFP
 from espalier.model.formats.nvfp4 import NVFP4
 from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
@@ -118,8 +117,9 @@ def _blocks(fmt: PowerBlocks) -> Scheme | No:
     """Small floats where they are of 8 bits, else whole numbers."""
     if fmt.blocks.rows != 1:
         return No("its blocks lie in one row", "Set rows=1.")
-    if isinstance(fmt, MXFP) and fmt.element in SMALL_FLOATS:
-        return _float("group", fmt.element, fmt.block)
+    element = str(getattr(fmt, "element", ""))  # of MXFP
+    if element in SMALL_FLOATS:
+        return _float("group", element, fmt.blocks.block)
     largest = largest_code(fmt)
     if largest >= 2 ** (WIDEST - 1):
         return No("its values are no integers of 8 bits times a scale of the block", CHOOSE)

@@ -17,6 +17,7 @@ from espalier.model.errors import ExportError
 from espalier.model.files import filling, make_folder
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice
+from espalier.model.sources.torchao import package
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer
 from espalier.passes.export.mixed_folders import check_for_model
@@ -106,11 +107,11 @@ def _read_back(project: Project, store: WeightStore, model: Any, part: Path, ine
 def _write(graph: Graph, store: WeightStore, model: Any, modules: list[Module], part: Path, original: bool) -> Folder:
     """`original`: with the names of tensors that the class saves, which may differ from its own."""
     from safetensors.torch import load_file, save_file
-    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     model.save_pretrained(part, max_shard_size="1TB", save_original_format=original)
+    flatten = package("prototype.safetensors.safetensors_support").flatten_tensor_state_dict
     held, rows, joined = load_file(part / FILE), list[dict[str, Any]](), dict[str, str]()
     coded: dict[str, Tensor] = {}
     for module in modules:
@@ -118,7 +119,7 @@ def _write(graph: Graph, store: WeightStore, model: Any, modules: list[Module], 
         if name is None:
             raise Unread(f"it stores {module.paths[0]}.weight under another name")
         del held[name]
-        parts, kinds = flatten_tensor_state_dict({name: _tensor(module, graph, store)})
+        parts, kinds = flatten({name: _tensor(module, graph, store)})
         coded |= parts
         joined[name] = kinds[name]
         rows.append(coded_row(name.removesuffix(".weight"), module.node, module.scheme.tensor, parts))
@@ -141,11 +142,10 @@ def _tensor(module: Module, graph: Graph, store: WeightStore) -> Tensor:
 
 def _write_config(path: Path, schemes: dict[str, Scheme]) -> None:
     """Add to a `config.json` what torchao's quantiser would be told."""
-    from torchao.core.config import config_to_dict
-
     config = json.loads(path.read_text(encoding="utf-8"))
+    told = package("core.config").config_to_dict(config_by_module(schemes))
     config["quantization_config"] = {
-        "quant_method": TARGET, "quant_type": {"default": config_to_dict(config_by_module(schemes))},
+        "quant_method": TARGET, "quant_type": {"default": told},
         "modules_to_not_convert": None, "include_input_output_embeddings": True, "untie_embedding_weights": False,
     }  # fmt: skip
     path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
@@ -154,12 +154,12 @@ def _write_config(path: Path, schemes: dict[str, Scheme]) -> None:
 def _check_weights(model: Any, modules: list[Module]) -> None:
     """Raise Unread where a loaded weight is no tensor of torchao with the values of the format."""
     import torch
-    from torchao.utils import TorchAOBaseTensor
 
+    kind = package("utils").TorchAOBaseTensor
     for module in modules:
         for path in module.paths:
             weight = model.get_submodule(path).weight
-            if not isinstance(weight, TorchAOBaseTensor):
+            if not isinstance(weight, kind):
                 raise Unread(f"it reads {path}.weight as float")
             if not torch.equal(weight.dequantize(), module.value):
                 raise Unread(f"it reads other values of {path}.weight")

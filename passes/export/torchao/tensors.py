@@ -14,6 +14,7 @@ from espalier.model.formats.base import Array, Encoded, Format
 from espalier.model.formats.blocks import PowerBlocks
 from espalier.model.formats.minifloat_ieee import MinifloatIEEE
 from espalier.model.formats.scaled import ScaledFormat
+from espalier.model.sources.torchao import package
 from espalier.passes.export.targets.torchao import FLOAT8, INT8, NV, Inputs, Scheme
 from espalier.passes.export.whole_numbers import whole_numbers
 
@@ -53,29 +54,29 @@ def _scales(scale: Array, scheme: Scheme, shape: tuple[int, ...]) -> Tensor:
 
 def _integers(fmt: Format, encoded: Encoded, scheme: Scheme, dtype: Any) -> Any:
     import torch
-    from torchao.quantization import Int8Tensor, IntxUnpackedToInt8Tensor
 
+    ao = package("quantization")
     codes, scale, zero = whole_numbers(fmt, encoded)
     whole = torch.from_numpy(codes.astype(np.int8))
     scales, block = _scales(np.asarray(scale, np.float32), scheme, codes.shape), scheme.block(codes.shape)
     if scheme.tensor == INT8:
-        return Int8Tensor(whole, scales, block, dtype, act_quant_kwargs=rounded_inputs(scheme.inputs))
+        return ao.Int8Tensor(whole, scales, block, dtype, act_quant_kwargs=rounded_inputs(scheme.inputs))
     zeros = torch.zeros_like(scales) if zero is None else _scales(zero, scheme, codes.shape)
     rounding = "int8_asym_per_token" if scheme.inputs else None
     target = getattr(torch, f"int{scheme.bits}")
-    return IntxUnpackedToInt8Tensor(whole, scales, zeros.to(torch.int8), target, block, dtype, rounding)
+    return ao.IntxUnpackedToInt8Tensor(whole, scales, zeros.to(torch.int8), target, block, dtype, rounding)
 
 
 def rounded_inputs(inputs: Inputs | None) -> Any:
     """How an Int8Tensor rounds the other operand of its products; None for float."""
     if inputs is None:
         return None
-    from torchao.quantization import MappingType, PerRow, PerTensor
-    from torchao.quantization.quantize_.workflows import QuantizeTensorToInt8Kwargs
-
-    mapping = MappingType.SYMMETRIC if inputs.symmetric else MappingType.ASYMMETRIC
-    granularity = PerTensor() if inputs.granularity == "tensor" else PerRow()
-    return QuantizeTensorToInt8Kwargs(granularity=granularity, mapping_type=mapping)
+    ao = package("quantization")
+    mapping = ao.MappingType.SYMMETRIC if inputs.symmetric else ao.MappingType.ASYMMETRIC
+    granularity = ao.PerTensor() if inputs.granularity == "tensor" else ao.PerRow()
+    return package("quantization.quantize_.workflows").QuantizeTensorToInt8Kwargs(
+        granularity=granularity, mapping_type=mapping
+    )
 
 
 def small_float(element: str) -> Any:
@@ -87,7 +88,6 @@ def small_float(element: str) -> Any:
 
 def _small_floats(fmt: Format, encoded: Encoded, scheme: Scheme, dtype: Any) -> Any:
     import torch
-    from torchao.quantization import Float8Tensor
 
     match fmt:
         case MinifloatIEEE():
@@ -99,17 +99,18 @@ def _small_floats(fmt: Format, encoded: Encoded, scheme: Scheme, dtype: Any) -> 
     codes = torch.from_numpy(encoded.codes.astype(np.uint8)).view(small_float(scheme.element))
     shape = encoded.codes.shape
     scales = _scales(np.asarray(scale, np.float32), scheme, shape)
-    return Float8Tensor(codes, scales, block_size=scheme.block(shape), dtype=dtype)
+    return package("quantization").Float8Tensor(codes, scales, block_size=scheme.block(shape), dtype=dtype)
 
 
 def _nvfp4(fmt: Format, encoded: Encoded, scheme: Scheme, dtype: Any) -> Any:
     """Two codes in a byte, the first of them in the lower half."""
     import torch
-    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
 
     codes = torch.from_numpy(encoded.codes.astype(np.uint8))
     packed = (codes[:, 0::2] | codes[:, 1::2] << 4).contiguous()
     scales, whole = (s.values for s in encoded.shared)
     blocks = _scales(scales.astype(np.uint8), scheme, encoded.codes.shape).view(torch.float8_e4m3fn)
     pattern = torch.from_numpy(whole.astype(np.uint32).view(np.float32))
-    return NVFP4Tensor(packed, blocks, scheme.group, dtype, per_tensor_scale=pattern.reshape(()))
+    return package("prototype.mx_formats.nvfp4_tensor").NVFP4Tensor(
+        packed, blocks, scheme.group, dtype, per_tensor_scale=pattern.reshape(())
+    )
