@@ -103,9 +103,10 @@ def test_torchao_alone_joins_the_file(text: str, tmp_path: Path) -> None:
     with safe_open(file, framework="pt") as opened_file:
         joined, left = unflatten_tensor_state_dict(load_file(file), opened_file.metadata())
     assert not left and not list((tmp_path / "out").glob("*.bin"))
-    for name, value in effective_weights(project.graph, store):
-        found = joined[name]
-        assert torch.equal(found.dequantize() if type(found) is not torch.Tensor else found, value), name
+    want = dict(effective_weights(project.graph, store))
+    assert joined.keys() == {name for name, weight in project.graph.weights.items() if weight.role != "buffer"}
+    for name, found in joined.items():
+        assert torch.equal(found.dequantize() if type(found) is not torch.Tensor else found, want[name]), name
     name = "model.layers.0.mlp.up_proj.weight"
     source = store.get(project.graph.weights[name].key or "").float32()
     encoded = parse_format(text).encode(source)
