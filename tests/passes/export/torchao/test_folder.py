@@ -155,7 +155,7 @@ def test_inputs_are_rounded_by_torchao(weight: str, inputs: str, tensor: str, li
     linear = model.model.layers[0].self_attn.q_proj
     if inputs == INT8:
         s = x.abs().amax(-1, keepdim=True) / 127.5
-        want = torch.nn.functional.linear((x / s).round().clamp(-128, 127) * s, linear.weight.dequantize())
+        want = torch.nn.functional.linear((x * (1 / s)).round().clamp(-128, 127) * s, linear.weight.dequantize())
         assert any("max|x|/127.5 there and max|x|/127 here" in note for note in done.notes)
         torch.testing.assert_close(linear(x), want)
 
