@@ -28,6 +28,7 @@ from espalier.model.document.project import APP
 from espalier.model.errors import EspalierError, FileError, nearest
 from espalier.model.files import file_error, hint_of
 from espalier.model.leftovers import clear_scratch
+from espalier.model.sources.torchao import quiet_import
 from espalier.model.trust import NAMED
 
 PROGRAM = "main.py"
@@ -118,6 +119,7 @@ def process(window: Window | None = None) -> int:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")
+    quiet_import()
     sys.stdout.flush()
     real = os.dup(1)
     os.dup2(2, 1)

@@ -269,13 +269,13 @@ class Model(Measurable, PassMethods):
 
         Args:
             form: "safetensors" (a folder with the weights as they compute), "packed" (one file in the bits of the
-                formats), "compressed-tensors" (a Hugging Face folder with weights as codes and scales), "gguf" (for
-                llama.cpp), "onnx", "openvino" (.xml and .bin), "pt2" (torch.export), "adapter" (LoRA as PEFT saves
-                it), "script" (a Python program in this interface), "recipe" (TOML or JSON), "sharded" (after
-                `m.shard`: a folder that torchrun runs).
+                formats), "compressed-tensors" (a Hugging Face folder with weights as codes and scales), "torchao" (one
+                with tensors of torchao), "gguf" (for llama.cpp), "onnx", "openvino" (.xml and .bin), "pt2"
+                (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python program in this interface),
+                "recipe" (TOML or JSON), "sharded" (after `m.shard`: a folder that torchrun runs).
             path: the file or folder to write.
             leave_float: onnx: leave activations in float if ONNX has no equivalent format, and report it;
-                compressed-tensors, gguf and openvino: weights, too, with the values of their formats.
+                compressed-tensors, torchao, gguf and openvino: weights, too, with the values of their formats.
             exact: onnx: equal results but for float rounding. By default integer operators round biases and clip at
                 code −128.
             clip: onnx: where uint8 activations are clipped, at the ends of the format or of the codes.

@@ -20,6 +20,7 @@ _FORMS = """forms:
   safetensors         a folder with the fake-quantised weights
   packed              one file in the bits of the formats
   compressed-tensors  a folder with weights as codes and scales, which transformers and vLLM read
+  torchao             a folder with weights as tensors of torchao, which transformers reads
   gguf                one file for llama.cpp
   onnx                QuantizeLinear and DequantizeLinear
   openvino            an .xml and a .bin for OpenVINO, whole numbers in 4 or 8 bits
@@ -36,12 +37,13 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")
     text = (
         "onnx: leave activations in float if ONNX has no equivalent format, and report it; "
-        "compressed-tensors, gguf, openvino: weights, too"
+        "compressed-tensors, torchao, gguf, openvino: weights, too"
     )
     parser.add_argument("--leave-float", action="store_true", help=text)
     add_options(parser.add_argument_group("onnx"), OnnxOptions)
     text = (
-        "run the file in its runtime beside a float file and the runtime's quantisers (onnx, openvino): accuracy, time"
+        "run the file in its runtime beside a float file and the runtime's quantisers (onnx, openvino, torchao): "
+        "accuracy, time"
     )
     check = parser.add_argument_group("check")
     check.add_argument("--check", action="store_true", help=text)

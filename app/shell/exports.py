@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from espalier.passes.export.checking.check import Check
 
 PICTURES = (".png", ".svg")
-HOLDING = ("compressed-tensors", "gguf", "openvino")  # forms that refuse what they have no equal of
+HOLDING = ("compressed-tensors", "gguf", "openvino", "torchao")  # forms that refuse what they have no equal of
 EXPORTS = {
     "safetensors": ("Export a safetensors folder", "", True),
     "packed": ("Export a packed model", "model.packed.safetensors", False),
     "compressed-tensors": ("Export a folder of compressed tensors", "", True),
+    "torchao": ("Export a folder of torchao's tensors", "", True),
     "gguf": ("Export as GGUF", "model.gguf", False),
     "onnx": ("Export as ONNX", "model.onnx", False),
     "openvino": ("Export for OpenVINO", "model.xml", False),

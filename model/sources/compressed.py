@@ -27,6 +27,11 @@ def check_settings(settings: Any) -> None:
     for key in ("kv_cache_scheme", "transform_config", "sparsity_config"):
         if settings.get(key):
             raise SourceError(f"The model has a {key} of compressed-tensors, which would be lost.", UNQUANTISED)
+    check_patterns(settings)
+
+
+def check_patterns(settings: Any) -> None:
+    """Raise SourceError where a regular expression of a `quantization_config` may take too long to search."""
     for pattern in _patterns(settings):
         if len(pattern) > MOST_CHARACTERS or len(_REPEAT.findall(pattern)) > MOST_REPEATS or _NESTED.search(pattern):
             shown = pattern if len(pattern) <= 60 else f"{pattern[:60]}…"

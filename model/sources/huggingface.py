@@ -19,7 +19,7 @@ from espalier.model.data.class_names import local_file
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line, nearest
 from espalier.model.memory import free
 from espalier.model.network import offline_if_unreachable
-from espalier.model.sources.compressed import check_settings, decompress
+from espalier.model.sources import compressed, torchao
 from espalier.model.sources.config_sizes import check_sizes
 from espalier.model.sources.info import KINDS, Loaded, SourceInfo
 from espalier.model.sources.pruned_class import pruned_class
@@ -128,13 +128,15 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             cached = _no_cache(config)
             _size_images(config, name)
             cls = pruned_class(model_class(config), config)
-            check_settings(getattr(config, "quantization_config", None))
+            for method in (compressed, torchao):
+                method.check_settings(getattr(config, "quantization_config", None))
             with contextlib.redirect_stderr(io.StringIO()):  # bars of progress
                 model, loading = cls.from_pretrained(
                     name, config=config, trust_remote_code=False, output_loading_info=True
                 )
             _check_complete(name, loading)
-            decompress(model)
+            compressed.decompress(model)
+            torchao.dequantise(model)
     except (*PASSING, SourceError):
         raise
     # transformers and its parsers raise many types for damaged files, unknown architectures and a missing network.

@@ -138,10 +138,18 @@ def _openvino(project: Project, store: WeightStore, path: Path, settings: Settin
     return Written(made.files, made.notes, [], made.compared.difference if made.compared else None)
 
 
+def _torchao(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
+    from espalier.passes.export.torchao.folder import write_folder
+
+    made = write_folder(project, store, path, settings)
+    return Written(made.files, made.notes, made.tensors, made.compared.difference if made.compared else None)
+
+
 FORMS: dict[str, Exporter] = {
     "safetensors": _checkpoint,
     "packed": _packed,
     "compressed-tensors": _compressed,
+    "torchao": _torchao,
     "gguf": _gguf,
     "onnx": _onnx,
     "openvino": _openvino,
@@ -152,7 +160,11 @@ FORMS: dict[str, Exporter] = {
     "graphml": _graphml,
 }
 
-CODED = ("compressed-tensors", "gguf")  # forms of codes and scales, whose bytes are told beside those of a packed file
+CODED = (
+    "compressed-tensors",
+    "torchao",
+    "gguf",
+)  # forms of codes and scales, whose bytes are told beside those of a packed file
 
 
 def _spare_the_source(path: Path, store: WeightStore) -> None:

@@ -19,6 +19,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.opening import Opened, is_project, needs_source, open_any, reopen
 from espalier.model.registry import Registry
 from espalier.model.sources.info import SourceInfo
+from espalier.model.sources.torchao import quiet_import
 from espalier.model.store.open_files import Version
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, is_instant, run_step
@@ -71,6 +72,7 @@ def main(pipe: Connection) -> None:
     """Entry point of the spawned process: import the libraries, then serve."""
     keep_freed_memory()
     yield_processors()
+    quiet_import()
     for name in ("torch", "torch.export", "transformers"):
         importlib.import_module(name)
     serve(pipe, _handle_and_clean)

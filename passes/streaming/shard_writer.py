@@ -15,11 +15,12 @@ from espalier.model.store.shards import INDEX
 from espalier.model.store.weights import WeightStore, read_header
 from espalier.passes.base import Row
 from espalier.passes.export.checkpoint import copy_tokenizer
-from espalier.passes.export.compressed.folder import TARGET, Module, coded, coded_row, float_row, owners, write_config
+from espalier.passes.export.compressed.folder import TARGET, Module, coded, write_config
 from espalier.passes.export.effective_weights import shared_differently, value_of
 from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.compressed_tensors import Scheme, scheme_of
 from espalier.passes.export.tied_weights import TIE
+from espalier.passes.export.transformers_folder import coded_row, float_row, owners
 from espalier.passes.streaming.segments import Segment
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class ShardWriter:
             parts = {k: v for k, v in coded(module, part, store).items() if not (second and k == "weight")}
             named = {f"{path}.{k}": v for k, v in parts.items()}
             for i, (key, tensor) in enumerate(named.items()):
-                yield key, tensor, coded_row(module, named) if i == 0 else None
+                yield key, tensor, coded_row(module.path, module.node, module.scheme.format, named) if i == 0 else None
 
     def _has_node(self, path: str) -> bool:
         return any(n.target == path for n in self.model.graph if n.call == "call_module")

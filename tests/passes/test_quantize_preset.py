@@ -19,9 +19,9 @@ from espalier.model.torch.build import build
 from espalier.passes.base import Context
 from espalier.passes.choices.presets import PRESETS, QuantizePresetOptions, group_of, preset_named
 from espalier.passes.export import export
-from espalier.passes.export.compressed.folder import load
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.targets.compressed_tensors import Args, input_args, weight_args
+from espalier.passes.export.transformers_folder import load
 from espalier.passes.heads import output_layers
 from espalier.passes.select import Select
 from espalier.passes.transform.quantize_preset import quantize_preset

@@ -26,6 +26,7 @@ ABOUT = {
     "compressed-tensors": "A folder of Hugging Face with weights as codes and scales, which transformers and vLLM read",
     "gguf": "One file for llama.cpp",
     "onnx": "A file for ONNX Runtime, with whole numbers where formats are such",
+    "torchao": "A folder of Hugging Face with weights as tensors of torchao, which transformers reads",
     "openvino": "An .xml and a .bin for OpenVINO, with whole numbers where formats are such",
 }
 HELD, NONE = "held", "–"

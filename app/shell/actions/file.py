@@ -39,6 +39,8 @@ def rows(
         Action("export_compressed-tensors", "Compressed tensors…", "File/Export",
                partial(exports.export, "compressed-tensors"), group=2,
                help="Weights as codes and scales, which transformers and vLLM read"),
+        Action("export_torchao", "torchao…", "File/Export", partial(exports.export, "torchao"), group=2,
+               help="Weights as tensors of torchao, which transformers reads"),
         Action("export_gguf", "GGUF…", "File/Export", partial(exports.export, "gguf"), group=2,
                help="One file for llama.cpp, of a Llama, Qwen or GPT-2"),
         Action("export_onnx", "ONNX…", "File/Export", partial(exports.export, "onnx"), group=2,

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.errors import ExportError, first_line
+from espalier.model.errors import ExportError
 from espalier.model.files import filling, make_folder
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice
 from espalier.model.store.weights import WeightStore
-from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer, model_of
-from espalier.passes.export.compare import Compared, compare
+from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer
+from espalier.passes.export.compare import Compared
 from espalier.passes.export.compressed.caches import UNROUNDED, cache_tensors, round_caches
 from espalier.passes.export.compressed.codes import tensors_of
 from espalier.passes.export.compressed.inputs import input_tensors, narrowed
-from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.export.mixed_folders import check_for_model
 from espalier.passes.export.settings import Settings
-from espalier.passes.export.smaller_config import kept_layers, renumbered
 from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.compressed_tensors import Scheme, rounding, scheme_of
 from espalier.passes.export.targets.compressed_tensors_args import Args
 from espalier.passes.export.targets.kv_cache import cache_scheme
-from espalier.passes.verify import tensors
+from espalier.passes.export.transformers_folder import (
+    Folder,
+    Unread,
+    check_results,
+    coded_row,
+    compare_model,
+    compared_notes,
+    float_row,
+    loaded,
+    masked_weight,
+    module_nodes,
+    owners,
+    transformers_model,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,16 +46,6 @@ if TYPE_CHECKING:
     from espalier.model.document.project import Project
 
 TARGET = "compressed-tensors"
-
-
-@dataclass(slots=True)
-class Folder:
-    """What was written: the files, notes, a row for each weight, and how results of transformers compare."""
-
-    files: list[Path]
-    notes: list[str]
-    tensors: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    compared: Compared | None = None
 
 
 def write_folder(project: Project, store: WeightStore, folder: Path, settings: Settings) -> Folder:
@@ -64,35 +63,14 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
     make_folder(folder.parent, ExportError)
     settings.progress(0, 3, "reading the source")
     with filling(folder, ExportError) as part:
-        model, notes = _model(project, store, part)
+        model, notes = transformers_model(project, store, part)
         settings.progress(1, 3, "packing and running it in transformers")
         made = _read_back(project, store, model, part, bool(left or rounded))
         copy_tokenizer(project, part)
         made.files = sorted(folder / f.name for f in part.iterdir())
     clear_own_form(folder)
-    made.notes = [*notes, *made.notes, *left, *rounded, *_told(made)]
+    made.notes = [*notes, *made.notes, *left, *rounded, *compared_notes(made)]
     return made
-
-
-def _model(project: Project, store: WeightStore, part: Path) -> tuple[Any, tuple[str, ...]]:
-    """transformers' own model with the weights as they compute, and notes; raises ExportError."""
-    model, why, notes = model_of(project, dict(effective_weights(project.graph, store)), store, part)
-    if model is None:
-        reason = f": {why}" if why else ", as it is none of its classes"
-        raise ExportError(f"transformers has no model like this{reason}.",
-                          "Export it as safetensors, which then has Espalier's own form.")  # fmt: skip
-    if not type(model).__module__.startswith("transformers."):
-        raise ExportError(f"{type(model).__name__} is not a class of transformers, which is to open the folder.",
-                          "Export it as safetensors or packed.")  # fmt: skip
-    return model, notes
-
-
-class _Unread(Exception):
-    """transformers does not open what was written: why."""
-
-
-def _equal(found: Compared) -> bool:
-    return found.difference is not None and found.difference <= found.allowed
 
 
 def _read_back(project: Project, store: WeightStore, model: Any, part: Path, inexact: bool) -> Folder:
@@ -107,9 +85,8 @@ def _read_back(project: Project, store: WeightStore, model: Any, part: Path, ine
             try:
                 made = _write(project, store, model, modules, part, original)
                 made.compared = _compared(project.graph, store, part)
-                if made.compared and not (_equal(made.compared) or (inexact and made.compared.difference is not None)):
-                    raise _Unread(made.compared.notes[0].rstrip("."))
-            except _Unread as error:
+                check_results(made.compared, inexact=inexact)
+            except Unread as error:
                 why = why or str(error)
                 continue
             if whole:
@@ -134,13 +111,13 @@ def _write(
         own = f"{module.path}.weight"
         tied = own not in held and module.tied
         if own not in held and not tied:
-            raise _Unread(f"it stores {own} under another name")
+            raise Unread(f"it stores {own} under another name")
         held.pop(own, None)
         parts = coded(module, project.graph, store)
         named = {f"{module.path}.{k}": v for k, v in parts.items() if not (tied and k == "weight")}
         held |= named
         mine |= set(named)
-        rows.append(coded_row(module, named))
+        rows.append(coded_row(module.path, module.node, module.scheme.format, named))
     held |= cache_tensors(project, store, model.dtype)
     rows += [float_row(name, value) for name, value in held.items() if name not in mine]
     save_file(held, path, {"format": "pt"})
@@ -173,22 +150,10 @@ def _modules(project: Project, model: Any, whole: bool) -> Iterator[Module]:
 
     `whole`: in whole bytes.
     """
-    import torch
-
-    graph, kept = project.graph, kept_layers(project.base, project.graph)
-    nodes: dict[str, Node] = {}
-    for node in graph:
-        if scheme_of(node, graph):
-            path = renumbered(node.target, kept)
-            if nodes.setdefault(path, node).precision != node.precision:
-                raise ExportError(f"{path} is called with different formats, and a folder has one for a module.",
-                                  "Choose the same formats for all calls of a module.", node.id)  # fmt: skip
+    graph, nodes = project.graph, module_nodes(project, model, scheme_of, TARGET)
     shared_paths = owners(model)
     for path, node in nodes.items():
         module = model.get_submodule(path)
-        if type(module) not in (torch.nn.Linear, torch.nn.Embedding):
-            raise ExportError(f"{path} is a {type(module).__name__}, which compressed-tensors does not read.",
-                              "Leave it in float.", node.id)  # fmt: skip
         paths = shared_paths[id(module.weight)]
         shared = len(paths) > 1
         for owner in paths if shared else (path,):
@@ -199,48 +164,16 @@ def _modules(project: Project, model: Any, whole: bool) -> Iterator[Module]:
             yield Module(owner, node, scheme, module.weight.detach(), shared)
 
 
-def owners(model: Any) -> dict[int, list[str]]:
-    """Identity of each weight → paths of the modules that hold it."""
-    found: dict[int, list[str]] = {}
-    for path, module in model.named_modules(remove_duplicate=False):
-        weight = module._parameters.get("weight")
-        if weight is not None:
-            found.setdefault(id(weight), []).append(path)
-    return found
-
-
 def coded(module: Module, graph: Graph, store: WeightStore) -> dict[str, Tensor]:
     """Name after the module's → tensor: the codes and scales of its weight and the scale of its input."""
-    import torch
-
-    from espalier.model.torch.leaf_builder import effective
-    from espalier.model.torch.tensors import to_torch
-
     node, chosen = module.node, choice(module.node, "weight")
     assert chosen is not None
-    weight = to_torch(store.get(graph.weights[node.weights["weight"]].key or "")).clone()
-    with torch.no_grad():
-        seen = effective(replace(node, precision={}), "weight", graph, store)(weight).float().numpy()
-    scale = None if chosen.scale is None else store.get(graph.weights[chosen.scale].key or "").float32()
+    seen, scale = masked_weight(node, graph, store)
     try:
         parts = tensors_of(chosen.format, seen, scale, module.scheme, module.value)
     except ExportError as error:
         raise ExportError(f"{node.id} weight: {error.message}", error.hint, node.id) from error
     return parts | input_tensors(node, module.scheme, graph, store, module.value.dtype)
-
-
-def coded_row(module: Module, named: dict[str, Tensor]) -> dict[str, Any]:
-    """A row of the report: what a weight became."""
-    chosen = choice(module.node, "weight")
-    return {"tensor": f"{module.path}.weight", "format": str(chosen.format) if chosen else "",
-            "label": chosen.format.label if chosen else "", "stored": module.scheme.format,
-            "bytes": sum(t.numel() * t.element_size() for t in named.values())}  # fmt: skip
-
-
-def float_row(name: str, value: Tensor) -> dict[str, Any]:
-    """A row of the report: a tensor that stays float."""
-    return {"tensor": name, "format": "", "label": "", "stored": str(value.dtype).removeprefix("torch."),
-            "bytes": value.numel() * value.element_size()}  # fmt: skip
 
 
 # -- the configuration
@@ -274,32 +207,10 @@ def _format(formats: set[str]) -> str:
 # -- the proof
 
 
-def load(folder: Path) -> Any:
-    """The model of a folder as transformers reads it, in the class that its configuration names."""
-    import transformers
-
-    from espalier.model.sources.huggingface import quiet
-
-    name = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
-    with quiet(), contextlib.redirect_stderr(io.StringIO()):
-        return getattr(transformers, name).from_pretrained(folder, trust_remote_code=False).eval()
-
-
 def _compared(graph: Graph, store: WeightStore, folder: Path) -> Compared | None:
-    import torch
-
-    try:
-        model = load(folder)
-    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-        raise _Unread(first_line(error)) from error
+    model = loaded(folder)
     unrounded = round_caches(model, folder)
-
-    def run(values: dict[str, Tensor]) -> list[Tensor]:
-        with torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):  # its first run draws bars
-            results = model(**values)
-        return tensors([results[name] for name in graph.output_names if results.get(name) is not None])
-
-    found = compare(graph, store, run, "transformers")
+    found = compare_model(model, graph, store)
     return replace(found, notes=(*found.notes, UNROUNDED)) if found and unrounded else found
 
 
@@ -316,8 +227,3 @@ def rounded_otherwise(graph: Graph) -> list[str]:
             found[chosen.format.label, text] = found.get((chosen.format.label, text), 0) + 1
     return [f"compressed-tensors rounds the inputs of {n} modules ({label}) by another rule: {text}."
             for (label, text), n in found.items()]  # fmt: skip
-
-
-def _told(made: Folder) -> list[str]:
-    found = made.compared
-    return list(found.notes) if found else ["The model runs at no size, so the folder was not compared."]

@@ -19,9 +19,9 @@ from espalier.model.opening import open_any
 from espalier.model.store.weights import Tensor, WeightStore
 from espalier.model.torch.build import build
 from espalier.passes.export import export
-from espalier.passes.export.compressed.folder import load
 from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.export.settings import Settings
+from espalier.passes.export.transformers_folder import load
 from tests.passes.export.models import chosen, made
 
 pytest.importorskip("compressed_tensors")

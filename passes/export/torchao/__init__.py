@@ -1,0 +1,1 @@
+"""Hugging Face folders whose weights are tensors of torchao, as transformers reads them."""
