@@ -247,7 +247,8 @@ def _set_scale(tuned: _Tuned, scale: Tensor | None) -> None:
         if isinstance(effective.scale, nn.Parameter) and scale is not None:
             effective.scale.data.copy_(scale)
         else:
-            effective.scale = None if scale is None else scale.detach().clone()
+            kind = torch.float32 if effective.scale is None else effective.scale.dtype
+            effective.scale = None if scale is None else scale.detach().to(kind, copy=True)
 
 
 def _paths(module: fx.GraphModule, layer: Layer) -> Iterator[str]:
