@@ -20,7 +20,9 @@ class AutoroundOptions(RecoveryOptions):
         "min": 0.0, "max": 1.0, "help": "step size of rounding offsets, falling to 0; 0: 1/steps"})  # fmt: skip
     minmax_lr: float = field(default=0.0, metadata={
         "min": 0.0, "max": 1.0, "help": "step size of range factors; 0: as lr", "when": ("minmax", True)})  # fmt: skip
-    minmax: bool = field(default=True, metadata={"help": "also learn factors of each scale's smallest and largest value"})
+    minmax: bool = field(
+        default=True, metadata={"help": "also learn factors of each scale's smallest and largest value"}
+    )
     quantised_inputs: bool = field(
         default=True, metadata={"help": "inputs of a block from quantised blocks before it; no: from the float model"}
     )

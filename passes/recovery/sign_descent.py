@@ -43,6 +43,20 @@ class _Tuned:
     rates: tuple[float, float]
     best: list[Tensor] = field(default_factory=list[Tensor])
 
+    def install(self, module: fx.GraphModule, learned: LearnedRounding | None = None) -> None:
+        """Let `learned` quantise the weight in a built module; None: the former modules."""
+        for path, old in zip(self.paths, self.old, strict=True):
+            module.set_submodule(path, learned or old)
+
+    def keep(self) -> None:
+        """Keep the present values as the best."""
+        self.best = [p.detach().clone() for p in self.learned.parts]
+
+    def take_best(self) -> None:
+        """Return to the best values."""
+        for part, value in zip(self.learned.parts, self.best, strict=False):
+            part.data.copy_(value)
+
 
 class SignDescent:
     """Learns the rounding of units in order. `rounded`: the run with formats; `exact`: that of the float model.
@@ -55,9 +69,8 @@ class SignDescent:
         self, graph: Graph, options: AutoroundOptions, store: WeightStore, exact: UnitRun, rounded: UnitRun, seed: int
     ) -> None:
         self.graph, self.options, self.store = graph, options, store
-        self.exact, self.rounded = exact, rounded
+        self.exact, self.rounded, self.seed = exact, rounded, seed
         self.tensors = parameters_of(rounded.module)
-        self.generator = torch.Generator().manual_seed(seed)
         self.rows: list[Row] = []
         for value in rounded.module.parameters():
             value.requires_grad_(False)
@@ -98,37 +111,30 @@ class SignDescent:
     def _descend(self, data: _Data, tuned: list[_Tuned], report: Report) -> int:
         """Learn; the step with the least loss, whose values are then those of `tuned`."""
         for each in tuned:
-            for path in each.paths:
-                self.rounded.module.set_submodule(path, each.learned)
+            each.install(self.rounded.module, each.learned)
         parts = [(p, rate) for t in tuned for p, rate in zip(t.learned.parts, t.rates, strict=True) if p.requires_grad]
         least, best, steps = float("inf"), 0, self.options.steps
-        for step, index in enumerate(self._batches(len(data.inputs))):
+        for step, index in zip(range(steps), self._batches(len(data.inputs)), strict=False):
             loss = self._loss(data, index)
             value = float(loss.detach())
             report(step, value)
             if value < least:
                 least, best = value, step
                 for each in tuned:
-                    each.best = [p.detach().clone() for p in each.learned.parts]
-            if step + 1 == steps:
-                break
-            gradients = torch.autograd.grad(loss * _FACTOR, [p for p, _ in parts], allow_unused=True)
-            for (part, rate), gradient in zip(parts, gradients, strict=True):
-                if gradient is not None:
-                    part.data -= rate * (1 - step / steps) * gradient.sign()
+                    each.keep()
+            _descend(loss, parts, 1 - step / steps)
             for each in tuned:
                 each.learned.restrict()
         for each in tuned:
-            for path, old in zip(each.paths, each.old, strict=True):
-                self.rounded.module.set_submodule(path, old)
-            for part, value in zip(each.learned.parts, each.best, strict=False):
-                part.data.copy_(value)
+            each.install(self.rounded.module)
+            each.take_best()
         return best
 
     def _batches(self, count: int) -> Iterator[int]:
-        """All batches in a random order, again and again."""
+        """All batches in a random order, again and again; the same for each unit."""
+        generator = torch.Generator().manual_seed(self.seed)
         while True:
-            yield from torch.randperm(count, generator=self.generator).tolist()
+            yield from torch.randperm(count, generator=generator).tolist()
 
     def _loss(self, data: _Data, index: int) -> Tensor:
         values = self.rounded.run_unit(data.number, data.inputs[index])
@@ -164,9 +170,12 @@ class SignDescent:
                 seen = effective.seen(live.detach()).float()
                 value, scale = each.learned.value(seen)
                 value = value if effective.view is None else effective.view.back(value, live.shape)
-                # Pruned weights keep their values, so that a lower sparsity restores them.
-                kept = live if effective.mask is None else torch.where(effective.mask.bool(), value.to(live.dtype), live)
-                live.copy_(value if effective.mask is None else kept)
+                new = value.to(live.dtype)
+                if (
+                    effective.mask is not None
+                ):  # pruned weights keep their values, so that a lower sparsity restores them
+                    new = torch.where(effective.mask.bool(), new, live)
+                live.copy_(new)
                 _set_scale(each, scale)
         return former
 
@@ -193,9 +202,7 @@ class SignDescent:
             nodes = [replace(n, precision={**n.precision, **choice}) for n in nodes]
             self.graph = self.graph.replace(*nodes).with_weights(new)
 
-    def _tell(
-        self, unit: Unit, tuned: list[_Tuned], changed: bool, before: float, after: float, step: int
-    ) -> None:
+    def _tell(self, unit: Unit, tuned: list[_Tuned], changed: bool, before: float, after: float, step: int) -> None:
         for each in tuned:
             label = each.learned.format.label
             offsets, shares = each.learned.parts
@@ -204,6 +211,14 @@ class SignDescent:
                 "error_rounded": before, "error": min(before, after), "best_step": step,
                 "mean_offset": float(offsets.detach().abs().mean()), "mean_range": float(shares.detach().mean()),
             })  # fmt: skip
+
+
+def _descend(loss: Tensor, parts: list[tuple[Tensor, float]], share: float) -> None:
+    """Move each part against the sign of its gradient, by `share` of its rate."""
+    gradients = torch.autograd.grad(loss * _FACTOR, [p for p, _ in parts], allow_unused=True)
+    for (part, rate), gradient in zip(parts, gradients, strict=True):
+        if gradient is not None:
+            part.data -= rate * share * gradient.sign()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from espalier.passes.running.splits import load_split
 from espalier.passes.select import chosen
 
 if TYPE_CHECKING:
+    from espalier.model.store.weights import WeightStore
     from espalier.passes.recovery.units import Unit
 
 
@@ -33,27 +34,34 @@ def autoround(graph: Graph, options: AutoroundOptions, context: Context) -> tupl
     from espalier.passes.recovery.unit_runs import UnitRun
     from espalier.passes.recovery.walk import samples_of
 
-    units, skipped = units_to_learn(graph, options, context)
+    units, skipped = units_to_learn(graph, options)
+    check_weights(units, graph, context.store)
     samples = samples_of(load_split(options, context), graph, options.batch_size)
     if not samples:
         raise DataError("There are no samples to learn from.", "Choose data with at least one sample.")
-    exact, rounded = (UnitRun(build(g, context.store, context.callables), samples, units) for g in (plain(graph), graph))
+    exact, rounded = (
+        UnitRun(build(g, context.store, context.callables), samples, units) for g in (plain(graph), graph)
+    )
     work = SignDescent(graph, options, context.store, exact, rounded, context.seed)
     total = len(units) * options.steps
     for number, unit in enumerate(units):
+
         def report(step: int, loss: float, first: int = number * options.steps, title: str = unit.title) -> None:
-            context.progress(first + step, total, f"AutoRound: {title}, step {step + 1}, loss {loss:.3g}")
+            context.progress(first + step, total, learning_text(title, step, loss))
 
         work.learn(number, report)
     rows = [*work.rows, *({"node": n.id, "skipped": why} for n, why in skipped)]
     return work.graph, Report("autoround", tuple(rows), _summary(work.rows, len(skipped)))
 
 
-def units_to_learn(
-    graph: Graph, options: AutoroundOptions, context: Context
-) -> tuple[list[Unit], list[tuple[Node, str]]]:
-    """(units of the selected layers in order, other selected nodes with the reason). Raises PassError for none, for a
-    recorded model, and for weights that are absent or not finite.
+def learning_text(title: str, step: int, loss: float) -> str:
+    """The text of a progress report."""
+    return f"AutoRound: {title}, step {step + 1}, loss {loss:.3g}"
+
+
+def units_to_learn(graph: Graph, options: AutoroundOptions) -> tuple[list[Unit], list[tuple[Node, str]]]:
+    """(units of the selected layers in order, other selected nodes with the reason). Raises PassError for none, and for
+    a recorded model.
     """
     from espalier.passes.recovery.units import units_of
 
@@ -63,15 +71,22 @@ def units_to_learn(
     able, first = (lambda n: "weight" in n.precision and n.op != "embedding"), "Give weights of Linears a format first."
     nodes = chosen(graph, options.select, able, "rounded by AutoRound", no_node_hint=first)
     layers, skipped = layers_of(nodes, graph)
-    skipped += [(x.nodes[0], f"its format {_label(x)} has no integer codes with a scale") for x in layers if not _fits(x)]
-    for layer in (layers := [x for x in layers if _fits(x)]):
-        weight_in_view(layer.nodes[0], "weight", graph, context.store)
-    units, more = units_of(graph, layers)
+    skipped += [
+        (x.nodes[0], f"its format {_label(x)} has no integer codes with a scale") for x in layers if not _fits(x)
+    ]
+    units, more = units_of(graph, [x for x in layers if _fits(x)])
     skipped += more
     if not units:
-        raise PassError(f"None of the {len(nodes)} selected layers can be rounded by AutoRound: {skipped[0][1]}.",
-                        "Choose scaled_integer or an integer of scaled_element for weights.", skipped[0][0].id)  # fmt: skip
+        node, why = skipped[0]
+        raise PassError(f"None of the {len(nodes)} selected layers can be rounded by AutoRound: {why}.",
+                        "Choose scaled_integer or an integer of scaled_element for weights.", node.id)  # fmt: skip
     return units, skipped
+
+
+def check_weights(units: list[Unit], graph: Graph, store: WeightStore) -> None:
+    """Raise PassError for weights that are absent or not finite."""
+    for layer in (x for unit in units for x in unit.layers):
+        weight_in_view(layer.nodes[0], "weight", graph, store)
 
 
 def _fits(layer: Layer) -> bool:

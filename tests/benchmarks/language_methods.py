@@ -199,7 +199,7 @@ def given_model() -> Path | None:
 
 
 def reviews(folder: Path) -> tuple[str, dict[str, Any]] | None:
-    """(the folder of the model of reviews, which is trained where none is given; its data); None without the reviews."""
+    """(folder of the model of reviews, trained where none is given; its data); None where the reviews are absent."""
     if not REVIEWS.exists():
         return None
     write_texts(folder / "texts")

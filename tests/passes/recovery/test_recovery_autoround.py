@@ -1,4 +1,4 @@
-"""AutoRound: values and descent are those of the authors' code, blocks are tuned as a whole, and stops leave no trace."""
+"""AutoRound: values and descent are those of the authors' code; blocks are whole units; a stop leaves no trace."""
 
 from __future__ import annotations
 
@@ -56,12 +56,10 @@ def rounded(x: Tensor) -> Tensor:
 
 
 def authors_value(w: Tensor, fmt: Any, v: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """quant_tensor_asym and quant_tensor_sym_gptq of [rows, columns]: (value, scale, zero point), with padded groups."""
+    """quant_tensor_asym and quant_tensor_sym_gptq of [rows, columns]: (value, scale, zero point)."""
     size = w.shape[1] if fmt.granularity == "channel" else fmt.group
     groups = -(-w.shape[1] // size)
-    padded, offset = (
-        torch.nn.functional.pad(x, (0, groups * size - w.shape[1])).reshape(-1, size) for x in (w, v)
-    )
+    padded, offset = (torch.nn.functional.pad(x, (0, groups * size - w.shape[1])).reshape(-1, size) for x in (w, v))
     lowest, largest = padded.min(-1)[0].clamp(max=0) * low, padded.max(-1)[0].clamp(min=0) * high
     asymmetric = isinstance(fmt, ScaledInteger)
     top = 2 ** (fmt.width if asymmetric else int(fmt.element[3:])) - 1
@@ -107,9 +105,11 @@ def test_values_are_the_papers_and_the_format_holds_them(fmt: Any) -> None:
         learned.shares[0], learned.shares[1] = 0.8, 0.65
         value, scale = learned.value(w)
     near = by_hand(w, fmt, learned.offset.detach(), 0.65, 0.8)
-    exact = fmt.scale_dtype == "float32"
-    torch.testing.assert_close(value.double(), torch.from_numpy(near), rtol=1e-5 if exact else 0.02,
-                               atol=1e-5 if exact else 1.1 * float(scale[0].max() if scale.dim() > 2 else scale.max()))  # fmt: skip
+    if fmt.scale_dtype == "float32":
+        torch.testing.assert_close(value.double(), torch.from_numpy(near), rtol=1e-5, atol=1e-5)
+    else:  # the scale is rounded, so that some codes are neighbours
+        apart = (value.double() - torch.from_numpy(near)).abs()
+        assert float(apart.max()) < 1.1 * float(scale.abs().max()) and float(apart.median()) < 0.02
     assert torch.equal(fmt.forward_with(value, scale), value)
     encoded = fmt.encode_with(value.numpy(), scale.numpy())
     np.testing.assert_array_equal(fmt.decode(encoded), value.numpy())
@@ -176,7 +176,9 @@ def authors_block(call: Callable[[int], Tensor], wraps: list[Authors], targets: 
         p.data.copy_(value)
 
 
-def language_model(kind: str, fmt: Any, tmp_path: Path, dtype: str = "float32") -> tuple[Graph, Context, dict[str, Any]]:
+def language_model(
+    kind: str, fmt: Any, tmp_path: Path, dtype: str = "float32"
+) -> tuple[Graph, Context, dict[str, Any]]:
     home = folder_of(kind, tmp_path / "model", dtype)
     opened = open_any(str(home), tmp_path / "work")
     context = Context(opened.store, reading=opened.project.source.reading)
@@ -203,7 +205,6 @@ def test_blocks_of_a_llama_are_rounded_as_by_the_authors(fmt: Any, inputs: bool,
         states = [model.model.embed_tokens(x) for x in ids]
         place = model.model.rotary_emb(states[0], torch.arange(ids[0].shape[1])[None])
     mask = torch.full((ids[0].shape[1],) * 2, float("-inf")).triu(1)[None, None]
-    made = torch.Generator().manual_seed(0)
     tuned = list(states)
 
     def run(block: Any, x: Tensor) -> Tensor:
@@ -217,6 +218,7 @@ def test_blocks_of_a_llama_are_rounded_as_by_the_authors(fmt: Any, inputs: bool,
         for name, wrap in wraps.items():
             block.set_submodule(name, wrap)
         given = list(tuned if inputs else states)
+        made = torch.Generator().manual_seed(0)
         order = (int(i) for _ in iter(int, 1) for i in torch.randperm(len(ids), generator=made))
         authors_block(lambda i, b=block, g=given: run(b, g[i]), list(wraps.values()), targets, order, steps)
         with torch.no_grad():
@@ -322,7 +324,7 @@ def test_a_cancelled_run_leaves_the_graph_and_its_weights_alone(tmp_path: Path) 
 @pytest.mark.slow
 def test_what_it_cannot_do_is_told(tmp_path: Path) -> None:
     graph, context, data = language_model("llama", INT3, tmp_path)
-    with pytest.raises(PassError, match="None of the .* nodes can be rounded by AutoRound") as caught:
+    with pytest.raises(PassError, match=r"None of the .* nodes can be rounded by AutoRound") as caught:
         learned(plain(graph), context, **data)
     assert "format first" in caught.value.hint
     with pytest.raises(PassError, match="recorded from a run"):
