@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +16,16 @@ from espalier.model.formats.stored_scale import LARGEST, SMALLEST_SCALE, tensor_
 if TYPE_CHECKING:
     from espalier.model.torch.layers import Effective
 
-Learnable = ScaledInteger | ScaledElement
 LARGEST_OFFSET = 0.5
 
 
 def is_learnable(fmt: Format) -> bool:
     """Whether a format has integer codes with a scale, and a zero point that is a code or 0."""
-    return isinstance(fmt, ScaledInteger) or (isinstance(fmt, ScaledElement) and fmt.integer)
+    return isinstance(fmt, ScaledInteger) or (isinstance(fmt, ScaledElement) and cast("ScaledElement", fmt).integer)
+
+
+def _has_zero_point(fmt: Format) -> bool:
+    return isinstance(fmt, ScaledInteger) and not cast("ScaledInteger", fmt).symmetric
 
 
 class LearnedRounding(nn.Module):
@@ -35,9 +38,9 @@ class LearnedRounding(nn.Module):
 
     def __init__(self, effective: Effective, weight: Tensor, minmax: bool) -> None:
         super().__init__()
-        fmt = effective.format
-        assert isinstance(fmt, Learnable)
-        self.format, self.effective = fmt, effective
+        fmt = cast("Format", effective.format)
+        self.format = fmt
+        self.effective = effective
         seen = effective.seen(weight.detach()).float()
         self.low, self.high = _range(fmt, seen, effective.scale)
         self.offset = nn.Parameter(torch.zeros_like(seen))
@@ -61,9 +64,10 @@ class LearnedRounding(nn.Module):
 
     def value(self, seen: Tensor) -> tuple[Tensor, Tensor]:
         """(the value of the weight in the format's view, the scale as the format is given it), both float32."""
-        fmt, shape = self.format, tuple(seen.shape)
+        fmt: Any = self.format
+        shape = tuple(seen.shape)
         low, high = self.low * self.shares[1], self.high * self.shares[0]
-        if isinstance(fmt, ScaledInteger) and not fmt.symmetric:
+        if _has_zero_point(fmt):
             s = self._stored((high - low) / fmt.top)
             zero = _rounded(-low / s).clamp(0, fmt.top)
             scale, z = (broadcast_scale(v, fmt.per, shape) for v in (s, zero))
@@ -76,7 +80,8 @@ class LearnedRounding(nn.Module):
 
     def _stored(self, s: Tensor) -> Tensor:
         """`s` in the type that the format stores, with its gradient."""
-        fmt, held = self.format, s.detach()
+        fmt: Any = self.format
+        held = s.detach()
         if isinstance(fmt, ScaledInteger):
             held = tensor_scale(held, fmt.scale_dtype)
         else:
@@ -89,19 +94,19 @@ def _rounded(x: Tensor) -> Tensor:
     return torch.round(x).detach() + (x - x.detach())
 
 
-def _symmetric(fmt: Learnable) -> tuple[float, float, float]:
+def _symmetric(fmt: Any) -> tuple[float, float, float]:
     """(d, smallest, largest code) of a symmetric format."""
     return (fmt.top, -fmt.top, fmt.top) if isinstance(fmt, ScaledInteger) else (fmt.reach, fmt.lowest, fmt.highest)
 
 
-def _range(fmt: Learnable, seen: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
+def _range(fmt: Any, seen: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
     """Smallest and largest value of the elements that share a scale, at most 0 and at least 0."""
     groups = group_elements(seen, fmt.per)
     low, high = groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
     if scale is None:
         return low, high
     held = scale.detach().float()
-    if isinstance(fmt, ScaledInteger) and not fmt.symmetric:
+    if _has_zero_point(fmt):
         ends = held[1], held[1] + fmt.top * held[0]
     else:
         reach = _symmetric(fmt)[0] * held

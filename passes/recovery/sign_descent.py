@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -43,7 +43,7 @@ class _Tuned:
     rates: tuple[float, float]
     best: list[Tensor] = field(default_factory=list[Tensor])
 
-    def install(self, module: fx.GraphModule, learned: LearnedRounding | None = None) -> None:
+    def install(self, module: nn.Module, learned: LearnedRounding | None = None) -> None:
         """Let `learned` quantise the weight in a built module; None: the former modules."""
         for path, old in zip(self.paths, self.old, strict=True):
             module.set_submodule(path, learned or old)
@@ -158,7 +158,7 @@ class SignDescent:
         old = [self.rounded.module.get_submodule(p) for p in paths]
         effective = [m for m in old if isinstance(m, Effective)]
         learned = LearnedRounding(effective[0], self.tensors[layer.name], self.options.minmax)
-        return _Tuned(layer, learned, paths, effective, self.options.rates(learned.format.width))
+        return _Tuned(layer, learned, paths, effective, self.options.rates(learned.format.element_bits))
 
     def _keep(self, tuned: list[_Tuned]) -> list[tuple[Tensor, Tensor | None]]:
         """Write learned values and scales into the built module; the former ones."""
@@ -194,9 +194,9 @@ class SignDescent:
             name = chosen.scale or scale_name(first, "weight", self.graph.weights)
             old, value = self.graph.weights.get(name), to_numpy(scale.detach().clone())
             plain = Weight("", value.shape, value.dtype, "buffer", False) if old is None else old
-            new = {name: replace(plain, key=self.store.hold(value)),
-                   layer.name: replace(self.graph.weights[layer.name],
-                                       key=self.store.hold(to_numpy(self.tensors[layer.name].detach().clone())))}  # fmt: skip
+            live = to_numpy(self.tensors[layer.name].detach().clone())
+            learned = replace(self.graph.weights[layer.name], key=self.store.hold(live))
+            new = {name: replace(plain, key=self.store.hold(value)), layer.name: learned}
             choice = {"weight": replace(chosen, scale=name)}
             nodes = (self.graph.nodes[n.id] for n in layer.nodes)
             nodes = [replace(n, precision={**n.precision, **choice}) for n in nodes]
@@ -266,10 +266,10 @@ def _set_scale(tuned: _Tuned, scale: Tensor | None) -> None:
             effective.scale = None if scale is None else scale.detach().to(kind, copy=True)
 
 
-def _paths(module: fx.GraphModule, layer: Layer) -> Iterator[str]:
+def _paths(module: nn.Module, layer: Layer) -> Iterator[str]:
     """Paths of the modules that quantise the layer's weight."""
     ids, found = {n.id for n in layer.nodes}, set[str]()
-    for n in module.graph.nodes:
+    for n in cast("fx.GraphModule", module).graph.nodes:
         if n.op != "call_module":
             continue
         path = str(n.target)
