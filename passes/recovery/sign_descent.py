@@ -215,10 +215,10 @@ class SignDescent:
 
 def _descend(loss: Tensor, parts: list[tuple[Tensor, float]], share: float) -> None:
     """Move each part against the sign of its gradient, by `share` of its rate."""
-    gradients = torch.autograd.grad(loss * _FACTOR, [p for p, _ in parts], allow_unused=True)
+    tensors = [p for p, _ in parts]
+    gradients = torch.autograd.grad(loss * _FACTOR, tensors, allow_unused=True, materialize_grads=True)
     for (part, rate), gradient in zip(parts, gradients, strict=True):
-        if gradient is not None:
-            part.data -= rate * share * gradient.sign()
+        part.data -= rate * share * gradient.sign()
 
 
 @dataclass(frozen=True, slots=True)
