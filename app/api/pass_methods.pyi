@@ -21,6 +21,14 @@ class PassMethods:
     ) -> Report:
         """KL divergence of the outputs from the baseline of the predictions, and accuracy, after further steps."""
 
+    def autoround(
+        self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
+        ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,
+        task: str = ..., steps: int = ..., lr: float = ..., minmax_lr: float = ..., minmax: bool = ...,
+        quantised_inputs: bool = ..., seed: int = ...
+    ) -> Self:
+        """Learn how weights are rounded, so that each block's results are near the float model's, on calibration data."""
+
     def awq(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,

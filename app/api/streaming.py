@@ -33,7 +33,7 @@ def stream(
 
     Args:
         source: a Hugging Face folder with safetensors.
-        recipe: as of `Model.apply`: steps that set formats, `smoothquant`, `awq` and `gptq`; none: only measure.
+        recipe: as of `Model.apply`: steps that set formats, `smoothquant`, `awq`, `gptq`, `autoround`; none: measure.
         output: the compressed-tensors folder to write; it must not exist.
         data: what to measure on: a name or a path, as of `Model.score`.
         work: the working folder, from which an ended job goes on when it is repeated; default: beside the output.

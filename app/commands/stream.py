@@ -13,6 +13,7 @@ from espalier.app.commands.console import Console, facts, seconds, size, table
 from espalier.app.commands.option_flags import read_options
 from espalier.app.commands.scoring import add_data, changed, figures, noise_lines, plain, print_warning
 from espalier.model.document.recipe import Recipe, Step
+from espalier.passes.choices.autoround import AutoroundOptions
 from espalier.passes.choices.awq import AwqOptions
 from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.choices.presets import PRESETS, QuantizePresetOptions, preset_named
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
 
 METHODS: dict[str, type[RecoveryOptions]] = {
     "smoothquant": SmoothquantOptions, "awq": AwqOptions, "gptq": GptqOptions,
+    "autoround": AutoroundOptions,
 }  # fmt: skip
 DETAILS = """\
 MODEL is a Hugging Face folder with safetensors. Of its weights one segment is in memory at a time: half a decoder
-layer, an embedding, or the output layer. The result is that of the commands run, evaluate and export, bit for bit.
-Steps of a RECIPE are those that set formats, then smoothquant, awq and gptq. Without a recipe: --preset and --method.
+layer (autoround: a whole one), an embedding, or the output layer. The result is that of the commands run, evaluate
+and export, bit for bit.
+Steps of a RECIPE are those that set formats, then smoothquant, awq, gptq and autoround. Without a RECIPE: --preset and
+--method.
 -o writes a compressed-tensors folder in shards. A command that was ended goes on from its last finished segment when
 it is repeated; its working folder is OUT.unfinished, or --work.
 examples

@@ -9,7 +9,7 @@ from espalier.passes.base import PassSpec
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Quantise": ("quantize", "quantize_preset", "kv_cache"),
     "Calibrate": ("calibrate", "learn_scales"),
-    "Recover": ("mse_clip", "rotate", "smoothquant", "awq", "hqq", "gptq", "bias_correction"),
+    "Recover": ("mse_clip", "rotate", "smoothquant", "awq", "hqq", "gptq", "autoround", "bias_correction"),
     "Train": ("finetune",),
     "Adapt": ("lora", "load_adapter", "take_weights", "fuse_lora", "freeze", "unfreeze"),
     "Prune": ("prune", "prune_structured", "prune_activations", "remove_pruned"),

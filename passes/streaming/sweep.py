@@ -19,6 +19,7 @@ from espalier.model.graph.meta import Weight
 from espalier.model.registry import PASSES
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, PassSpec, run_step
+from espalier.passes.streaming.autoround import AutoroundStage
 from espalier.passes.streaming.channel_scales import AwqStage, SmoothquantStage
 from espalier.passes.streaming.choices import ChoiceStage
 from espalier.passes.streaming.gptq import GptqStage
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
 
 STAGES: dict[str, Callable[[Graph, Any, Context], Stage]] = {
     "smoothquant": SmoothquantStage, "awq": AwqStage, "gptq": GptqStage,
+    "autoround": AutoroundStage,
 }  # fmt: skip
-BEFORE = {"awq": ("awq", "gptq"), "smoothquant": ("awq", "gptq")}  # which steps may not precede one
+_LATE = ("awq", "gptq", "autoround")
+BEFORE = {"awq": _LATE, "smoothquant": _LATE}  # which steps may not precede one
 
 
 @dataclass(frozen=True, slots=True)

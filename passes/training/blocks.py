@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"^(.*?\.\d+|\d+)(?=\.|$)")
 
 def block_outputs(graph: Graph) -> dict[str, Node]:
     """Path of each outermost block → the last of its nodes whose single result is used outside the block."""
-    of = {n.id: _block(n) for n in graph}
+    of = {n.id: block_of(n) for n in graph}
     leaving = {r.node for n in graph for r in refs((*n.args, *n.kwargs.values())) if of[r.node] != of[n.id]}
     outputs: dict[str, Node] = {}
     for node in graph:
@@ -28,7 +28,8 @@ def block_outputs(graph: Graph) -> dict[str, Node]:
     return outputs
 
 
-def _block(node: Node) -> str:
+def block_of(node: Node) -> str:
+    """Path of the outermost block that a node is in; empty outside of blocks."""
     path = node.target if node.call == "call_module" else node.module_path
     match = _BLOCK.match(path)
     return match[1] if match else ""

@@ -198,6 +198,23 @@ def given_model() -> Path | None:
     return parser.parse_known_args()[0].model
 
 
+def reviews(folder: Path) -> tuple[str, dict[str, Any]] | None:
+    """(folder of the model of reviews, trained where none is given; its data); None where the reviews are absent."""
+    if not REVIEWS.exists():
+        return None
+    write_texts(folder / "texts")
+    model = given_model() or folder / "model"
+    if not model.exists():
+        train(model, folder / "texts")
+    return str(model), {"data": str(folder / "texts"), "max_length": WIDTH}
+
+
+def opened_in(folder: Path, source: str) -> tuple[Graph, Context]:
+    """The graph of a source, and the context of its weights."""
+    opened = open_source(source, folder, origin=Origin.TYPED)
+    return opened.project.graph, Context(opened.store, reading=opened.project.source.reading)
+
+
 def tables(folder: Path, *made: tuple[str, Callable[[Graph, Context, dict[str, Any]], Any]]) -> dict[str, Any]:
     """What functions of (graph, context, data) find on the demo, and on the reviews where they are.
 
@@ -205,17 +222,11 @@ def tables(folder: Path, *made: tuple[str, Callable[[Graph, Context, dict[str, A
     """
     torch.manual_seed(0)
     found: dict[str, Any] = {"reviews": f"skipped: {SHARED.name} is absent"}
+    on_reviews = reviews(folder)
     given = {"stories": ("demo:stories", {"data": "demo:stories"})}
-    if REVIEWS.exists():
-        write_texts(folder / "texts")
-        model = given_model() or folder / "model"
-        if not model.exists():
-            train(model, folder / "texts")
-        given = {"reviews": (str(model), {"data": str(folder / "texts"), "max_length": WIDTH}), **given}
-    for name, (source, data) in given.items():
-        opened = open_source(source, folder / name, origin=Origin.TYPED)
-        context = Context(opened.store, reading=opened.project.source.reading)
-        found |= {f"{name}{ending}": of(opened.project.graph, context, data) for ending, of in made}
+    for name, (source, data) in ({"reviews": on_reviews, **given} if on_reviews else given).items():
+        graph, context = opened_in(folder / name, source)
+        found |= {f"{name}{ending}": of(graph, context, data) for ending, of in made}
     return found
 
 

@@ -99,6 +99,7 @@ def test_each_pass_of_ours_keeps_what_is_declared(half: tuple[Graph, Context], n
 DATA = {"data": "demo:digits", "limit": 32, "batch_size": 16}
 MEASURED: dict[str, dict[str, object]] = {
     **{n: DATA for n in ("calibrate", "mse_clip", "gptq", "smoothquant", "bias_correction", "prune_structured")},
+    "autoround": {**DATA, "steps": 4, "lr": 0.05},
     "finetune": {"data": "demo:digits", "max_steps": 2, "batch_size": 8, "validation_limit": 16, "keep": "last"},
 }
 MORE: dict[str, dict[str, object]] = {

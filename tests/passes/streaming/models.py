@@ -11,6 +11,7 @@ from safetensors import safe_open
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.opening import Opened, open_any
 from espalier.passes.base import Context
+from espalier.passes.choices.autoround import AutoroundOptions
 from espalier.passes.choices.awq import AwqOptions
 from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.choices.presets import QuantizePresetOptions
@@ -48,6 +49,7 @@ def recipe_of(*names: str, home: Path, group: int = 32) -> Recipe:
     options: dict[str, Any] = {
         "preset": QuantizePresetOptions("w4a16_g128", group=group, uneven="channel"),
         "smoothquant": SmoothquantOptions(**data), "awq": AwqOptions(**data), "gptq": GptqOptions(**data),
+        "autoround": AutoroundOptions(**data, steps=5),
     }  # fmt: skip
     return Recipe(tuple(Step("quantize_preset" if n == "preset" else n, options[n]) for n in names))
 

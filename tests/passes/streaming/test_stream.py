@@ -20,7 +20,7 @@ CASES = [
     ("llama", ("preset",)), ("llama", ("preset", "gptq")), ("llama", ("preset", "awq")),
     ("llama", ("smoothquant", "preset", "awq", "gptq")), ("tied", ("preset", "gptq")),
     ("qwen2", ("smoothquant", "preset", "gptq")),
-    ("opt", ("preset", "gptq")),
+    ("opt", ("preset", "gptq")), ("llama", ("smoothquant", "preset", "autoround")), ("tied", ("preset", "autoround")),
 ]  # fmt: skip
 
 
