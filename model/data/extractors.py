@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -60,12 +61,14 @@ def find_extractor(source: str | Path | None) -> Extractor | None:
 @lru_cache(maxsize=4)
 def _opened(source: str, file: Path, changed: int) -> Extractor | None:
     name = Path(source).name
-    with reading(f"The feature extractor of {name}", DataError, "cannot be loaded", f"Give an intact {FILE}."):
+    with reading(f"The feature extractor of {name}", DataError, "cannot be loaded", f"Give an intact {FILE}."), \
+         warnings.catch_warnings():  # fmt: skip
         facts = read_json(file)
         if not isinstance(facts, dict) or "sampling_rate" not in facts:
             return None  # of images
         from transformers import AutoFeatureExtractor
 
+        warnings.simplefilter("ignore")  # of mel filters without a frequency
         # The file alone, without code of the folder.
         inner: Any = AutoFeatureExtractor.from_pretrained(file.parent, trust_remote_code=False, local_files_only=True)
         names = list(inner.model_input_names)

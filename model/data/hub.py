@@ -23,7 +23,7 @@ LOCAL = "Download it on a machine with a network and give the folder or file, or
 
 
 def load_hub(name: str, options: LoadOptions) -> TaskData:
-    """Load `NAME` or `NAME:CONFIG`, texts, images or sounds; raises DataError if it is unreachable or lacks the columns."""
+    """Load `NAME` or `NAME:CONFIG`, texts, images or sounds; raises DataError without a network or columns."""
     repository, _, config = name.partition(":")
     parts = _download(repository, config or None)
     known = {SPLIT_NAMES[split]: part for split, part in parts.items() if split in SPLIT_NAMES}

@@ -21,9 +21,9 @@ WAVEFORM = "x"
 def sound_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> TaskData:
     """Sounds in the model's shape, float32; the samples are Paths or Sounds. Raises DataError.
 
-    A waveform is the mean of its channels at the extractor's sampling rate, cut or padded with zeros at its end. Without
-    an extractor all sounds must have one rate. `attention_mask` int64 [n, samples]: 0 where padded, if the model takes
-    it and the extractor makes it. The notes name each conversion.
+    A waveform is the mean of its channels at the extractor's sampling rate, cut or padded with zeros at its end.
+    Without an extractor all sounds must have one rate. `attention_mask` int64 [n, samples]: 0 where padded, if the
+    model takes it and the extractor makes it. The notes name each conversion.
     """
     classes, labels = (options.form.targets or class_targets)(splits, name)
     order = arrange({split: len(some.labels) for split, some in splits.items()}, options, name)

@@ -48,8 +48,9 @@ class SplitSummary:
 
 @dataclass(frozen=True, slots=True)
 class DataSummary:
-    """A data set. edges: of the length bins; shape: of an image (channels, height, width), a sound or an array; window: tokens of the windows
-    of a text, which has no classes. task: of the labels; guessing: the best constant prediction, as a sentence.
+    """A data set. edges: of the length bins; shape: of an image (channels, height, width), a sound or an array;
+    window: tokens of the windows of a text, which has no classes. task: of the labels; guessing: the best constant
+    prediction, as a sentence.
     """
 
     name: str

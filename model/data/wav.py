@@ -18,6 +18,7 @@ from espalier.model.errors import Damage, DataError
 SUFFIXES = (".wav", ".wave")
 LARGEST = 1 << 30  # bytes of a file
 RATES = (1_000, 768_000)  # Hz
+STREAMED = 0x7FFF_F000  # bytes of samples from which a size stands for one that was not known yet
 MOST_PHASES = 50_000  # of a resampling filter, which has 20 times as many coefficients
 HINT = "Give WAV files of 8, 16, 24 or 32 bits, or remove it."
 
@@ -75,15 +76,28 @@ def decoded(data: bytes) -> Wave:
     if data[:4] not in (b"RIFF", b"RIFX", b"RF64") or data[8:12] != b"WAVE":
         raise Damage("it is no WAV file")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.filterwarnings("error", message=".*premature.*")  # SciPy takes what is there of a file that was cut
-        try:
-            rate, values = wavfile.read(io.BytesIO(data))
-        except wavfile.WavFileWarning as error:
-            raise Damage("it is cut") from error
+        warnings.simplefilter("ignore")  # of chunks that hold no samples
+        rate, values = wavfile.read(io.BytesIO(_whole(data)))
     values = np.asarray(values)
     channels = values.shape[1] if values.ndim == 2 else 1
     return Wave(_mono(_scaled(values)), int(rate), channels)
+
+
+def _whole(data: bytes) -> bytes:
+    """The file with the size of its samples where a stream left it open; raises Damage if it was cut.
+
+    SciPy reads what is there of a file that was cut.
+    """
+    big = data[:4] == b"RIFX"
+    at = 12
+    while data[:4] != b"RF64" and at + 8 <= len(data):  # RF64 has its sizes elsewhere
+        size, left = int.from_bytes(data[at + 4 : at + 8], "big" if big else "little"), len(data) - at - 8
+        if data[at : at + 4] == b"data" and size > left:
+            if size < STREAMED:
+                raise Damage(f"it is cut: its header names {size:,} bytes of samples, and {left:,} are there")
+            return data[: at + 4] + left.to_bytes(4, "big" if big else "little") + data[at + 8 :]
+        at += 8 + size + size % 2
+    return data
 
 
 def of_array(values: Array, rate: int) -> Wave:
