@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.app.api.captions import captions_of
 from espalier.app.api.sounds import sounds_of
 from espalier.app.api.text_pairs import pairs_of
 from espalier.model.data.base import ALL, CLASSIFICATION, NEXT_TOKEN, Split, TaskData, join
@@ -55,7 +56,7 @@ def given(data: Data, graph: Graph, context: Context, limit: int = 0, functions:
         return Given(os.fspath(data))
     fill_limits(context, graph)
     texts = _texts(data) if _predicts_tokens(context) else {}
-    rows = pairs_of(data, context.reading) or sounds_of(data, context.reading)
+    rows = pairs_of(data, context.reading) or captions_of(data, context.reading) or sounds_of(data, context.reading)
     if rows is not None:
         held = hold(rows)
     elif texts:

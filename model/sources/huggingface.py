@@ -23,6 +23,7 @@ from espalier.model.network import offline_if_unreachable
 from espalier.model.sources.compressed import check_settings, decompress
 from espalier.model.sources.config_sizes import check_sizes
 from espalier.model.sources.info import KINDS, Loaded, SourceInfo
+from espalier.model.sources.pair_examples import pair_inputs, takes_pairs
 from espalier.model.sources.sound_examples import LENGTH, SOUNDS, set_length, sound_inputs, takes_sounds
 
 if TYPE_CHECKING:
@@ -329,6 +330,8 @@ def example_inputs(model: Any) -> dict[str, Any]:
         return _image_inputs(model)
     if takes_sounds(model):
         return sound_inputs(model)
+    if takes_pairs(model):
+        return pair_inputs(model)
     if main == "input_ids" and getattr(model.config, "vocab_size", None):
         inputs = _text_inputs(model)
         return (

@@ -75,7 +75,7 @@ HEADS = {
     "ForSequenceClassification": "sequence-classification", "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering", "ForMaskedLM": "masked-lm", "ForCausalLM": "causal-lm",
     "LMHeadModel": "causal-lm", "ForImageClassification": "image-classification",
-    "ForAudioClassification": AUDIO,
+    "ForAudioClassification": AUDIO, "CLIPModel": "contrastive", "SiglipModel": "contrastive",
     "ForSemanticSegmentation": "semantic-segmentation", "ForConditionalGeneration": SEQ2SEQ, "MTModel": SEQ2SEQ,
 }  # fmt: skip
 

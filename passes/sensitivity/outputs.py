@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ENDS = ("start_logits", "end_logits")  # of an answer: [samples, positions], two distributions a sample
+PAIRS = "logits_per_image"  # of images and texts of a batch, [images, texts]
 WORDS: dict[Kind, str] = {
     "classes": "KL divergence of the classes from the baseline's, nats a sample",
     "distributions": "KL divergence of each row's distribution from the baseline's, mean over a sample's rows, nats",
@@ -42,6 +43,7 @@ class Outputs:
         meta = _meta(graph, self.index)
         logits = (
             self.name == "logits"
+            or self.name == PAIRS
             or token_scores_width(graph)
             or (graph.structure != "dict" and meta is not None and len(meta.shape) == 2)
         )
@@ -49,6 +51,8 @@ class Outputs:
         single = meta is not None and meta.shape[-1] == 1  # one number a row: a regression, or a single score
         self.pair = tuple(name for name in ENDS if name in graph.output_names)
         self.kind: Kind = "values" if not logits or single else "classes" if rank == 2 else "distributions"
+        if self.name == PAIRS:  # texts of a batch, no classes
+            self.kind = "distributions"
         if self.kind == "classes" and kind == "labels":
             self.kind = kind
         if kind == "pixels" and meta is not None and rank == 4 and meta.shape[1] != 1:
@@ -165,8 +169,9 @@ def _meta(graph: Graph, index: int) -> Any:
 def _chosen(graph: Graph) -> tuple[str, int]:
     """(name, index) of the compared result: `logits`, otherwise the first floating-point one, of rank 2 if possible."""
     names = graph.output_names
-    if "logits" in names:
-        return "logits", names.index("logits")
+    for name in ("logits", PAIRS):
+        if name in names:
+            return name, names.index(name)
     real = [i for i in range(len(graph.output.args)) if floating(_meta(graph, i))]
     if not real:
         raise GraphError("The model has no floating-point result to compare.",

@@ -20,7 +20,7 @@ from tests.task_models import TOPICS, rows_of, write_task
 
 pytestmark = pytest.mark.slow
 KINDS = ("multi-label", "regression", "masked-token", "token-classification", "question-answering", "segmentation",
-         "seq2seq", "audio")  # fmt: skip
+         "seq2seq", "audio", "contrastive")  # fmt: skip
 TASK_OF = {"audio": "classification"}  # of models that are named by their data
 SPACE = [{"values": "integer(width=3|8)", "select": {"by": "type", "values": ["linear"]}}]
 
