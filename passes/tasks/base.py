@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from espalier.model.sources.reading import Limits
 
 Run = Callable[[dict[str, Any]], Any]  # inputs by name → the model's result
-Kind = Literal["classes", "distributions", "values", "labels", "pixels"]  # of outputs that are compared
+Kind = Literal["classes", "distributions", "values", "labels", "pixels", "pairs"]  # of outputs that are compared
 
 
 @dataclass(frozen=True, slots=True)

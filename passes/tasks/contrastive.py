@@ -44,7 +44,7 @@ class Contrastive(Task):
     Scores [pairs, pairs + 2 · width]: the logits of images and texts of a batch, then both embeddings.
     """
 
-    name, units, keep, kind, metrics = CONTRASTIVE, "pairs", "loss", "distributions", FIGURES
+    name, units, keep, kind, metrics = CONTRASTIVE, "pairs", "loss", "pairs", FIGURES
     loss_text = "mean cross-entropy of images and texts of a batch in nats"
     rows, pooled, own, resampled, large, uncut, batched = False, True, None, True, True, True, True
     unvalidated = frozenset[str]()
@@ -66,6 +66,10 @@ class Contrastive(Task):
         import torch
         import torch.nn.functional as F
 
+        if isinstance(result, torch.Tensor) and result.dim() == 2 and result.shape[1] > len(result):
+            logits = result.float()  # compared outputs, see `Outputs`
+            embeddings = logits[:, len(logits) :].chunk(2, -1)
+            return torch.cat([logits[:, : len(logits)], *(F.normalize(e, dim=-1) for e in embeddings)], -1)
         if not isinstance(result, dict) or not set(RESULTS) <= result.keys():
             raise GraphError("The model does not compare images with texts.",
                              f"Use CLIP, SigLIP, or one that returns a dict with {', '.join(RESULTS)}.")  # fmt: skip

@@ -194,6 +194,6 @@ def test_the_data_are_described(places: Path, task: str) -> None:
 def test_weights_are_pruned_by_gradients_of_the_tasks_loss(places: Path, task: str) -> None:
     """SNIP runs with the loss of the task, whatever the shape of its labels."""
     m, data = opened(places, task)
-    kinds = ["linear", *(["conv2d"] if task == "segmentation" else [])]
+    kinds = ["linear", *{"segmentation": ["conv2d"], "audio": ["conv1d"]}.get(task, [])]
     m.prune(kinds, sparsity=0.3, method="snip", data=data, limit=32)
     assert m.score(data).summary["sparsity"] == pytest.approx(0.3, abs=0.02)
