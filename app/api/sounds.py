@@ -53,7 +53,9 @@ def _pair(item: Any) -> tuple[Mapping[str, Any], Any] | None:
         label = next((row[name] for name in LABELS if name in row), None)
     else:
         return None
-    return (sound, label) if _is_sound(sound) and label is not None else None
+    if not _is_sound(sound) or label is None:
+        return None
+    return cast("Mapping[str, Any]", sound), label
 
 
 def _is_sound(value: Any) -> bool:

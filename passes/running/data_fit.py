@@ -132,7 +132,7 @@ def _check_image(name: str, split: Split, expected: tuple[int, int, int] | None)
 
 def _check_signal(name: str, split: Split, expected: tuple[int, ...] | None) -> None:
     """Raise DataError for waveforms, spectrograms or rows of numbers of another shape than the model's."""
-    arrays = [a for key, a in split.inputs.items() if a.dtype.kind == "f" and a.ndim in (2, 3)]
+    arrays = [a for a in split.inputs.values() if a.dtype.kind == "f" and a.ndim in (2, 3)]
     if expected is None or len(arrays) != 1:
         return
     own = arrays[0].shape[1:]

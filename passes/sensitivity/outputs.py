@@ -154,8 +154,8 @@ class Outputs:
             return signs * (before.sigmoid() * (-before).sigmoid()).sqrt()
         if self.kind == "pixels":
             signs, before = signs.movedim(1, -1), before.movedim(1, -1)
-        if self.kind == "pairs":  # no pull on the embeddings
-            rest = signs[:, len(signs) :] * 0
+        rest = signs[:, len(signs) :] * 0 if self.kind == "pairs" else signs  # no pull on embeddings
+        if self.kind == "pairs":
             signs, before = self._logits(signs), self._logits(before)
         root = before.softmax(-1).sqrt()
         signs[..., -1] = 0
