@@ -39,7 +39,8 @@ def captions_of(data: Any, reading: Reading) -> TaskData | None:
 
 
 def _is_data_set(data: Any) -> bool:
-    return hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "ndim")
+    indexed = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    return indexed and not hasattr(data, "ndim") and not isinstance(data, Mapping)
 
 
 def _rows(data: Any) -> Rows:

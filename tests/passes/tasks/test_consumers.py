@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 KINDS = ("multi-label", "regression", "masked-token", "token-classification", "question-answering", "segmentation",
          "seq2seq", "audio", "contrastive")  # fmt: skip
 TASK_OF = {"audio": "classification"}  # of models that are named by their data
-RATES = {"contrastive": 5e-4}  # learning rates other than the usual
+RATES = {"contrastive": 1e-3}  # learning rates other than the usual
 SPACE = [{"values": "integer(width=3|8)", "select": {"by": "type", "values": ["linear"]}}]
 
 

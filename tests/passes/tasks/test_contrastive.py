@@ -194,7 +194,7 @@ def test_several_captions_and_long_texts(folder: Path, tmp_path: Path) -> None:
     [
         ("missing", r"Row 3 of metadata\.jsonl names the image '0002\.png', which does not exist"),
         ("outside", r"Row 3 of metadata\.jsonl names '\.\./other\.png', which is outside the folder data"),
-        ("empty", r"Row 3 of .* has an empty caption"),
+        ("empty", r"1 of 12 rows of metadata\.jsonl have no label \(first: row 3\)"),
         ("broken", r"data/0002\.png is not a readable image"),
         ("columns", r"No column of metadata\.jsonl looks like the label"),
         ("none", r"holds no table of images with captions"),
@@ -232,6 +232,8 @@ def test_bad_arrays_and_other_models(folder: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.zeros((3, 3, 24, 24)), y=np.arange(3))
     with pytest.raises(DataError, match=r"x and y of a\.npz are"):
         m.evaluate(str(tmp_path / "a.npz"))
+    with pytest.raises(DataError, match="Row 2 of all of list in Python has an empty caption"):
+        m.evaluate([(np.zeros((3, 24, 24), np.float32), text) for text in ("a disc", " ")])
     with pytest.raises(DataError, match="Sample 1 is no image with a caption"):
         m.evaluate([(np.zeros((3, 24, 24), np.float32), "a disc"), (np.zeros((3, 24, 24), np.float32), 3)])
     with pytest.raises(DataError, match="holds no images with captions"):
