@@ -24,6 +24,8 @@ HEADS = {
     "question-answering": "BertForQuestionAnswering",
     "segmentation": "SegformerForSemanticSegmentation",
     "seq2seq": "BartForConditionalGeneration",
+    "audio": "Wav2Vec2ForSequenceClassification",
+    "contrastive": "CLIPModel",
 }  # fmt: skip
 
 
@@ -128,6 +130,14 @@ def write_task(folder: Path, task: str, count: int = 400, steps: int = 150, seed
         from tests.seq2seq_models import write_seq2seq
 
         return write_seq2seq(folder, count, steps, seed)
+    if task == "audio":
+        from tests.audio_models import write_wav2vec2
+
+        return write_wav2vec2(folder, count, steps, seed)
+    if task == "contrastive":
+        from tests.caption_models import write_clip
+
+        return write_clip(folder, count, steps, seed)
     torch.manual_seed(seed)
     tokenizer = write_words(folder)
     (folder / "data").mkdir(exist_ok=True)

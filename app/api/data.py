@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.app.api.captions import captions_of
+from espalier.app.api.sounds import sounds_of
 from espalier.app.api.text_pairs import pairs_of
 from espalier.model.data.base import ALL, CLASSIFICATION, NEXT_TOKEN, Split, TaskData, join
 from espalier.model.data.memory import Held, hold
@@ -54,9 +56,9 @@ def given(data: Data, graph: Graph, context: Context, limit: int = 0, functions:
         return Given(os.fspath(data))
     fill_limits(context, graph)
     texts = _texts(data) if _predicts_tokens(context) else {}
-    pairs = pairs_of(data, context.reading)
-    if pairs is not None:
-        held = hold(pairs)
+    rows = pairs_of(data, context.reading) or captions_of(data, context.reading) or sounds_of(data, context.reading)
+    if rows is not None:
+        held = hold(rows)
     elif texts:
         held = hold(TaskData(f"{type(data).__name__} in Python", "text", (), {}, texts))
     else:
@@ -346,7 +348,7 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading, functions: F
     if functions is not None and _any_labels(splits, reading, functions):
         return _free(name, splits)
     if (task := _taken(splits, reading, functions.labels if functions else "")) is not None:
-        kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
+        kind = _kind(splits)
         tags = names if task.positions and not task.windows else ()
         own = {k: replace(s, labels=task.targets(s.labels), task=task.name, classes=tags) for k, s in splits.items()}
         count = max(_width(task, s.labels, names) for s in own.values())
@@ -369,8 +371,16 @@ def _task(name: str, splits: Mapping[str, Split], reading: Reading, functions: F
         by_split[key] = Split(split.inputs, np.full(len(split), -1, np.int64), split.lengths)
     count = max((int(s.labels.max()) + 1 for s in by_split.values()), default=0)
     classes = tuple(names) if len(names) >= count else tuple(map(str, range(count)))
-    kind = "text" if any("input_ids" in s.inputs for s in by_split.values()) else "image"
+    kind = _kind(by_split)
     return TaskData(f"{name} in Python", kind, classes, by_split, {}, notes=tuple(notes))
+
+
+def _kind(splits: Mapping[str, Split]) -> str:
+    """The kind of the samples."""
+    inputs = [s.inputs for s in splits.values()]
+    if any("input_ids" in named for named in inputs):
+        return "text"
+    return "image" if any(array.ndim == 4 for named in inputs for array in named.values()) else "array"
 
 
 def _width(task: Task, labels: Array, names: Sequence[str]) -> int:
@@ -392,7 +402,7 @@ def _any_labels(splits: Mapping[str, Split], reading: Reading, functions: Functi
 
 def _free(name: str, splits: Mapping[str, Split]) -> TaskData:
     """A data set with labels of any kind, numbers as float32, the type of outputs."""
-    kind = "text" if any("input_ids" in s.inputs for s in splits.values()) else "image"
+    kind = _kind(splits)
     own = {k: replace(s, labels=s.labels.astype(np.float32) if s.labels.dtype.kind == "f" else s.labels, task=ANY)
            for k, s in splits.items()}  # fmt: skip
     return TaskData(f"{name} in Python", kind, (), own, {}, task=ANY)

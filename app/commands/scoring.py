@@ -96,7 +96,8 @@ def _task_lines(score_: dict[str, Any]) -> Iterable[str]:
     name = score_.get("task", CLASSIFICATION)
     if name != CLASSIFICATION:
         loss = TASKS.get(name).loss_text
-        yield f"task: {name}; the loss is the {loss}"
+        size = f", in batches of {score_['batch_size']}" if "batch_size" in score_ else ""
+        yield f"task: {name}; the loss is the {loss}{size}"
     for key, ends in score_.get("intervals", {}).items():
         if key not in ("loss", score_.get("metric")):
             low, high = (figure_text(key, end) for end in ends)

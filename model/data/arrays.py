@@ -1,18 +1,15 @@
-"""Arrays of an `.npz` file: `x` and `y`, or `x_train` and `y_train` and so on, of images with masks."""
+"""Images with masks of an `.npz` file: `x` and `y`, or `x_train` and `y_train` and so on."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
-from espalier.model.borders import opened_zip, reading
-from espalier.model.data.base import ALL, Array, LoadOptions, TaskData
+from espalier.model.data.base import Array, LoadOptions, TaskData
 from espalier.model.data.local import Found
 from espalier.model.data.masks import HINT, counted, has_two, masked
-from espalier.model.data.rows import SHARES, arrange
+from espalier.model.data.npz import Arrays, read_arrays
+from espalier.model.data.rows import arrange
 from espalier.model.errors import DataError
-from espalier.model.memory import free
 
 FORM = "Write it with numpy.savez(FILE, x=…, y=…): x [samples, channels, height, width], y [samples, height, width]."
 
@@ -22,10 +19,7 @@ def load_arrays(name: str, found: Found, options: LoadOptions) -> TaskData:
 
     Bytes are brought to 0 … 1 as images are; other numbers are taken as they are.
     """
-    pairs = {
-        split or ALL: pair for split, files in found.files.items() for path, _ in files
-        for split, pair in _read(path, split).items()
-    }  # fmt: skip
+    pairs = {split: (part.x, _checked(part)) for split, part in read_arrays(found.files, FORM).items()}
     two = has_two((lambda y=y: y) for _, y in pairs.values())
     order = arrange({split: len(y) for split, (_, y) in pairs.items()}, options, name)
     arrays: dict[str, tuple[Array, Array]] = {}
@@ -37,26 +31,9 @@ def load_arrays(name: str, found: Found, options: LoadOptions) -> TaskData:
     return masked(name, arrays, notes)
 
 
-def _read(path: Path, split: str) -> dict[str, tuple[Array, Array]]:
-    """(x, y) by split; a file without split names is that of `split`."""
-    with reading(path, DataError, "cannot be read", FORM):
-        with opened_zip(path) as (archive, _):
-            size = sum(member.file_size for member in archive.infolist())
-        if size > free():
-            raise DataError(f"{path.name} unpacks to {size / 2**30:.1f} GiB, more than the free memory.",
-                            "Give a smaller file, or a folder with images/ and masks/.")  # fmt: skip
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            arrays = {key: held[key] for key in held.files}
-    names = {"": split, **({f"_{part}": part for part in SHARES} if not split else {})}
-    pairs = {part: (arrays[f"x{end}"], arrays[f"y{end}"]) for end, part in names.items()
-             if f"x{end}" in arrays and f"y{end}" in arrays}  # fmt: skip
-    if not pairs:
-        raise DataError(f"{path.name} holds {', '.join(arrays) or 'nothing'}, not x and y.", FORM)
-    return {part: (x, _checked(path, x, y)) for part, (x, y) in pairs.items()}
-
-
-def _checked(path: Path, x: Array, y: Array) -> Array:
+def _checked(part: Arrays) -> Array:
     """The masks, without an axis of one channel."""
+    x, y, path = part.x, part.y, part.path
     y = y[:, 0] if y.ndim == 4 and y.shape[1] == 1 else y
     if x.ndim != 4 or y.ndim != 3 or len(x) != len(y) or x.shape[2:] != y.shape[1:]:
         shapes = " and ".join(" × ".join(map(str, a.shape)) for a in (x, y))

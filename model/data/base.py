@@ -28,7 +28,8 @@ class Split:
     """Samples in the form that the model takes.
 
     inputs: by the model's input name, first axis = sample. Text: `input_ids`, `attention_mask`, int64 [n, seq],
-    padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. labels: as the task has them: int64 [n], index
+    padded to the longest sample. Images: `x`, float32 [n, c, h, w], 0…1. Sounds: `x` or as the model's feature
+    extractor names them, float32 [n, samples] or [n, …] features. labels: as the task has them: int64 [n], index
     into `classes`; int64 [n, seq], of each position, IGNORED where none counts; float32 [n, classes], 1 for each class
     that applies; float32 [n], numbers; int16 or int64 [n, h, w], of each pixel. lengths: int64 [n], tokens of each text
     before truncation; None for images and windows. name: of the split. text_bytes: int64 [n], UTF-8 bytes of the text
@@ -106,7 +107,7 @@ def task_of_labels(labels: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskData:
-    """A data set. kind: "text" or "image"; texts: the raw rows by split, empty for images.
+    """A data set. kind: "text", "image", "audio" or "array"; texts: the raw rows by split, empty for other kinds.
 
     empty: file names of splits without rows. notes: conversions of the samples to fit the model. task: its name.
     """
@@ -238,7 +239,8 @@ class LoadOptions:
     max_length: tokens of a text, the rest is truncated, or of a window; set by the caller from the model's limit.
     image: channels, height and width that images are converted to, 0 to keep one. task: its name. form: how it reads
     labels. classes: those of the model's pixels; None if unknown. start: the token with which its decoder starts, −1
-    for the target's last; None without one.
+    for the target's last; None without one. signal: the shape of a sample of numbers, 0 for a dynamic size; None if
+    unknown. masked: whether the model takes a mask of it.
     """
 
     tokenizer: str | Path | None = None
@@ -254,6 +256,8 @@ class LoadOptions:
     form: LabelForm = CLASSES
     classes: int | None = None
     start: int | None = None
+    signal: tuple[int, ...] | None = None
+    masked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

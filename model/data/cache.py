@@ -24,7 +24,8 @@ from espalier.model.private import own_folder
 VERSION = 5  # increment when the content of an entry changes
 FIELDS = ("labels", *ROWED)  # of a split, besides its inputs
 KEEP = 64  # files; the oldest beyond it are removed
-TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "spiece", "sentencepiece")
+TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "spiece", "sentencepiece",
+                   "preprocessor")  # fmt: skip
 
 
 def cache_folder() -> Path:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
+from espalier.model.borders import read_bytes
 from espalier.model.data import cache
 from espalier.model.data.base import SOURCES, DataSource, LoadOptions, TaskData
 from espalier.model.data.columns import LABEL_NAMES, choose_columns, one_of
 from espalier.model.data.images import Picture, image_data
 from espalier.model.data.prepare import text_data
 from espalier.model.data.rows import SPLIT_NAMES, Rows, label_name
+from espalier.model.data.sounds import sound_data
 from espalier.model.data.tables import rows_of, texts_of
+from espalier.model.data.wav import LARGEST, Sound, Wave, decoded
 from espalier.model.errors import DataError, first_line
 from espalier.model.network import offline_if_unreachable
 
@@ -19,7 +23,7 @@ LOCAL = "Download it on a machine with a network and give the folder or file, or
 
 
 def load_hub(name: str, options: LoadOptions) -> TaskData:
-    """Load `NAME` or `NAME:CONFIG`, texts or images; raises DataError if it is unreachable or lacks the columns."""
+    """Load `NAME` or `NAME:CONFIG`, texts, images or sounds; raises DataError without a network or columns."""
     repository, _, config = name.partition(":")
     parts = _download(repository, config or None)
     known = {SPLIT_NAMES[split]: part for split, part in parts.items() if split in SPLIT_NAMES}
@@ -28,7 +32,11 @@ def load_hub(name: str, options: LoadOptions) -> TaskData:
         raise DataError(
             f"{source} has no split named train, validation or test.", f"Its splits: {', '.join(parts) or 'none'}."
         )
-    pictures = _image_column(next(iter(known.values())), options)
+    sounds = _column_of("Audio", next(iter(known.values())), options)
+    if sounds:
+        rows = {split: _sounds(part, sounds, source, options) for split, part in known.items()}
+        return sound_data(source, _labelled(rows, source), options)
+    pictures = _column_of("Image", next(iter(known.values())), options)
     if pictures:
         rows = {split: _images(part, pictures, source, options) for split, part in known.items()}
         return image_data(source, _labelled(rows, source), options)
@@ -90,9 +98,9 @@ def _class_name(names: list[str], at: Any) -> str:
     return names[int(at)] if int(at) >= 0 else label_name(at)
 
 
-def _image_column(part: Any, options: LoadOptions) -> str:
-    """The image column: the requested one, or the first; empty if it is not one or there is none."""
-    columns = [name for name, kind in part.features.items() if type(kind).__name__ == "Image"]
+def _column_of(kind: str, part: Any, options: LoadOptions) -> str:
+    """The column of images or sounds: the requested one, or the first; empty if it is not one or there is none."""
+    columns = [name for name, feature in part.features.items() if type(feature).__name__ == kind]
     if options.text is not None:
         return options.text if options.text in columns else ""
     return columns[0] if columns else ""
@@ -103,6 +111,21 @@ def _images(part: Any, column: str, source: str, options: LoadOptions) -> Rows:
     label = one_of(part.column_names, options.label, LABEL_NAMES, "--label", source)
     labels = tuple(label_name(value) for value in part[label])
     samples = tuple(Picture(f"{source} row {row}", lambda row=row: part[row][column]) for row in range(len(labels)))
+    return Rows(samples, _class_names(part, label, labels))
+
+
+def _sounds(part: Any, column: str, source: str, options: LoadOptions) -> Rows:
+    """Rows of sounds, whose files are decoded here: the library's own decoder needs further packages."""
+    datasets: Any = importlib.import_module("datasets")
+    label = one_of(part.column_names, options.label, LABEL_NAMES, "--label", source)
+    labels = tuple(label_name(value) for value in part[label])
+    files = part.cast_column(column, datasets.Audio(decode=False))
+
+    def read(row: int) -> Wave:
+        entry = files[row][column]
+        return decoded(entry["bytes"] if entry["bytes"] is not None else read_bytes(Path(entry["path"]), LARGEST))
+
+    samples = tuple(Sound(f"{source} row {row}", lambda row=row: read(row)) for row in range(len(labels)))
     return Rows(samples, _class_names(part, label, labels))
 
 

@@ -11,9 +11,11 @@ from espalier.model.borders import reading
 from espalier.model.data import cache
 from espalier.model.data.base import ALL, LoadOptions, OtherLabelsError, TaskData
 from espalier.model.data.images import IMAGE_SUFFIXES, image_data
+from espalier.model.data.labelled_arrays import load_labelled
 from espalier.model.data.mask_files import mask_files
 from espalier.model.data.prepare import text_data
 from espalier.model.data.rows import SPLIT_NAMES, Rows
+from espalier.model.data.sounds import AUDIO, sound_data
 from espalier.model.data.tables import (
     SUFFIXES,
     NoRowsError,
@@ -23,15 +25,16 @@ from espalier.model.data.tables import (
     texts_of,
     unreadable,
 )
+from espalier.model.data.wav import SUFFIXES as WAV_SUFFIXES
 from espalier.model.errors import DataError
 
 LONE = ""  # split name of files outside any split
 PLAIN = (".txt", ".md")  # texts without labels, for language models
-ARRAYS = (".npz",)  # images with masks
+ARRAYS = (".npz",)
 PREFIX = re.compile(r"[A-Za-z]\w+:")  # of a source; a letter alone is a drive of Windows
 HINT = (
     f"Give a file ({', '.join((*SUFFIXES, *PLAIN, *ARRAYS))}), or a folder with train.*, validation.* and test.* "
-    "files, with a subfolder of .txt files or images for each class, or with images/ and masks/."
+    "files, with a subfolder of .txt, image or .wav files for each class, or with images/ and masks/."
 )
 
 
@@ -39,7 +42,7 @@ HINT = (
 class Found:
     """Data files at a path. files: by split, each with its class if the folder names it."""
 
-    kind: str  # table, text, image, mask: images with masks, arrays, or plain: a text without labels
+    kind: str  # table, text, image, audio, mask: images with masks, arrays, or plain: a text without labels
     files: dict[str, tuple[tuple[Path, str], ...]]
 
     def paths(self) -> list[Path]:
@@ -55,10 +58,12 @@ def load_local(path: Path, options: LoadOptions) -> TaskData:
             f"{path.name} is plain text, which has no labels to classify.",
             "Use a language model (task next-token), or a table with a column of labels.",
         )
-    if found.kind in ("mask", "arrays"):
+    if found.kind == "arrays":
+        return load_labelled(path.name, found.files, options)
+    if found.kind == "mask":
         raise OtherLabelsError(f"{path.name} holds images with masks.", "Choose the task segmentation.", "masks")
-    if found.kind == "image":
-        return image_data(path.name, _rows(found, options), options)
+    if found.kind in ("image", AUDIO):
+        return (image_data if found.kind == "image" else sound_data)(path.name, _rows(found, options), options)
     key = cache.key_of(found.paths(), [(split, name) for split, f in found.files.items() for _, name in f], options)
     data = text_data(path.name, key, lambda: _rows(found, options), options)
     return replace(data, empty=_empty(found, data, options))
@@ -98,8 +103,9 @@ def find(path: Path) -> Found:
 
 def documents(found: Found, options: LoadOptions) -> dict[str, tuple[str, ...]]:
     """The texts of each split, without labels; raises DataError for images."""
-    if found.kind in ("image", "mask", "arrays"):
-        raise DataError("The data are images; a language model needs texts.", "Give a text, or a table with texts.")
+    if found.kind in ("image", AUDIO, "mask", "arrays"):
+        what = "sounds" if found.kind == AUDIO else "images"
+        raise DataError(f"The data are {what}; a language model needs texts.", "Give a text, or a table with texts.")
     return {
         split or ALL: tuple(text for path, _ in files for text in _texts_of(path, found.kind, options))
         for split, files in found.files.items()
@@ -138,18 +144,24 @@ def _find_classes(folder: Path) -> Found | None:
     splits = {name: sub for name, sub in inner.items() if name and _class_files(sub)} or {LONE: folder}
     files = {name: _class_files(sub) for name, sub in splits.items()}
     suffixes = {path.suffix.lower() for group in files.values() for path, _ in group}
-    if not suffixes:
-        return None
-    if ".txt" in suffixes and len(suffixes) > 1:
-        raise DataError(f"The folder {folder.name} mixes texts and images.", "Keep one kind.")
-    return Found("text" if ".txt" in suffixes else "image", files)
+    kinds = [kind for kind, own in _KINDS.items() if suffixes & {*own}]
+    if len(kinds) > 1:
+        raise DataError(f"The folder {folder.name} mixes {' and '.join(map(_plural, kinds))}.", "Keep one kind.")
+    return Found(kinds[0], files) if kinds else None
 
 
 def _class_files(folder: Path) -> tuple[tuple[Path, str], ...]:
     # `unsup` is the folder of unlabelled texts in the Large Movie Review data set.
     classes = [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and sub.name != "unsup"]
-    kinds = {".txt", *IMAGE_SUFFIXES}
+    kinds = {end for ends in _KINDS.values() for end in ends}
     return tuple((p, sub.name) for sub in classes for p in sorted(sub.iterdir()) if p.suffix.lower() in kinds)
+
+
+_KINDS = {"text": (".txt",), "image": IMAGE_SUFFIXES, AUDIO: WAV_SUFFIXES}
+
+
+def _plural(kind: str) -> str:
+    return "sounds" if kind == AUDIO else f"{kind}s"
 
 
 def _rows(found: Found, options: LoadOptions) -> Mapping[str, Rows]:
@@ -167,7 +179,7 @@ def _rows(found: Found, options: LoadOptions) -> Mapping[str, Rows]:
 
 
 def _read(kind: str, files: tuple[tuple[Path, str], ...], options: LoadOptions) -> Rows:
-    if kind == "image":
+    if kind in ("image", AUDIO):
         return Rows(tuple(path for path, _ in files), tuple(name for _, name in files))
     if kind == "text":
         return Rows(tuple(_read_text(path) for path, _ in files), tuple(name for _, name in files))

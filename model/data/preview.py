@@ -51,11 +51,13 @@ def preview(spec: str) -> DataPreview:
     if files.kind == "plain":
         split = " Measured as a whole; its splits are the first 80 %, and 10 % each." if LONE in files.files else ""
         return _with_splits((), splits, f"Plain text, for language models.{split}")
-    if files.kind in ("mask", "arrays"):
-        what = "A folder of images with masks" if files.kind == "mask" else "Arrays of images with masks"
-        return _with_splits((), splits, f"{what}, for the task segmentation.")
+    if files.kind == "mask":
+        return _with_splits((), splits, "A folder of images with masks, for the task segmentation.")
+    if files.kind == "arrays":
+        return _with_splits((), splits, "Arrays of samples with classes, or of images with masks.")
     if files.kind != "table":
-        return _with_splits((), splits, f"A folder of {files.kind}s with one subfolder per class.")
+        what = "sound" if files.kind == "audio" else files.kind
+        return _with_splits((), splits, f"A folder of {what}s with one subfolder per class.")
     first = next((p for p in files.paths() if p.stat().st_size), files.paths()[0])
     columns = _columns(first)
     text = f"{len(columns)} columns: {', '.join(columns)}."

@@ -48,8 +48,9 @@ class SplitSummary:
 
 @dataclass(frozen=True, slots=True)
 class DataSummary:
-    """A data set. edges: of the length bins; shape: (channels, height, width) of images; window: tokens of the windows
-    of a text, which has no classes. task: of the labels; guessing: the best constant prediction, as a sentence.
+    """A data set. edges: of the length bins; shape: of an image (channels, height, width), a sound or an array;
+    window: tokens of the windows of a text, which has no classes. task: of the labels; guessing: the best constant
+    prediction, as a sentence.
     """
 
     name: str
@@ -93,7 +94,7 @@ def summarise(data: TaskData, max_length: int) -> DataSummary:
     lengths = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     edges = _edges(lengths)
     splits = tuple(_split(name, s, len(data.classes), edges, max_length) for name, s in data.splits.items())
-    shape = next(iter(next(iter(data.splits.values())).inputs.values())).shape[1:] if data.kind == "image" else ()
+    shape = next(iter(next(iter(data.splits.values())).inputs.values())).shape[1:] if data.kind != "text" else ()
     median, longest = (int(np.median(lengths)), int(lengths.max())) if len(lengths) else (0, 0)
     bins = tuple(map(int, edges))
     window = max((s.labels.shape[-1] for s in data.splits.values() if _has_windows(s)), default=0)

@@ -16,13 +16,16 @@ from urllib.parse import parse_qsl
 
 from espalier.model.borders import parse_json, read_bytes, tried
 from espalier.model.data.class_names import local_file
+from espalier.model.data.extractors import FILE
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line, nearest
 from espalier.model.memory import free
 from espalier.model.network import offline_if_unreachable
 from espalier.model.sources import compressed, torchao
 from espalier.model.sources.config_sizes import check_sizes
 from espalier.model.sources.info import KINDS, Loaded, SourceInfo
+from espalier.model.sources.pair_examples import pair_inputs, takes_pairs
 from espalier.model.sources.pruned_class import pruned_class
+from espalier.model.sources.sound_examples import LENGTH, SOUNDS, set_length, sound_inputs, takes_sounds
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,6 +36,7 @@ TASKS = {
     "token-classification": "AutoModelForTokenClassification", "question-answering": "AutoModelForQuestionAnswering",
     "image-classification": "AutoModelForImageClassification", "seq2seq-lm": "AutoModelForSeq2SeqLM",
     "semantic-segmentation": "AutoModelForSemanticSegmentation",
+    "audio-classification": "AutoModelForAudioClassification",
 }  # fmt: skip
 IMAGE_SIZE = "image_size"  # of the example, also of configurations that have none
 START = "decoder_start_token_id"  # which T5's configuration does not list
@@ -71,10 +75,16 @@ def from_folder(spec: str) -> Loaded:
     check_sizes(read_config_file(path / "config.json"))
     check_memory(path)
     model, example, uncached = _pretrained(str(path))
-    tokenizer = str(path) if any((path / n).exists() for n in TOKENIZER_FILES) else None
+    tokenizer = reader_of(path, model)
     coded = "quantization_config" in read_config_file(path / "config.json")  # whose files hold other tensors
     files = () if coded else tuple(sorted(path.glob("*.safetensors")))
     return Loaded(SourceInfo(str(path), path.name, tokenizer=tokenizer), model, example, files=files, uncached=uncached)
+
+
+def reader_of(path: Path, model: Any) -> str | None:
+    """The folder if it holds a tokenizer, or a feature extractor of a model of sounds."""
+    files = TOKENIZER_FILES if getattr(model, "main_input_name", "") not in SOUNDS else (*TOKENIZER_FILES, FILE)
+    return str(path) if any((path / name).exists() for name in files) else None
 
 
 def check_memory(folder: Path) -> None:
@@ -127,6 +137,7 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
             check_sizes(config.to_dict())
             cached = _no_cache(config)
             _size_images(config, name)
+            set_length(config, name)
             cls = pruned_class(model_class(config), config)
             for method in (compressed, torchao):
                 method.check_settings(getattr(config, "quantization_config", None))
@@ -272,6 +283,7 @@ def make_config(kind: str, values: dict[str, Any]) -> Any:
     allowed = set(cls().to_dict()) | set(getattr(cls, "attribute_map", {})) | {"num_labels"}
     allowed |= {IMAGE_SIZE} if "num_channels" in allowed else set()
     allowed |= {START} if "is_encoder_decoder" in allowed else set()
+    allowed |= {LENGTH} if "conv_stride" in allowed else set()
     for key in values:
         if key not in allowed:
             raise SourceError(f"The {kind} configuration has no {key!r}.", nearest(key, allowed))
@@ -319,6 +331,10 @@ def example_inputs(model: Any) -> dict[str, Any]:
     main = getattr(model, "main_input_name", "input_ids")
     if main == "pixel_values":
         return _image_inputs(model)
+    if takes_sounds(model):
+        return sound_inputs(model)
+    if takes_pairs(model):
+        return pair_inputs(model)
     if main == "input_ids" and getattr(model.config, "vocab_size", None):
         inputs = _text_inputs(model)
         return (

@@ -17,6 +17,7 @@ from espalier.model.graph.graph import Graph, Node, Ref, named_weights
 from espalier.model.graph.ops import floating
 from espalier.model.graph.token_scores import token_scores_width
 from espalier.model.sources.reading import Limits
+from espalier.model.sources.sound_examples import SOUNDS
 from espalier.model.symbols import evaluate
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ FAULTS = (EspalierError, RuntimeError, LookupError, ArithmeticError, ValueError,
 def limits_of(graph: Graph, store: WeightStore) -> Limits:
     """The limits of a graph; runs only index computations, never the model."""
     token = token_input(graph)
-    limits = Limits(image=_image(graph), width=_width(graph), channels=_channels(graph))
+    limits = Limits(image=_image(graph), width=_width(graph), channels=_channels(graph), signal=_signal(graph),
+                    masked=any(n.target == "attention_mask" for n in graph.placeholders))  # fmt: skip
     if token is None or token.out is None or len(token.out.shape) != 2:
         return limits
     length = token.out.shape[1]
@@ -68,10 +70,12 @@ def context_length(config: Any) -> int | None:
 
 
 SEQ2SEQ = "seq2seq-lm"
+AUDIO = "audio-classification"
 HEADS = {
     "ForSequenceClassification": "sequence-classification", "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering", "ForMaskedLM": "masked-lm", "ForCausalLM": "causal-lm",
     "LMHeadModel": "causal-lm", "ForImageClassification": "image-classification",
+    "ForAudioClassification": AUDIO, "CLIPModel": "contrastive", "SiglipModel": "contrastive",
     "ForSemanticSegmentation": "semantic-segmentation", "ForConditionalGeneration": SEQ2SEQ, "MTModel": SEQ2SEQ,
 }  # fmt: skip
 
@@ -88,7 +92,9 @@ def head_of(model: Any) -> tuple[str, str]:
     labels, problem = getattr(config, "num_labels", None), getattr(config, "problem_type", None)
     if head == SEQ2SEQ and not (getattr(config, "is_encoder_decoder", False) and _reads_texts(model)):
         return "", ""
-    if head.endswith(("sequence-classification", "image-classification")):
+    if head == "sequence-classification" and getattr(model, "main_input_name", "") in SOUNDS:
+        head = AUDIO
+    if head in ("sequence-classification", "image-classification", AUDIO):
         return head, str(problem or ("regression" if labels == 1 else ""))
     return head, ""
 
@@ -154,6 +160,14 @@ def _image(graph: Graph) -> tuple[int, int, int] | None:
         return None
     channels, height, width = (size if isinstance(size, int) else 0 for size in inputs[0].shape[1:])
     return channels, height, width
+
+
+def _signal(graph: Graph) -> tuple[int, ...] | None:
+    """The shape of a sample of the only floating-point input; 0 for a dynamic size."""
+    inputs = [n.out for n in graph.placeholders if n.out is not None and floating(n.out) and n.target != "labels"]
+    if len(inputs) != 1 or len(inputs[0].shape) < 2:
+        return None
+    return tuple(size if isinstance(size, int) else 0 for size in inputs[0].shape[1:])
 
 
 def _sliced(graph: Graph, symbol: str) -> Iterator[int]:

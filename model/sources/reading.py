@@ -20,7 +20,8 @@ class Limits:
     width: outputs of a sample, if the model gives one row a sample. architecture: the `model_type` of its transformers
     configuration; empty for a model that is none of transformers' classes, None if unknown. channels: of a result that
     is a map of pixels, if there is one. start: the token with which the decoder starts a target, −1 for the
-    target's own last token; None without one.
+    target's own last token; None without one. signal: the shape of a sample of the only input of numbers, 0 for a
+    dynamic size. masked: whether there is an attention mask.
     """
 
     tokens: int | None = None
@@ -35,6 +36,8 @@ class Limits:
     architecture: str | None = None
     channels: int | None = None
     start: int | None = None
+    signal: tuple[int, ...] | None = None
+    masked: bool = False
 
     @property
     def pixel_classes(self) -> int | None:

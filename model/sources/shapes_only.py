@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line
 from espalier.model.sources.config_sizes import check_sizes
 from espalier.model.sources.huggingface import (
-    TOKENIZER_FILES,
     example_inputs,
     model_class,
     quiet,
     read_config_file,
+    reader_of,
     without_cache,
 )  # fmt: skip
 from espalier.model.sources.info import Loaded, SourceInfo
@@ -50,7 +50,7 @@ def shapes_only(spec: str) -> ShapesOnly:
     shards = Shards(path)
     model, buffers = _module(path, shards)
     uncached = without_cache(model)
-    tokenizer = str(path) if any((path / n).exists() for n in TOKENIZER_FILES) else None
+    tokenizer = reader_of(path, model)
     import torch
 
     with torch.device("meta"):

@@ -39,8 +39,8 @@ def data_rows(graph: Graph, options: DataRowsOptions, context: Context) -> tuple
     numbers = _matching(task, split, texts, options)
     page = numbers[options.start : options.start + options.limit]
     rows = tuple(_row(task, split, texts, int(at)) for at in page)
-    if task.kind == "image":
-        context.found(_pictures(split, page))
+    if task.kind in ("image", "audio"):
+        context.found((_pictures if next(iter(split.inputs.values())).ndim == 4 else _curves)(split, page))
     return graph, Report("data_rows", rows, {"split": name, "found": len(numbers)})
 
 
@@ -101,3 +101,32 @@ def _pictures(split: Split, page: Array) -> dict[int, tuple[int, int, int, bytes
     step = max(1, -(-max(pixels.shape[2:]) // SIDE))
     small = np.clip(pixels[page, :, ::step, ::step] * 255 + 0.5, 0, 255).astype(np.uint8).transpose(0, 2, 3, 1)
     return {int(at): (*image.shape, image.tobytes()) for at, image in zip(page, small, strict=True)}
+
+
+def _curves(split: Split, page: Array) -> dict[int, tuple[int, int, int, bytes]]:
+    """As `_pictures`: the range of a waveform in SIDE columns, or a spectrogram in grey, time from left to right."""
+    values = next(iter(split.inputs.values()))
+    pictures = {int(at): (_range if 1 in values.shape[1:-1] or values.ndim == 2 else _grey)(values[at]) for at in page}
+    return {at: (*pixels.shape, 1, pixels.tobytes()) for at, pixels in pictures.items()}
+
+
+def _range(wave: Array) -> Array:
+    """uint8 [SIDE // 2, SIDE]: dark between the least and the largest value of each column."""
+    import numpy as np
+
+    parts = [part for part in np.array_split(wave.reshape(-1), SIDE) if len(part)]
+    peak = max(float(np.abs(wave).max(initial=0)), 1e-9)
+    ends = np.array([[part.min(), part.max()] for part in parts]) / peak
+    low, high = ((1 - ends[:, at]) / 2 * (SIDE // 2 - 1) for at in (1, 0))
+    rows = np.arange(SIDE // 2)[:, None]
+    return np.where((rows >= np.floor(low)) & (rows <= np.ceil(high)), 40, 255).astype(np.uint8)
+
+
+def _grey(features: Array) -> Array:
+    """uint8 [bins, frames] of at most SIDE each, the larger axis as time."""
+    import numpy as np
+
+    grid = features if features.shape[0] <= features.shape[1] else features.T
+    grid = grid[:: max(1, -(-grid.shape[0] // SIDE)), :: max(1, -(-grid.shape[1] // SIDE))][::-1]
+    low, high = float(grid.min()), float(grid.max())
+    return (255 - (grid - low) / max(high - low, 1e-9) * 255).astype(np.uint8)

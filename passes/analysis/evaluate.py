@@ -66,6 +66,7 @@ def summary_of(
     summary |= noise_of(tally, split, graph, constant(data, split))
     summary |= _compared(summary, comparison, split, graph) if comparison else {}
     summary |= task.facts(figures, split) | {"unit": task.units}
+    summary |= {"batch_size": min(options.batch_size, len(split))} if task.batched else {}
     summary |= text_facts(split, length_of(options, context))
     return {**summary, **_warning(data, options, context)}
 

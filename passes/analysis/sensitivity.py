@@ -163,12 +163,15 @@ class _Work:
         from espalier.passes.sensitivity.gradient_statistics import PART, load, save, statistics_path
 
         name = fingerprint(self.run)
-        key = self._key(self.split, self.context.seed)
+        batched = (self.options.batch_size,) if task_of(self.split).batched else ()
+        key = self._key(self.split, self.context.seed, *batched)
         path, part = statistics_path(key), statistics_path(f"{key}{PART}")
         if path.is_file():
             return str(path), load(path)
         every, checkpoint = format_ports(self.base, self.run, self.parts), GradientCheckpoint(path)
-        collected = collect(self.run, every, self.split, self.context, checkpoint, self.options.seconds)
+        collected = collect(
+            self.run, every, self.split, self.context, checkpoint, self.options.seconds, self.options.batch_size
+        )
         complete = collected.samples >= len(self.split)
         save(replace(collected, reference=name), path if complete else part)
         if complete:

@@ -85,6 +85,7 @@ def fitted(data: TaskData, reading: Reading) -> TaskData:
     for split in data.splits.values():
         _check_vocabulary(data.name, split, limits.vocabulary)
         _check_image(data.name, split, limits.image)
+        _check_signal(data.name, split, limits.signal)
     if limits.length is None or data.kind != "text":
         return data
     from espalier.model.data.base import padded_to
@@ -126,6 +127,20 @@ def _check_image(name: str, split: Split, expected: tuple[int, int, int] | None)
         raise DataError(
             f"The images of {name} are {' × '.join(map(str, own))} (channels first); the model takes {shape}.",
             "Use images of that size, or a model for these.",
+        )
+
+
+def _check_signal(name: str, split: Split, expected: tuple[int, ...] | None) -> None:
+    """Raise DataError for waveforms, spectrograms or rows of numbers of another shape than the model's."""
+    arrays = [a for a in split.inputs.values() if a.dtype.kind == "f" and a.ndim in (2, 3)]
+    if expected is None or len(arrays) != 1:
+        return
+    own = arrays[0].shape[1:]
+    if len(own) != len(expected) or any(want not in (0, size) for want, size in zip(expected, own, strict=True)):
+        shape = " × ".join(str(size or "any") for size in expected)
+        raise DataError(
+            f"The samples of {name} are {' × '.join(map(str, own))}; the model takes {shape}.",
+            "Use samples of that size, a model for these, or for waveforms a file with their rate.",
         )
 
 

@@ -93,6 +93,8 @@ def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> Tas
         form=TASKS.get(task).form,
         classes=reading.limits.pixel_classes if reading.limits else None,
         start=reading.limits.start if reading.limits else None,
+        signal=reading.limits.signal if reading.limits else None,
+        masked=reading.limits is not None and reading.limits.masked,
     )
     data = _of_task(options, load, reading)
     return in_order_of(fitted(data, reading), reading.classes)

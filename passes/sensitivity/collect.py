@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import zlib
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ from espalier.passes.sensitivity.gradient_statistics import (
 from espalier.passes.sensitivity.outputs import Outputs
 from espalier.passes.sensitivity.ports import FormatPort
 from espalier.passes.sensitivity.reservoir import Reservoir
-from espalier.passes.tasks.base import Kind
+from espalier.passes.tasks.base import Kind, task_of
 from espalier.passes.tasks.scores import with_counted
 
 if TYPE_CHECKING:
@@ -50,20 +51,25 @@ _HALF = 256.0  # loss scale for float16
 
 def collect(
     graph: Graph, places: tuple[FormatPort, ...], split: Split, context: Context,
-    kept: GradientCheckpoint | None = None, seconds: float = 0.0,
+    kept: GradientCheckpoint | None = None, seconds: float = 0.0, batch: int = 0,
 ) -> GradientStatistics:  # fmt: skip
     """Gradient statistics of `places` from a run of `graph` (float, attentions decomposed) on `split`.
 
     Gradients are of samples of the outputs' own distribution, with a random sign for each sample, so that samples of a
     batch do not mix in expectation. Labels are not used. It resumes from the checkpoint `kept` with the same result;
-    after `seconds` it ends with fewer samples.
+    after `seconds` it ends with fewer samples. Outputs that depend on the other samples of a `batch` are collected in
+    batches of that size, several times with other draws.
     """
     work, passes = _resumed(graph, places, compared_kind(split, context), context, kept)
-    size = max(1, -(-len(split) // PASSES))
+    size, repeats = max(1, -(-len(split) // PASSES)), 1
+    if task_of(split).batched and batch:
+        size = min(batch, len(split))
+        repeats = max(1, PASSES // -(-len(split) // size))
     if work.outputs.kind == "values" and not passes:
         work.outputs.learn(work.outputs_of(split))
     begun = time.monotonic()
-    for number, (inputs, labels) in enumerate(batches(split, graph, size)):
+    every = itertools.chain.from_iterable(batches(split, graph, size) for _ in range(repeats))
+    for number, (inputs, labels) in enumerate(every):
         if number < passes:
             continue
         if seconds and number >= MIN_PASSES and time.monotonic() - begun > seconds:
@@ -73,8 +79,8 @@ def collect(
             work.step(inputs, labels)
         if kept is not None and kept.due:
             work.keep(kept, number + 1)
-        begun += _report(work, kept, context, number + 1, size, len(split))
-    return work.statistics(len(split))
+        begun += _report(work, kept, context, number + 1, size, repeats * len(split))
+    return work.statistics(repeats * len(split))
 
 
 def _resumed(
@@ -169,9 +175,8 @@ class _Collection:
     def _weight(self, key: tuple[str, str], gradient: Tensor) -> None:
         view = view_at(self.graph[key[0]], key[1]) if gradient.dim() > 1 else None
         seen = gradient.float() if self._scale == 1 else gradient.float() / self._scale
-        seen = (seen if view is None else view.of(seen)).reshape(
-            -1, seen.shape[-1] if view is None else view.of(seen).shape[-1]
-        )
+        seen = seen if view is None else view.of(seen)
+        seen = seen.reshape(-1, seen.shape[-1] if seen.dim() else 1)
         if key not in self._weights:
             self._weights[key] = _WeightGradients(seen.numel() <= SMALL or gradient.dim() < 2)
         self._weights[key].add(seen, self._random)

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ENDS = ("start_logits", "end_logits")  # of an answer: [samples, positions], two distributions a sample
+PAIRS = "logits_per_image"  # of images and texts of a batch, [images, texts]
+EMBEDDINGS = ("image_embeds", "text_embeds")
+PAIRED = {PAIRS, *EMBEDDINGS}
 WORDS: dict[Kind, str] = {
     "classes": "KL divergence of the classes from the baseline's, nats a sample",
     "distributions": "KL divergence of each row's distribution from the baseline's, mean over a sample's rows, nats",
     "labels": "KL divergence of each class's decision from the baseline's, summed over classes, nats a sample",
     "pixels": "KL divergence of each pixel's distribution from the baseline's, mean over an image's pixels, nats",
+    "pairs": "KL divergence of each image's distribution over its batch's texts from the baseline's, nats an image",
     "values": "squared error of the outputs over twice their variance, mean over their elements",
 }
 
@@ -30,10 +34,10 @@ class Outputs:
     """The compared tensor of a model's results, and the divergence of two of them.
 
     `classes`: one distribution a sample. `distributions`: logits of any rank, such as a language model's, without rows
-    that the attention mask hides. `pixels`: these of maps of pixels, whose classes are the second axis. `labels`: a
-    decision a class, each with a distribution of its own. `values`: all
-    other models; the divergence is that of normal distributions around the values, with the variance of the baseline's
-    outputs (`learn`).
+    that the attention mask hides. `pixels`: these of maps of pixels, whose classes are the second axis. `pairs`: those
+    of the texts of a batch for each of its images; the compared tensor has both embeddings beside the logits.
+    `labels`: a decision a class, each with a distribution of its own. `values`: all other models; the divergence is
+    that of normal distributions around the values, with the variance of the baseline's outputs (`learn`).
     """
 
     def __init__(self, graph: Graph, kind: Kind = "classes") -> None:
@@ -42,6 +46,7 @@ class Outputs:
         meta = _meta(graph, self.index)
         logits = (
             self.name == "logits"
+            or self.name == PAIRS
             or token_scores_width(graph)
             or (graph.structure != "dict" and meta is not None and len(meta.shape) == 2)
         )
@@ -49,6 +54,8 @@ class Outputs:
         single = meta is not None and meta.shape[-1] == 1  # one number a row: a regression, or a single score
         self.pair = tuple(name for name in ENDS if name in graph.output_names)
         self.kind: Kind = "values" if not logits or single else "classes" if rank == 2 else "distributions"
+        if PAIRED.issubset(graph.output_names):
+            self.kind = "pairs"
         if self.kind == "classes" and kind == "labels":
             self.kind = kind
         if kind == "pixels" and meta is not None and rank == 4 and meta.shape[1] != 1:
@@ -75,6 +82,10 @@ class Outputs:
             import torch
 
             result = torch.stack([result[name] for name in self.pair], 1)
+        elif self.kind == "pairs" and isinstance(result, dict):
+            import torch
+
+            result = torch.cat([result[name] for name in (PAIRS, *EMBEDDINGS)], -1)
         elif isinstance(result, dict):
             result = result[self.name]
         elif isinstance(result, tuple | list):
@@ -105,7 +116,7 @@ class Outputs:
             p = a.sigmoid()
             lost = p * (F.logsigmoid(a) - F.logsigmoid(b)) + (1 - p) * (F.logsigmoid(-a) - F.logsigmoid(-b))
             return float(lost.clamp(min=0).sum())
-        before, after = self._classes_last(before), self._classes_last(after)
+        before, after = self._logits(before), self._logits(after)
         p, q = before.double().log_softmax(-1), after.double().log_softmax(-1)
         lost = (p.exp() * (p - q)).sum(-1).clamp(min=0)
         return float((lost * self.shares(before, inputs)).sum())
@@ -143,16 +154,24 @@ class Outputs:
             return signs * (before.sigmoid() * (-before).sigmoid()).sqrt()
         if self.kind == "pixels":
             signs, before = signs.movedim(1, -1), before.movedim(1, -1)
+        rest = signs[:, len(signs) :] * 0 if self.kind == "pairs" else signs  # no pull on embeddings
+        if self.kind == "pairs":
+            signs, before = self._logits(signs), self._logits(before)
         root = before.softmax(-1).sqrt()
         signs[..., -1] = 0
         normal = root.clone()  # of a Householder reflection
         normal[..., -1] -= 1
         turned = signs - normal * (2 * (normal * signs).sum(-1, True) / normal.square().sum(-1, True).clamp(min=1e-30))
         pull = root * turned * self.shares(before, inputs).sqrt().unsqueeze(-1)
+        if self.kind == "pairs":
+            return torch.cat([pull, rest], -1)
         return pull.movedim(-1, 1) if self.kind == "pixels" else pull
 
-    def _classes_last(self, logits: Tensor) -> Tensor:
-        return logits.movedim(1, -1) if self.kind == "pixels" else logits
+    def _logits(self, outputs: Tensor) -> Tensor:
+        """The logits of outputs, with the classes last."""
+        if self.kind == "pairs":
+            return outputs[:, : len(outputs)]
+        return outputs.movedim(1, -1) if self.kind == "pixels" else outputs
 
 
 def _meta(graph: Graph, index: int) -> Any:
@@ -165,8 +184,9 @@ def _meta(graph: Graph, index: int) -> Any:
 def _chosen(graph: Graph) -> tuple[str, int]:
     """(name, index) of the compared result: `logits`, otherwise the first floating-point one, of rank 2 if possible."""
     names = graph.output_names
-    if "logits" in names:
-        return "logits", names.index("logits")
+    for name in ("logits", PAIRS):
+        if name in names:
+            return name, names.index(name)
     real = [i for i in range(len(graph.output.args)) if floating(_meta(graph, i))]
     if not real:
         raise GraphError("The model has no floating-point result to compare.",

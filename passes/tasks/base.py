@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from espalier.model.sources.reading import Limits
 
 Run = Callable[[dict[str, Any]], Any]  # inputs by name → the model's result
-Kind = Literal["classes", "distributions", "values", "labels", "pixels"]  # of outputs that are compared
+Kind = Literal["classes", "distributions", "values", "labels", "pixels", "pairs"]  # of outputs that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class Task:
     have intervals. confuses: each sample has one class, so that a table of true and predicted classes exists. reads:
     form of labels that choose the task, as `OtherLabelsError` names it. uncut: outputs of all samples have one shape:
     batches keep the padding of the data. costly: its own intervals take long, so that trials leave them out. large: the
-    scores of a sample take much memory, so that a validation has the batches of its training.
+    scores of a sample take much memory, so that a validation has the batches of its training. batched: the scores of a
+    sample depend on the others of its batch.
     """
 
     name: str = CLASSIFICATION
@@ -78,6 +79,7 @@ class Task:
     uncut: bool = False
     costly: bool = False
     large: bool = False
+    batched: bool = False
     form: LabelForm = CLASSES
 
     def of(self, classes: tuple[str, ...]) -> Task:
@@ -315,6 +317,7 @@ _OURS = tuple(
         "question_answering",
         "segmentation",
         "seq2seq",
+        "contrastive",
     )
 )
 TASKS = Tasks("task", DataError, _OURS)

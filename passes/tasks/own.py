@@ -168,7 +168,7 @@ class OwnTask(Task):
         self.kind, self.windows, self.positions, self.rows = inner.kind, inner.windows, inner.positions, inner.rows
         self.form, self.reads, self.hidden, self.unvalidated = inner.form, "", inner.hidden, inner.unvalidated
         self.keep, self.pooled = ("loss", True) if functions.functions or functions.loss else (inner.keep, inner.pooled)
-        self.large = inner.large
+        self.large, self.batched = inner.large, inner.batched
         self.confuses, self.units = inner.confuses, "samples" if functions.functions else inner.units
         self.own = None if functions.loss else inner.own
         self.loss_text = (

@@ -53,7 +53,7 @@ class Teacher:
         self.taps = tapped(module, {path: theirs[path] for path in blocks})
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.module = Objective(module, base, task=task).to(self.device).eval()
-        self.samples = samples
+        self.samples, self.batched = samples, task is not None and task.batched
         self.seconds, self.asked = 0.0, 0
         self._logits: Tensor | None = None
         self._known = torch.zeros(samples, dtype=torch.bool)
@@ -86,8 +86,8 @@ class Teacher:
 
     def _cache(self, rows: Tensor, logits: Tensor) -> None:
         size = self.samples * logits[:1].numel() * 4
-        if self.taps or len(logits) != len(rows) or size > MAX_BYTES:
-            return  # scores of tokens are too many
+        if self.taps or self.batched or len(logits) != len(rows) or size > MAX_BYTES:
+            return  # scores of tokens are too many, those of a batch of pairs are of no other
         if self._logits is None:
             self._logits = torch.empty(self.samples, *logits.shape[1:])
         self._logits[rows], self._known[rows] = logits, True

@@ -18,8 +18,9 @@ STEPS, TRIALS, SAMPLES = 40, 20, 128  # of QAT and LoRA; of the search; of the s
 SHOWN = {"multi-label": ("accuracy", "f1_macro"), "regression": ("mse", "r2"),
          "masked-token": ("accuracy", "pseudo_perplexity"), "token-classification": ("accuracy", "f1"),
          "question-answering": ("f1", "exact_match"), "segmentation": ("miou", "accuracy"),
-         "seq2seq": ("accuracy", "perplexity")}  # fmt: skip
-LAYERS = {"segmentation": ["linear", "conv2d"]}
+         "seq2seq": ("accuracy", "perplexity"), "audio": ("accuracy", "loss"),
+         "contrastive": ("recall_1", "loss")}  # fmt: skip
+LAYERS = {"segmentation": ["linear", "conv2d"], "audio": ["linear", "conv1d"]}
 FORMATS = ("int8", "int4", "integer(width=3)")
 
 

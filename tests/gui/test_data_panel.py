@@ -248,3 +248,5 @@ def test_facts_of_masks_and_of_targets() -> None:
         "p", "text", (), (SplitSummary("test", (), number=5),), task="seq2seq", guessing="Accuracy: 9 %"
     )
     assert "5 texts, task seq2seq" in plain(_facts(pairs))
+    sounds = DataSummary("s", "audio", ("rise", "fall"), (SplitSummary("test", (3, 2)),), shape=(16_000,))
+    assert "5 sounds, 16000" in plain(_facts(sounds)) and "3 of" not in plain(_facts(sounds))

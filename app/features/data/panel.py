@@ -300,7 +300,7 @@ def _facts(summary: DataSummary) -> str:
     sizes = " · ".join(f"{s.name} {count(s.samples)}" for s in summary.splits)
     if summary.window:
         return _paragraphs(_window_facts(summary, sizes))
-    kind = "texts" if summary.kind == "text" else f"images, {' × '.join(map(str, summary.shape))}"
+    kind = _kind(summary)
     if summary.guessing:
         return _paragraphs(_task_facts(summary, sizes))
     classes = f"{plural(len(summary.classes), 'class', 'classes')}; {balance(summary.counts, summary.classes)}."
@@ -314,9 +314,17 @@ def _facts(summary: DataSummary) -> str:
     return _paragraphs(lines)
 
 
+def _kind(summary: DataSummary) -> str:
+    """The kind of the samples in the plural, with the shape of those that are no texts."""
+    if summary.kind == "text":
+        return "texts"
+    kind = {"image": "images", "audio": "sounds"}.get(summary.kind, "arrays")
+    return f"{kind}, {' × '.join(map(str, summary.shape))}"
+
+
 def _task_facts(summary: DataSummary, sizes: str) -> list[str]:
     """The figures of data whose samples have not one class each."""
-    kind = "texts" if summary.kind == "text" else f"images, {' × '.join(map(str, summary.shape))}"
+    kind = _kind(summary)
     lines = [f"<b>{count(summary.samples)} {escape(kind)}, task {escape(summary.task)}</b>", escape(sizes)]
     if summary.classes:
         lines.append(plural(len(summary.classes), "label", "labels"))
