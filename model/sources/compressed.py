@@ -11,10 +11,21 @@ from typing import Any, cast
 from espalier.model.errors import SourceError
 
 METHOD = "compressed-tensors"
+SETTINGS = "quantization_config"
 UNQUANTISED = "Open the model before it was quantised, or the project that wrote the folder."
 REGEX = "re:"
 MOST_CHARACTERS, MOST_REPEATS = 500, 5  # of a pattern
 _REPEAT, _NESTED = re.compile(r"[*+{]"), re.compile(r"\)[*+{]")
+
+
+def settings_in(config: Any) -> Iterator[Any]:
+    """Each `quantization_config` of a configuration; transformers takes that of a part, such as `text_config`, too."""
+    if isinstance(config, dict):
+        known = cast("dict[str, Any]", config)
+        if known.get(SETTINGS) is not None:
+            yield known[SETTINGS]
+        for name, part in known.items():
+            yield from settings_in(part) if name != SETTINGS else ()
 
 
 def check_settings(settings: Any) -> None:

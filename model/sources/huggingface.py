@@ -76,7 +76,7 @@ def from_folder(spec: str) -> Loaded:
     check_memory(path)
     model, example, uncached = _pretrained(str(path))
     tokenizer = reader_of(path, model)
-    coded = "quantization_config" in read_config_file(path / "config.json")  # whose files hold other tensors
+    coded = any(compressed.settings_in(read_config_file(path / "config.json")))  # whose files hold other tensors
     files = () if coded else tuple(sorted(path.glob("*.safetensors")))
     return Loaded(SourceInfo(str(path), path.name, tokenizer=tokenizer), model, example, files=files, uncached=uncached)
 
@@ -134,13 +134,14 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
     try:
         with quiet():
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-            check_sizes(config.to_dict())
+            check_sizes(values := config.to_dict())
             cached = _no_cache(config)
             _size_images(config, name)
             set_length(config, name)
             cls = pruned_class(model_class(config), config)
-            for method in (compressed, torchao):
-                method.check_settings(getattr(config, "quantization_config", None))
+            for settings in compressed.settings_in(values):
+                compressed.check_settings(settings)
+                torchao.check_settings(settings)
             with contextlib.redirect_stderr(io.StringIO()):  # bars of progress
                 model, loading = cls.from_pretrained(
                     name, config=config, trust_remote_code=False, output_loading_info=True

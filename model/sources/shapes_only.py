@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import PASSING, EspalierError, SourceError, first_line
+from espalier.model.sources.compressed import settings_in
 from espalier.model.sources.config_sizes import check_sizes
 from espalier.model.sources.huggingface import (
     example_inputs,
@@ -44,7 +45,7 @@ def shapes_only(spec: str) -> ShapesOnly:
         raise SourceError(f"{spec} is no Hugging Face folder.",
                           "Give a folder with config.json and safetensors.")  # fmt: skip
     raw = read_config_file(path / "config.json")
-    if "quantization_config" in raw:
+    if any(settings_in(raw)):
         raise SourceError(f"{path.name} holds codes of a quantised model.", "Give the folder of the float model.")
     check_sizes(raw)
     shards = Shards(path)

@@ -12,6 +12,8 @@ import torch
 
 from espalier.model.errors import SourceError
 from espalier.model.opening import open_any
+from espalier.model.sources.huggingface import from_folder
+from espalier.model.sources.shapes_only import shapes_only
 from espalier.model.sources.torchao import check_settings
 from espalier.model.torch.build import build
 from espalier.passes.export import export
@@ -73,3 +75,21 @@ def test_what_torchao_would_build_is_checked_first(settings: dict[str, Any], tex
     with pytest.raises(SourceError, match=text):
         check_settings({"quant_method": "torchao", "quant_type": settings})
     check_settings({"quant_method": "gptq", "quant_type": settings})
+
+
+def test_the_settings_of_a_part_are_checked_as_well(tmp_path: Path) -> None:
+    """transformers takes the `quantization_config` of `text_config` where the model itself has none."""
+    from transformers import CLIPConfig, CLIPModel
+
+    tiny = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = {**tiny, "vocab_size": 20, "max_position_embeddings": 8}
+    vision = {**tiny, "image_size": 8, "patch_size": 4}
+    CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=4)).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    call = {"default": {"_type": "quantize_", "_data": {}}}
+    config["text_config"]["quantization_config"] = {"quant_method": "torchao", "quant_type": call}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(SourceError, match="'quantize_', which is no configuration of torchao"):
+        from_folder(str(tmp_path))
+    with pytest.raises(SourceError, match="holds codes of a quantised model"):
+        shapes_only(str(tmp_path))
