@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from espalier.model.data.base import ALL, CLASSIFICATION, LoadOptions, TaskData
+from espalier.model.data.labelled_arrays import MOST_CLASSES
 from espalier.model.data.rows import SPLIT_NAMES, Rows, find_classes, label_name
 from espalier.model.data.sounds import sound_data
 from espalier.model.data.wav import Sound, Wave, of_array
@@ -17,6 +19,7 @@ from espalier.model.sources.reading import Limits, Reading
 from espalier.passes.tasks.base import TASKS, recognised
 
 ARRAY, RATE = "array", "sampling_rate"
+_NUMBER = re.compile(r"-?\d+")
 LABELS = ("labels", "label", "y", "target", "class")
 SHAPES = "Give [({'array': …, 'sampling_rate': …}, label), …], or dicts with audio and label."
 
@@ -89,8 +92,13 @@ def _label(value: Any) -> Any:
 def _classes(splits: Mapping[str, Rows], reading: Reading) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The classes and numbers of labels: whole numbers are class numbers, others names."""
     labels = [label for rows in splits.values() for label in rows.labels]
-    if all(label.lstrip("-").isdigit() for label in labels):
+    if any(isinstance(label, tuple) for label in labels):
+        raise DataError("Labels are lists, and the model has one class a sample.",
+                        "Give one label a sample, or use a multi-label model.")  # fmt: skip
+    if all(_NUMBER.fullmatch(label) for label in labels):
         count = max(map(int, labels), default=-1) + 1
+        if count > MOST_CLASSES:
+            raise DataError(f"The label {count - 1:,} is no class number.", "Give class numbers from 0, or names.")
         names = reading.classes if len(reading.classes) >= count else tuple(map(str, range(count)))
         return names, {split: np.array([int(label) for label in rows.labels], np.int64)
                        for split, rows in splits.items()}  # fmt: skip

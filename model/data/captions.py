@@ -67,11 +67,12 @@ def _rows(path: Path, options: LoadOptions) -> Rows:
         names, cells, _ = labelled_texts(table, path.name, options)
     files, captions, home = list[Path](), list[str](), path.parent.resolve()
     for row, (name, cell) in enumerate(zip(names, cells, strict=True), 1):
-        file = (home / name).resolve()
+        with reading(f"Row {row} of {path.name}", DataError, "names no file", "Give the name of an image."):
+            exists = (file := (home / name).resolve()).is_file()
         if not file.is_relative_to(home):
             raise DataError(f"Row {row} of {path.name} names {name!r}, which is outside the folder {home.name}.",
                             "Give paths relative to the table, of files below it.")  # fmt: skip
-        if not file.is_file():
+        if not exists:
             raise DataError(f"Row {row} of {path.name} names the image {name!r}, which does not exist.",
                             "Add the file, or remove the row.")  # fmt: skip
         several: list[Any] = list(cell) if is_list(cell) else [cell]

@@ -11,10 +11,12 @@ from typing import Any
 from espalier.model.borders import read_json, reading
 from espalier.model.data.base import Array, Inputs
 from espalier.model.data.class_names import local_file
-from espalier.model.errors import DataError
+from espalier.model.data.wav import RATES
+from espalier.model.errors import Damage, DataError
 
 FILE = "preprocessor_config.json"
 MASK = "attention_mask"
+LONGEST = 3600  # seconds of the features of a fixed length, which are computed of sounds of any length
 WINDOW, STEP = 0.025, 0.01  # seconds of a frame, and between frames, of AST's features
 
 
@@ -72,5 +74,10 @@ def _opened(source: str, file: Path, changed: int) -> Extractor | None:
         # The file alone, without code of the folder.
         inner: Any = AutoFeatureExtractor.from_pretrained(file.parent, trust_remote_code=False, local_files_only=True)
         names = list(inner.model_input_names)
-    waves = names[:1] == ["input_values"] and not hasattr(inner, "num_mel_bins")
-    return Extractor(name, int(inner.sampling_rate), waves, inner)
+        waves = names[:1] == ["input_values"] and not hasattr(inner, "num_mel_bins")
+        made = Extractor(name, int(inner.sampling_rate), waves, inner)
+        if not RATES[0] <= made.rate <= RATES[1]:
+            raise Damage(f"its sampling rate is {made.rate:,} Hz")
+        if (made.longest or 0) > LONGEST * made.rate:
+            raise Damage(f"its features are of more than {LONGEST:,} s")
+        return made

@@ -13,8 +13,10 @@ import numpy as np
 from espalier.model.borders import reading
 from espalier.model.data.base import Array
 from espalier.model.data.class_names import local_file
-from espalier.model.errors import DataError
+from espalier.model.errors import Damage, DataError
 
+LARGEST = 4096  # pixels of a side to which images are resized
+MOST_RATIO = 100  # of the sides of an image: where the shorter one is resized to a length, the other may be any
 FILES = ("preprocessor_config.json", "processor_config.json")
 Processor = Callable[[Any], Array]  # a Pillow image → float32 [channels, height, width]
 
@@ -40,8 +42,14 @@ def _opened(source: str, file: Path, changed: int) -> Processor:
             inner: Any = AutoImageProcessor.from_pretrained(file.parent, trust_remote_code=False, local_files_only=True)
         finally:
             logging.set_verbosity(level)
+        sides = [n for key in ("size", "crop_size") for n in dict(getattr(inner, key, None) or {}).values()]
+        if wrong := next((n for n in sides if n is not None and not 1 <= int(n) <= LARGEST), None):
+            raise Damage(f"it makes images of {wrong:,} pixels a side")
 
     def process(image: Any) -> Array:
+        short, long = sorted(image.size)
+        if long > MOST_RATIO * short:
+            raise Damage(f"it has {image.width} × {image.height} pixels")
         made: Any = inner(image, return_tensors="np")["pixel_values"]
         return np.asarray(made[0], np.float32)
 

@@ -14,6 +14,7 @@ from espalier.model.data.sounds import sound_data
 from espalier.model.data.wav import Sound, Wave, of_array
 from espalier.model.errors import DataError
 
+MOST_CLASSES = 1 << 20
 FORM = "Write it with numpy.savez(FILE, x=…, y=…): x [samples, …], y [samples]; rate=… for waveforms."
 Targets = tuple[tuple[str, ...], dict[str, Array]]
 
@@ -28,7 +29,7 @@ def load_labelled(name: str, files: Files, options: LoadOptions) -> TaskData:
     for part in parts.values():
         _check(part, name)
     rows = {split: Rows((), _labels(part.y)) for split, part in parts.items()}
-    targets = _numbers(parts) if options.form.targets is None else None
+    targets = _numbers(parts, name) if options.form.targets is None else None
     targets = targets or (options.form.targets or class_targets)(rows, name)
     if all(part.rate is not None for part in parts.values()):
         form = replace(options.form, targets=lambda *_: targets)
@@ -63,8 +64,8 @@ def _labels(y: Array) -> tuple[object, ...]:
     return tuple(label_name(value) for value in y.reshape(-1).tolist())
 
 
-def _numbers(parts: Mapping[str, Arrays]) -> Targets | None:
-    """Class numbers as they are; None for names. Raises OtherLabelsError for rows of labels."""
+def _numbers(parts: Mapping[str, Arrays], name: str) -> Targets | None:
+    """Class numbers as they are; None for names. Raises DataError, an OtherLabelsError for rows of labels."""
     if any(part.y.ndim == 2 and part.y.shape[1] > 1 for part in parts.values()):
         path = next(iter(parts.values())).path
         raise OtherLabelsError(f"y of {path.name} holds lists.", "Choose the task multi-label.", "lists")
@@ -72,10 +73,13 @@ def _numbers(parts: Mapping[str, Arrays]) -> Targets | None:
         return None
     labels = {split: part.y.reshape(-1) for split, part in parts.items()}
     for split, values in labels.items():
-        if values.dtype.kind == "f" and not bool((values == np.floor(values)).all()):
+        if values.dtype.kind == "f" and not bool((np.isfinite(values) & (values == np.floor(values))).all()):
             raise DataError(f"y of {parts[split].path.name} holds fractions.",
                             "Give class numbers, or choose the task regression.")  # fmt: skip
     count = max((int(values.max(initial=-1)) + 1 for values in labels.values()), default=0)
+    if count > MOST_CLASSES:
+        raise DataError(f"y of {name} holds {count - 1:,}, which is no class number.",
+                        "Give class numbers from 0, or choose the task regression.")  # fmt: skip
     return tuple(map(str, range(count))), {split: values.astype(np.int64) for split, values in labels.items()}
 
 

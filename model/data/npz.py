@@ -11,7 +11,7 @@ import numpy as np
 from espalier.model.borders import opened_zip, reading
 from espalier.model.data.base import ALL, Array
 from espalier.model.data.rows import SHARES
-from espalier.model.errors import DataError
+from espalier.model.errors import Damage, DataError
 from espalier.model.memory import free
 
 Files = Mapping[str, Sequence[tuple[Path, str]]]  # by split, empty for a file outside any
@@ -45,6 +45,11 @@ def _read(path: Path, split: str, form: str) -> dict[str, Arrays]:
                             "Give a smaller file, or a folder of files.")  # fmt: skip
         with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
             arrays = {key: held[key] for key in held.files}
+        # A header may name any number of samples that take no bytes.
+        if name := next(
+            (key for key, array in arrays.items() if not array.nbytes and array.shape[:1] not in ((), (0,))), ""
+        ):
+            raise Damage(f"the samples of {name} are empty")
     names = {"": split, **({f"_{part}": part for part in SHARES} if not split else {})}
     found = {part: Arrays(path, arrays[f"x{end}"], arrays[f"y{end}"], _rate(path, arrays))
              for end, part in names.items() if f"x{end}" in arrays and f"y{end}" in arrays}  # fmt: skip
@@ -57,6 +62,6 @@ def _rate(path: Path, arrays: Mapping[str, Array]) -> int | None:
     """The sampling rate; raises DataError for one that is no whole number."""
     if (rate := arrays.get("rate")) is None:
         return None
-    if rate.size != 1 or rate.dtype.kind not in "iuf" or float(rate.reshape(())) != round(float(rate.reshape(()))):
+    if rate.size != 1 or rate.dtype.kind not in "iuf" or not float(rate.reshape(())).is_integer():
         raise DataError(f"The rate of {path.name} is no number of samples a second.", "Give a number such as 16000.")
     return int(rate.reshape(()))

@@ -18,6 +18,7 @@ from espalier.model.errors import Damage, DataError
 SUFFIXES = (".wav", ".wave")
 LARGEST = 1 << 30  # bytes of a file
 RATES = (1_000, 768_000)  # Hz
+WHOLE = ("uint8", "int8", "int16", "int32")  # types of samples
 STREAMED = 0x7FFF_F000  # bytes of samples from which a size stands for one that was not known yet
 MOST_PHASES = 50_000  # of a resampling filter, which has 20 times as many coefficients
 HINT = "Give WAV files of 8, 16, 24 or 32 bits, or remove it."
@@ -101,8 +102,13 @@ def _whole(data: bytes) -> bytes:
 
 
 def of_array(values: Array, rate: int) -> Wave:
-    """A sound of an array [samples], [1, samples] or [channels, samples] of numbers; raises Damage."""
+    """A sound of an array [samples], [1, samples] or [channels, samples] of numbers; raises Damage.
+
+    Whole numbers are those of a file: uint8, int8, int16 or int32.
+    """
     values = np.asarray(values)
+    if values.dtype.kind in "iu" and values.dtype.name not in WHOLE:
+        raise Damage(f"its numbers are {values.dtype}, of an unknown range, not {' or '.join(WHOLE)} or float")
     if values.dtype.kind not in "iuf" or values.ndim not in (1, 2):
         raise Damage(f"it is an array of {values.dtype} with {values.ndim} axes")
     return Wave(_mono(_scaled(values.T)), int(rate), 1 if values.ndim == 1 else len(values))

@@ -6,6 +6,7 @@ rows and columns. `sigmoid-contrastive` has that of SigLIP (Zhai et al., 2023, h
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +163,8 @@ class Contrastive(Task):
             return None
         related = {(p.image, p.caption) for p in pairs}
         images, captions = {p.image for p in pairs}, {p.caption for p in pairs}
-        of_captions = np.mean([sum((i, p.caption) in related for i in images) for p in pairs])
+        own = Counter(caption for _, caption in related)  # images of a caption
+        of_captions = np.mean([own[p.caption] for p in pairs])
         return float((len(related) / len(images) / len(captions) + of_captions / len(images)) / 2)
 
     def margins(self, scores: Tensor, labels: Tensor) -> Array | None:

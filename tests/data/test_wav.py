@@ -138,5 +138,8 @@ def test_arrays() -> None:
     both = np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]])
     assert (of_array(both, 8_000).samples == [0.5, 0.5, 0.5]).all()
     assert of_array(np.array([-32768, 16384], np.int16), 8_000).samples.tolist() == [-1.0, 0.5]
+    for dtype in (np.int64, np.uint16):  # a list of Python's numbers is int64
+        with pytest.raises(DataError, match=f"{np.dtype(dtype)}, of an unknown range"):
+            read_wave(Sound("a", lambda dtype=dtype: of_array(np.array([1200, 300], dtype), 8_000)))
     with pytest.raises(DataError, match="3 axes"):
         read_wave(Sound("a", lambda: of_array(np.zeros((1, 2, 3)), 8_000)))

@@ -300,6 +300,12 @@ def test_bad_python_sounds(folder: Path) -> None:
         m.evaluate([good, ({"array": np.zeros((2, 3, 4)), "sampling_rate": RATE}, 1)])
     with pytest.raises(DataError, match="Sample 1 is no sound"):
         m.evaluate([good, (np.zeros(9), 1)])
+    with pytest.raises(DataError, match=r"20,000,000 is no class number"):
+        m.evaluate([good, ({"array": np.zeros(9), "sampling_rate": RATE}, 20_000_000)])
+    with pytest.raises(DataError, match=r"multi-label|lists"):
+        m.evaluate([({"array": np.zeros(9), "sampling_rate": RATE}, [0, 1])])
+    named = m.evaluate([good, ({"array": np.zeros(9), "sampling_rate": RATE}, "--5")])
+    assert named.summary["n"] == 2, "'--5' is a name, not a number"
     with pytest.raises(DataError, match="sampling rate 0 Hz"):
         m.evaluate([({"array": np.zeros(9), "sampling_rate": 0}, 0)])
 

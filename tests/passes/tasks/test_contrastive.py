@@ -193,6 +193,7 @@ def test_several_captions_and_long_texts(folder: Path, tmp_path: Path) -> None:
     ("kind", "told"),
     [
         ("missing", r"Row 3 of metadata\.jsonl names the image '0002\.png', which does not exist"),
+        ("zero", r"Row 3 of metadata\.jsonl names no file"),
         ("outside", r"Row 3 of metadata\.jsonl names '\.\./other\.png', which is outside the folder data"),
         ("empty", r"1 of 12 rows of metadata\.jsonl have no label \(first: row 3\)"),
         ("broken", r"data/0002\.png is not a readable image"),
@@ -208,6 +209,8 @@ def test_bad_files_are_one_error_that_names_them(folder: Path, tmp_path: Path, k
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     if kind == "missing":
         (data / "0002.png").unlink()
+    if kind == "zero":
+        rows[2]["file_name"] = "a\0.png"
     if kind == "outside":
         (data / "0002.png").rename(tmp_path / "other.png")
         rows[2]["file_name"] = "../other.png"
