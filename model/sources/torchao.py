@@ -69,6 +69,7 @@ def dequantise(model: Any) -> None:
     if getattr(config, "quant_method", None) != METHOD:
         return
     from torch import nn
+    from transformers.integrations.torchao import TorchAoDeserialize
 
     kind, made = package("utils").TorchAOBaseTensor, dict[int, Any]()
     for module in model.modules():
@@ -84,5 +85,10 @@ def dequantise(model: Any) -> None:
     for name in ("hf_quantizer", "quantization_method"):
         if hasattr(model, name):
             delattr(model, name)
+    # transformers would run them backwards to save the model.
+    model._weight_conversions = [
+        c for c in getattr(model, "_weight_conversions", None) or ()
+        if not any(isinstance(o, TorchAoDeserialize) for o in getattr(c, "operations", ()))
+    ]  # fmt: skip
     model.is_quantized = False
     del model.config.quantization_config

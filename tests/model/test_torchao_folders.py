@@ -40,6 +40,12 @@ def test_a_folder_of_tensors_opens_with_its_values(kind: str, choices: dict[str,
         theirs = build(again.project.graph, again.store)(**inputs)["logits"]
     assert torch.equal(mine, theirs) and again.project.graph.runs == "graph"
     assert len(again.project.graph.weights) == len(graph.weights), "the head is still tied"
+    out = tmp_path / "out"
+    export(again.project, again.store, "safetensors", out)
+    assert "quantization_config" not in json.loads((out / "config.json").read_text())
+    plain = open_any(str(out), tmp_path / "plain")
+    with torch.no_grad():
+        assert torch.equal(mine, build(plain.project.graph, plain.store)(**inputs)["logits"])
 
 
 @pytest.mark.slow
