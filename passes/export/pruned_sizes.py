@@ -14,7 +14,16 @@ from espalier.model.errors import first_line
 from espalier.model.graph.graph import Graph
 from espalier.model.sources.pruned_class import ATTRIBUTES, FILE, SHAPES, SIGNATURE, code_of, pruned_class, whole_class
 from espalier.model.store.weights import WeightStore
-from espalier.passes.export.smaller_config import HEADS, Smaller, computes_as, configure, fill, kept_layers, renumbered
+from espalier.passes.export.smaller_config import (
+    HEADS,
+    Smaller,
+    computes_as,
+    configure,
+    fill,
+    kept_layers,
+    made_of,
+    renumbered,
+)
 from espalier.passes.structure.sets import structure_of
 
 if TYPE_CHECKING:
@@ -50,7 +59,7 @@ def pruned(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor],
     for attributes in _attributes(whole, shapes, _shares(base, graph, kept), before):
         setattr(config, ATTRIBUTES, attributes)
         try:
-            made = pruned_class(cls, config)(config).eval()
+            made = made_of(pruned_class(cls, config), config, model.dtype)
             fill(made, named)
             same = computes_as(made, graph, weights, store)
         except ERRORS:

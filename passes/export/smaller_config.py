@@ -45,7 +45,7 @@ def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor]
     if not configure(config, base, graph, kept):
         return Smaller(why="no size of its configuration says what was removed")
     try:
-        made = type(model)(config).eval()
+        made = made_of(type(model), config, model.dtype)
     except (ValueError, TypeError, RuntimeError, AttributeError, KeyError, IndexError) as error:
         return Smaller(why=f"its configuration cannot have these sizes ({first_line(error)})")
     named = {renumbered(name, kept): value for name, value in weights.items()}
@@ -176,6 +176,11 @@ def _misfit(model: nn.Module, named: Mapping[str, Tensor]) -> str:
 
 def _size(shape: Iterable[int]) -> str:
     return " × ".join(map(str, shape))
+
+
+def made_of(cls: Any, config: Any, dtype: Any) -> Any:
+    """A model of a class of transformers, with weights of `dtype`, in which transformers opens the folder."""
+    return cls._from_config(config, dtype=dtype).eval()
 
 
 def fill(model: nn.Module, named: Mapping[str, Tensor]) -> None:

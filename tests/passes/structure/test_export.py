@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from espalier.model.document.project import Project
 from espalier.model.document.recipe import Recipe, Step
@@ -120,6 +121,24 @@ def test_sizes_that_no_configuration_can_say_leave_as_a_class(
             assert torch.allclose(mine, read(folder)(**inputs).logits, atol=1e-5)
         else:
             assert spec == BERT and steps[0] in UNEVEN and LAYERS[0] in steps  # the uneven layer has gone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("steps", [NEURONS, UNEVEN], ids=["a configuration", "a class"])
+def test_weights_stay_in_half_precision(dtype: str, steps: tuple[Step, ...], tmp_path: Path) -> None:
+    found = open_any(LLAMA, tmp_path / "source", seed=1, origin=Origin.TYPED)
+    export(found.project, found.store, "safetensors", tmp_path / "wide")
+    LlamaForCausalLM.from_pretrained(tmp_path / "wide", dtype=getattr(torch, dtype)).save_pretrained(tmp_path / "half")
+    opened, project, folder = exported(str(tmp_path / "half"), steps, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["dtype"] == dtype and ("pruned_shapes" in config) == (steps is UNEVEN)
+    again = open_any(str(folder), tmp_path / "again", origin=Origin.TYPED)
+    inputs = example_inputs(project.graph)
+    with torch.no_grad():
+        mine, other = (build(p.graph, s)(**inputs)["logits"]
+                       for p, s in ((project, opened.store), (again.project, again.store)))  # fmt: skip
+    assert torch.equal(mine, other) and mine.dtype == getattr(torch, dtype)
 
 
 @pytest.mark.slow
