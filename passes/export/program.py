@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
     from espalier.passes.export.compare import Compared
 
 
-def program_of(module: nn.Module, graph: Graph) -> ExportedProgram:
-    """Export a module that takes the graph's inputs; raises ExportError."""
+def program_of(module: nn.Module, graph: Graph, largest: Mapping[str, int] | None = None) -> ExportedProgram:
+    """Export a module that takes the graph's inputs; raises ExportError. `largest`: free size → its upper bound."""
     import torch
-    from torch.export import Dim
 
     from espalier.model.trace.capture import quiet
 
@@ -32,7 +32,7 @@ def program_of(module: nn.Module, graph: Graph) -> ExportedProgram:
     free: dict[str, Any] = {}
     for node in graph.placeholders:
         shape = node.out.shape if node.out else ()
-        free[node.target] = {i: Dim.AUTO for i, size in enumerate(shape) if isinstance(size, str)} or None
+        free[node.target] = {i: _free(size, largest or {}) for i, size in enumerate(shape) if isinstance(size, str)} or None
     shapes = {name: free[name] for name in values}
     try:
         with quiet():
@@ -41,6 +41,12 @@ def program_of(module: nn.Module, graph: Graph) -> ExportedProgram:
     except Exception as error:
         text = f"torch.export cannot take the model as it is ({first_line(error)})."
         raise ExportError(text, "Take back the step after which it happens, or export it as packed.") from error
+
+
+def _free(size: str, largest: Mapping[str, int]) -> Any:
+    from torch.export import Dim
+
+    return Dim.AUTO(max=largest[size]) if size in largest else Dim.AUTO  # type: ignore[operator]
 
 
 def first_line(error: BaseException) -> str:
