@@ -27,6 +27,7 @@ ABOUT = {
     "gguf": "One file for llama.cpp",
     "onnx": "A file for ONNX Runtime, with whole numbers where formats are such",
     "openvino": "An .xml and a .bin for OpenVINO, with whole numbers where formats are such",
+    "executorch": "A .pte for ExecuTorch, in which XNNPACK multiplies whole numbers where formats are such",
 }
 HELD, NONE = "held", "–"
 ALL, CHOSEN, REFUSED = "all", "chosen", "refused"

@@ -89,7 +89,7 @@ def check(
         rows = rows_of(project, store, split, files, runners, inputs, seconds, options, context)
         paths = {f.name: f.path for f in files if f.path is not None}
         peaks = {name: target.memory(path, options.threads, inputs) for name, path in paths.items()}
-        sizes = {name: _size(path, target.beside(path)) for name, path in paths.items()}
+        sizes = {name: _size({path, target.beside(path)}) for name, path in paths.items()}
     rows = tuple(replace(r, bytes=sizes.get(r.name), peak_bytes=peaks.get(r.name)) for r in rows)
     size = static_score(project.graph).size_bytes
     return Check(target.name(), rows, size, options.batch_size, options.threads, options.runs, others)
@@ -103,7 +103,7 @@ def _times(
     return alternated([partial(r, inputs) for r in runners.values()], options.runs)
 
 
-def _size(*paths: Path) -> int:
+def _size(paths: set[Path]) -> int:
     return sum(path.stat().st_size for path in paths if path.exists())
 
 

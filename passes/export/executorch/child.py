@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 SECONDS = 1800  # that an answer may take
 PACKAGES = ("executorch", "torchao")
+_HINT = "Choose other formats, or export it as onnx."
+_LARGER = f"If its sizes exceed those that the file is planned for, give a larger --largest. {_HINT}"
+_HINTS = {"run": _LARGER, "timed": _LARGER}
 _SERVER = "import runpy, sys\nrunpy.run_path(sys.argv[1], run_name='__main__')\n"
 
 
@@ -98,13 +101,12 @@ class ExecuTorch:
         line = stdout.readline()
         if not line:
             text = f"its process ended with {self._process.wait()}{self._last()}"
-            raise ExportError(f"ExecuTorch cannot take the model ({text}).", "Choose other formats, or export as onnx.")
+            raise ExportError(f"ExecuTorch cannot take the model ({text}).", _HINTS.get(do, _HINT))
         answer: dict[str, Any] = json.loads(line)
         if answer.get("errno"):
             raise OSError(answer["errno"], os.strerror(answer["errno"]), str(given.get("path", "")))
         if "error" in answer:
-            raise ExportError(f"ExecuTorch cannot take the model ({answer['error']}).",
-                              "Choose other formats, or export it as onnx.")  # fmt: skip
+            raise ExportError(f"ExecuTorch cannot take the model ({answer['error']}).", _HINTS.get(do, _HINT))
         return answer
 
     def _last(self) -> str:
