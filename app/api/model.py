@@ -263,15 +263,15 @@ class Model(Measurable, PassMethods):
     def export(
         self, form: str, path: PathName, *, leave_float: bool = False, exact: bool = False,
         clip: Literal["format", "code"] = "format", dynamic: Literal["format", "runtime"] = "format",
-        accuracy_level: int = 1, standard: bool = False, largest: int = 64, check: bool = False, data: Data | None = None,
-        **options: Any,
+        accuracy_level: int = 1, standard: bool = False, largest: int = 64, check: bool = False,
+        data: Data | None = None, **options: Any,
     ) -> Report:  # fmt: skip
         """Export the model.
 
         Args:
             form: "safetensors" (a folder with the weights as they compute), "packed" (one file in the bits of the
                 formats), "compressed-tensors" (a Hugging Face folder with weights as codes and scales), "gguf" (for
-                llama.cpp), "onnx", "openvino" (.xml and .bin), "executorch" (.pte for XNNPACK), "pt2"
+                llama.cpp), "onnx", "openvino" (.xml and .bin), "executorch" (.pte), "pt2"
                 (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python program in this interface),
                 "recipe" (TOML or JSON), "sharded" (after `m.shard`: a folder that torchrun runs).
             path: the file or folder to write.

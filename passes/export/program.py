@@ -32,7 +32,9 @@ def program_of(module: nn.Module, graph: Graph, largest: Mapping[str, int] | Non
     free: dict[str, Any] = {}
     for node in graph.placeholders:
         shape = node.out.shape if node.out else ()
-        free[node.target] = {i: _free(size, largest or {}) for i, size in enumerate(shape) if isinstance(size, str)} or None
+        free[node.target] = {
+            i: _free(size, largest or {}) for i, size in enumerate(shape) if isinstance(size, str)
+        } or None
     shapes = {name: free[name] for name in values}
     try:
         with quiet():

@@ -13,7 +13,7 @@ from espalier.model.errors import ExportError
 from espalier.model.leftovers import scratch
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context
-from espalier.passes.export.checking.alternating import alternated
+from espalier.passes.export.alternating import alternated
 from espalier.passes.export.checking.row import OWN, CheckRow
 from espalier.passes.export.checking.target import TARGETS, Baseline, CheckOptions, Inputs, Runner, Target
 

@@ -1,4 +1,4 @@
-"""ExecuTorch in a process of its own: its compiler logs and registers operators, and its runtime can end the process."""
+"""ExecuTorch in a process of its own: its compiler logs and registers operators, its runtime can crash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from espalier.model.errors import ExportError
 from espalier.model.leftovers import Scratch
 from espalier.model.orphans import python_command
-from espalier.passes.export.checking import alternating
+from espalier.passes.export import alternating
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 TARGET = "executorch"
 MOST = 8  # layers that are named
-ROUNDING = ("ExecuTorch multiplies by 1/scale and rounds biases to the product's scale, so that a value halfway between "
-            "two codes can become the other one.")  # fmt: skip
+ROUNDING = ("ExecuTorch multiplies by 1/scale and rounds biases to the product's scale, so that a value halfway "
+            "between two codes can become the other one.")  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -120,5 +120,7 @@ def _notes(graph: Graph, products: Products) -> Iterator[str]:
 
 def _reason(rounded: bool) -> str:
     if not rounded:
-        return "convolutions take codes with inputs in 8 bits alone; scaled_integer(width=8, granularity=tensor) is such"
+        return (
+            "convolutions take codes with inputs in 8 bits alone; scaled_integer(width=8, granularity=tensor) is such"
+        )
     return "its result is not rounded to 8 bits; a format of its data_out, or of the input of what follows, does that"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import torch
-import torch.ao.quantization.fx._decomposed  # registers the operators  # pyright: ignore[reportUnusedImport]
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
@@ -22,6 +22,7 @@ from espalier.passes.export.targets.executorch import BITS, CODES, fits, from_ro
 
 LOW, HIGH = -128, 127  # codes of int8
 NARROW = -8, 7  # codes by which XNNPACK knows 4 bits
+importlib.import_module("torch.ao.quantization.fx._decomposed")  # registers the operators
 DECOMPOSED: Any = torch.ops.quantized_decomposed
 
 
@@ -77,7 +78,9 @@ class StoredLayer(nn.Module):
         self.group, self.ends = weight.group, NARROW if weight.bits == BITS[0] else (LOW, HIGH)
         self.register_buffer(CODES, weight.codes)
         self.register_buffer("scale", weight.scale)
-        self.register_buffer("zero", torch.zeros(weight.scale.shape, dtype=torch.int32 if weight.group else torch.int64))
+        self.register_buffer(
+            "zero", torch.zeros(weight.scale.shape, dtype=torch.int32 if weight.group else torch.int64)
+        )
 
     def weight(self) -> Tensor:
         """The values, outputs first."""
@@ -122,7 +125,8 @@ def _scaled(fmt: ScaledInteger, scale: Tensor) -> Static:
 
 def leaf(layer: Compressed) -> nn.Module:
     """A layer whose weight lies in the file in whole numbers, where its format gives such."""
-    inner, held = layer.inner, cast("Effective | None", layer.effective["weight"] if "weight" in layer.effective else None)
+    inner = layer.inner
+    held = cast("Effective", layer.effective["weight"]) if "weight" in layer.effective else None
     value = fixed(layer, "weight") if held is not None else None
     if held is None or held.format is None or value is None or value.dtype != torch.float32:
         return baked(layer)

@@ -51,7 +51,9 @@ def rewrite(module: fx.GraphModule) -> Products:
     graph, found = module.graph, Products()
     for node in [n for n in graph.nodes if n.target == METADATA]:
         graph.erase_node(node)
-    for node in reversed([n for n in graph.nodes if n.target == QUANTIZE]):  # from the results: a chain moves as a whole
+    for node in reversed(
+        [n for n in graph.nodes if n.target == QUANTIZE]
+    ):  # from the results: a chain moves as a whole
         _move_up(graph, node)
     for node in [n for n in graph.nodes if n.target in CLIP]:
         _merge(graph, node)
@@ -221,4 +223,3 @@ def _path(node: fx.Node) -> str:
 def _value(module: fx.GraphModule, node: fx.Node) -> Tensor:
     home, _, name = str(node.target).rpartition(".")
     return cast("Tensor", getattr(module.get_submodule(home), name)).detach()
-

@@ -5,6 +5,7 @@ It imports nothing of Espalier, and loads tensors without pickle.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -79,7 +80,7 @@ def _write(program: Any, path: str, names: Sequence[str]) -> None:
 
 
 def _configs() -> list[type[Any]]:
-    """XNNPACK's operators, with linear layers that multiply floats with codes: ExecuTorch's own list leaves them out."""
+    """XNNPACK's operators, with linear layers of floats times codes, which ExecuTorch's own list leaves out."""
     from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
     from executorch.backends.xnnpack.partition.config.gemm_configs import LinearConfig
     from executorch.backends.xnnpack.utils import quant_utils
@@ -119,7 +120,7 @@ _threads = 0
 
 def _method(path: str, threads: int) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
     """A file's method, which takes tensors by name."""
-    global _threads  # noqa: PLW0603  the runtime has one pool of threads
+    global _threads  # of the runtime's one pool
     import torch  # noqa: F401  the runtime's library needs it
 
     try:
@@ -165,7 +166,7 @@ def _answer(line: str) -> dict[str, Any]:
 
 def _main() -> None:
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
-    import torch.ao.quantization.fx._decomposed  # the operators  # pyright: ignore[reportUnusedImport]
+    importlib.import_module("torch.ao.quantization.fx._decomposed")  # registers the operators
 
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what libraries print goes elsewhere

@@ -107,7 +107,9 @@ def _activation(node: Node, port: str, precision: Precision, graph: Graph) -> No
             if port != "data_in" or node.op not in LINEAR:
                 return No("scales from the data are those of inputs of linear layers", STATIC)
             if choice(node, "weight") is None or _weight(node, graph) is not None:
-                return No("scales from the data need a weight in whole numbers", "Choose scaled_integer(width=8) there.")
+                return No(
+                    "scales from the data need a weight in whole numbers", "Choose scaled_integer(width=8) there."
+                )
             return None
         case ScaledInteger() if precision.scale is None and node.op in LINEAR and port == "data_in":
             return No("scales from the data are those of rows, without symmetry", f"Choose {DYNAMIC}, or calibrate.")

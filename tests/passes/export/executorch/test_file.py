@@ -59,7 +59,8 @@ def exported(m: es.Model, path: Path, **given: Any) -> tuple[dict[str, Any], byt
     ("formats", "columns", "told", "size"),
     [({}, 37, None, 4), ({"weight": "int8"}, 37, "stored codes", 1), ({"weight": "int4"}, 37, "stored codes", 0.5),
      ({"weight": "integer(width=8,frac_width=9)"}, 37, "stored codes", 1), ({"weight": "ternary"}, 37, "stored", 0.5),
-     ({"weight": "int8", "data_in": ROWS}, 37, "integers", 1), ({"weight": "int4", "data_in": ROWS}, 37, "integers", 0.5),
+     ({"weight": "int8", "data_in": ROWS}, 37, "integers", 1),
+     ({"weight": "int4", "data_in": ROWS}, 37, "integers", 0.5),
      ({"weight": GROUPS, "data_in": ROWS}, 64, "integers", 0.5)],
 )  # fmt: skip
 def test_results_are_the_model_s_and_weights_are_whole_numbers(
@@ -90,7 +91,9 @@ def test_a_product_by_hand(tmp_path: Path, runtime: ExecuTorch) -> None:
     m = es.trace(nn.Sequential(nn.Linear(13, 7)).eval(), torch.randn(4, 13))
     weight = next(iter(m.to_torch().parameters())).detach().numpy()
     bias = list(m.to_torch().parameters())[1].detach().numpy()
-    m.quantize("linear", weight="int8", data_in="integer(width=8,frac_width=4)", data_out="integer(width=8,frac_width=3)")
+    m.quantize(
+        "linear", weight="int8", data_in="integer(width=8,frac_width=4)", data_out="integer(width=8,frac_width=3)"
+    )
     summary, _ = exported(m, tmp_path / "m")
     assert any("1 layers as products of integers" in n for n in summary["notes"])
     x = torch.randn(9, 13) * 6  # beyond the ends ±8
@@ -122,7 +125,9 @@ class Net(nn.Module):
 @needs_runtime
 @pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 3])
-@pytest.mark.parametrize("data", [AFFINE, "integer(width=8,frac_width=4)", "scaled_integer(width=6,granularity=tensor)"])
+@pytest.mark.parametrize(
+    "data", [AFFINE, "integer(width=8,frac_width=4)", "scaled_integer(width=6,granularity=tensor)"]
+)
 def test_convolutions_multiply_integers(groups: int, data: str, tmp_path: Path, runtime: ExecuTorch) -> None:
     torch.manual_seed(2)
     x = torch.randn(4, 3, 13, 11)

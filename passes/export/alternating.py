@@ -1,4 +1,4 @@
-"""Times of calls that take turns. It imports nothing of Espalier, so that processes of runtimes can run it by its path."""
+"""Times of calls that take turns. Processes of runtimes run this file by its path: it imports nothing of Espalier."""
 
 from __future__ import annotations
 
