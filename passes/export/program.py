@@ -59,8 +59,6 @@ def first_line(error: BaseException) -> str:
 
 def write_program(project: Project, store: WeightStore, path: Path, settings: Settings) -> list[Path]:
     """Write a .pt2 file, which torch.export.load opens without Espalier; raises ExportError."""
-    import torch
-
     from espalier.passes.export.standalone import standalone
 
     path = path if path.suffix == ".pt2" else path.with_name(f"{path.name}.pt2")
@@ -69,11 +67,18 @@ def write_program(project: Project, store: WeightStore, path: Path, settings: Se
     settings.progress(1, 3, "writing the file")
     make_folder(path.parent, ExportError)
     with replacing(path, ExportError) as file:
-        calm = _Calm(file)
-        torch.export.save(program, cast("IO[bytes]", calm))
-        if calm.error is not None:
-            raise calm.error
+        save_program(program, file)
     return [path]
+
+
+def save_program(program: ExportedProgram, file: IO[bytes]) -> None:
+    """Write a program; raises OSError."""
+    import torch
+
+    calm = _Calm(file)
+    torch.export.save(program, cast("IO[bytes]", calm))
+    if calm.error is not None:
+        raise calm.error
 
 
 class _Calm(io.RawIOBase):

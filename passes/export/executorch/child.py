@@ -6,8 +6,9 @@ import contextlib
 import importlib.util
 import json
 import os
-import select
 import subprocess
+import threading
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -95,12 +96,15 @@ class ExecuTorch:
         with contextlib.suppress(BrokenPipeError):
             stdin.write(json.dumps({"do": do, **given}).encode() + b"\n")
             stdin.flush()
-        if not select.select([stdout], [], [], SECONDS)[0]:
-            self.close()
-            raise ExportError(f"ExecuTorch took more than {SECONDS} s.", "Export it as onnx.")
+        late = threading.Timer(SECONDS, self._process.kill)
+        late.daemon = True
+        late.start()
+        start = time.monotonic()
         line = stdout.readline()
+        late.cancel()
         if not line:
-            text = f"its process ended with {self._process.wait()}{self._last()}"
+            ended = f"its process ended with {self._process.wait()}{self._last()}"
+            text = f"it took more than {SECONDS} s" if time.monotonic() - start > SECONDS else ended
             raise ExportError(f"ExecuTorch cannot take the model ({text}).", _HINTS.get(do, _HINT))
         answer: dict[str, Any] = json.loads(line)
         if answer.get("errno"):

@@ -16,7 +16,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.effective_weights import check_finite
 from espalier.passes.export.executorch.child import ExecuTorch, missing
-from espalier.passes.export.program import first_line, program_of
+from espalier.passes.export.program import first_line, program_of, save_program
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.standalone import standalone
 from espalier.passes.export.targets import checked, without_unheld_activations
@@ -94,10 +94,9 @@ def executorch_program(graph: Graph, store: WeightStore, settings: Settings) -> 
 
 
 def save(program: ExportedProgram, path: Path) -> None:
-    """Write a program for the process that converts it."""
-    import torch
-
-    torch.export.save(program, path)
+    """Write a program for the process that converts it; raises OSError."""
+    with path.open("wb") as file:
+        save_program(program, file)
 
 
 def largest(graph: Graph, settings: Settings) -> dict[str, int]:
@@ -107,10 +106,11 @@ def largest(graph: Graph, settings: Settings) -> dict[str, int]:
 
 def _notes(graph: Graph, products: Products) -> Iterator[str]:
     nodes = {n.target: n for n in graph if n.call == "call_module"}
-    computed = [("integers", products.static + products.dynamic), ("floats times stored codes", products.codes)]
-    told = [f"{len(paths)} layers as products of {kind}" for kind, paths in computed if paths]
+    kinds = (("integers", products.static + products.dynamic), ("floats with stored codes", products.codes),
+             ("floats", products.floats))  # fmt: skip
+    told = [f"{kind} in {len(paths)}" for kind, paths in kinds if paths]
     if told:
-        yield f"XNNPACK computes {' and '.join(told)}."
+        yield f"Layers with stored weights, by what XNNPACK multiplies: {', '.join(told)}."
     floats = [nodes[p] for p in products.floats if p in nodes]
     for node in floats[:MOST]:
         yield f"{node.id} computes in float, with weights in float32: {_reason('data_in' in node.precision)}."

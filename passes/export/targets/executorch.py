@@ -27,8 +27,7 @@ LINEAR, LAYERS = ("linear",), ("linear", "conv1d", "conv2d")
 DYNAMIC = "scaled_integer(width=8, symmetric=false)"
 GROUPS = "scaled_integer(width=4, granularity=group, group=32, scale_dtype=bfloat16)"
 STATIC = "Choose scaled_integer(width=8, granularity=tensor) and calibrate it."
-OWN = {"int8 per channel": "scaled_integer(width=8)", "int4 per channel": "scaled_integer(width=4)",
-       "int4 in groups of 32, inputs in 8 bits by row": GROUPS}  # fmt: skip
+OWN = {"int8 per channel": "scaled_integer(width=8)", "int4 per channel": "scaled_integer(width=4)"}
 
 
 def fits(group: int, columns: int, bits: int) -> bool:

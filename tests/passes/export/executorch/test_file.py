@@ -23,6 +23,7 @@ from tests.passes.export.models import made
 
 needs_runtime = pytest.mark.skipif(bool(missing()), reason="executorch is not installed")
 AFFINE = "scaled_integer(granularity=tensor,symmetric=false)"
+CODES = "floats with stored codes"
 ROWS = "scaled_integer(symmetric=false)"
 GROUPS = "scaled_integer(width=4,granularity=group,group=32,scale_dtype=bfloat16)"
 
@@ -57,8 +58,8 @@ def exported(m: es.Model, path: Path, **given: Any) -> tuple[dict[str, Any], byt
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("formats", "columns", "told", "size"),
-    [({}, 37, None, 4), ({"weight": "int8"}, 37, "stored codes", 1), ({"weight": "int4"}, 37, "stored codes", 0.5),
-     ({"weight": "integer(width=8,frac_width=9)"}, 37, "stored codes", 1), ({"weight": "ternary"}, 37, "stored", 0.5),
+    [({}, 37, None, 4), ({"weight": "int8"}, 37, CODES, 1), ({"weight": "int4"}, 37, CODES, 0.5),
+     ({"weight": "integer(width=8,frac_width=9)"}, 37, CODES, 1), ({"weight": "ternary"}, 37, CODES, 0.5),
      ({"weight": "int8", "data_in": ROWS}, 37, "integers", 1),
      ({"weight": "int4", "data_in": ROWS}, 37, "integers", 0.5),
      ({"weight": GROUPS, "data_in": ROWS}, 64, "integers", 0.5)],
@@ -71,13 +72,13 @@ def test_results_are_the_model_s_and_weights_are_whole_numbers(
         m.quantize("linear", **formats)
     summary, _ = exported(m, tmp_path / "m")
     notes = " ".join(summary["notes"])
-    assert (f"products of floats times {told}" in notes or f"products of {told}" in notes) if told else not notes
+    assert f"multiplies: {told} in 3." in notes if told else not notes
     elements = columns * 64 + 64 * 96 + 96 * 10
     assert summary["bytes"] < elements * size + 6000  # structure, scales and biases
     module = m.to_torch()
     for rows in (1, 5, 64):  # sizes other than that of the trace, up to the planned one
         x = torch.randn(rows, columns)
-        (got,) = runtime.run(tmp_path / "m.pte", {"x": x})
+        (got,) = runtime.run(tmp_path / "m.pte", {"input": x})
         want = module(x).detach()
         apart = (got - want).abs().max() / want.abs().max()
         assert apart < (5e-3 if ROWS in formats.values() else 1e-5)  # a code halfway may be the other one
@@ -95,13 +96,13 @@ def test_a_product_by_hand(tmp_path: Path, runtime: ExecuTorch) -> None:
         "linear", weight="int8", data_in="integer(width=8,frac_width=4)", data_out="integer(width=8,frac_width=3)"
     )
     summary, _ = exported(m, tmp_path / "m")
-    assert any("1 layers as products of integers" in n for n in summary["notes"])
+    assert any("multiplies: integers in 1." in n for n in summary["notes"])
     x = torch.randn(9, 13) * 6  # beyond the ends ±8
     scale = np.abs(weight).max(1, keepdims=True).astype(np.float64) / 127
     codes, taken = np.clip(np.rint(weight / scale), -127, 127), np.clip(np.rint(x.numpy() * 16), -128, 127)
     exact = (taken @ codes.T) * scale.T / 16 + bias
     want = np.clip(np.rint(exact * 8), -128, 127) / 8
-    (got,) = runtime.run(tmp_path / "m.pte", {"x": x})
+    (got,) = runtime.run(tmp_path / "m.pte", {"input": x})
     clear = np.abs(exact * 8 % 1 - 0.5) > 1e-2  # not halfway between two codes, where the bias's rounding decides
     assert clear.mean() > 0.9
     np.testing.assert_array_equal(got.numpy()[clear], want[clear])
@@ -137,7 +138,7 @@ def test_convolutions_multiply_integers(groups: int, data: str, tmp_path: Path, 
         m.calibrate(x)
     summary, _ = exported(m, tmp_path / "m")
     notes = " ".join(summary["notes"])
-    assert "products of integers" in notes and "two computes in float" in notes  # its result is averaged first
+    assert "multiplies: integers in" in notes and "two computes in float" in notes  # its result is averaged first
     (got,) = runtime.run(tmp_path / "m.pte", {"x": x[:3]})
     want = m.to_torch()(x[:3]).detach()
     assert (got - want).abs().max() < 0.03 * want.abs().max()
@@ -150,7 +151,7 @@ def test_convolutions_multiply_integers(groups: int, data: str, tmp_path: Path, 
 def test_models_of_transformers_at_other_sizes(kind: str, tmp_path: Path) -> None:
     m = es.open(made(kind, tmp_path / kind)).quantize("linear", weight="int8")
     summary, _ = exported(m, tmp_path / "m")  # it is compared at the sizes of the trace, at one, and at others
-    assert summary["max_abs_diff"] < 1e-4 and any("stored codes" in n for n in summary["notes"])
+    assert summary["max_abs_diff"] < 1e-4 and any(CODES in n for n in summary["notes"])
 
 
 def test_what_is_not_held_names_the_node_and_a_choice() -> None:
@@ -183,7 +184,7 @@ def test_what_is_not_held_is_refused_or_left_in_float(tmp_path: Path, runtime: E
     assert not list(tmp_path.iterdir())
     summary, _ = exported(m, tmp_path / "m", leave_float=True)
     assert any(n.startswith("Left in float") for n in summary["notes"])
-    (got,) = runtime.run(tmp_path / "m.pte", {"x": x})
+    (got,) = runtime.run(tmp_path / "m.pte", {"input": x})
     assert torch.isfinite(got).all() and summary["max_abs_diff"] is not None
 
 
@@ -194,17 +195,17 @@ def test_errors_of_the_process(tmp_path: Path) -> None:
     m, _ = mlp()
     exported(m, tmp_path / "m", largest=6)
     with ExecuTorch() as runtime:
-        assert runtime.run(tmp_path / "m.pte", {"x": torch.randn(8, 37)})[0].shape == (8, 10)  # twice the trace's
+        assert runtime.run(tmp_path / "m.pte", {"input": torch.randn(8, 37)})[0].shape == (8, 10)  # twice the trace's
         with pytest.raises(ExportError, match="cannot take the model") as found:
-            runtime.run(tmp_path / "m.pte", {"x": torch.randn(9, 37)})
+            runtime.run(tmp_path / "m.pte", {"input": torch.randn(9, 37)})
         assert "--largest" in found.value.hint
         (tmp_path / "bad.pte").write_bytes(b"no program" * 100)
         with pytest.raises(ExportError, match="cannot take the model"):
-            runtime.run(tmp_path / "bad.pte", {"x": torch.randn(4, 37)})
+            runtime.run(tmp_path / "bad.pte", {"input": torch.randn(4, 37)})
     runtime = ExecuTorch()
     os.kill(runtime._process.pid, 11)
     with pytest.raises(ExportError, match="its process ended with -11"):
-        runtime.run(tmp_path / "m.pte", {"x": torch.randn(4, 37)})
+        runtime.run(tmp_path / "m.pte", {"input": torch.randn(4, 37)})
     runtime.close()
     with ExecuTorch() as runtime, pytest.raises(OSError, match="space") as full:
         if not Path("/dev/full").exists():
