@@ -61,20 +61,21 @@ def _baselines(project: Project, store: WeightStore, folder: Path, batches: Sequ
     plain = project.graph.replace(*(replace(n, precision={}) for n in project.graph))
     samples = max((v.shape[0] for batch in batches for v in batch.values() if v.dim()), default=1)
     settings = Settings(executorch=ExecuTorchOptions(max(ExecuTorchOptions().largest, samples)))
-    yield Baseline("float", write_executorch(replace(project, graph=plain), store, folder / "float.pte", settings).path)
     save(executorch_program(plain, store, settings)[0], folder / "float.pt2")
     most = largest(plain, settings)
     free = {n.target: {i: most[s] for i, s in enumerate(n.out.shape) if isinstance(s, str) and s in most}
             for n in plain.placeholders if n.out}  # fmt: skip
-    for name, dynamic in QUANTISERS.items():
-        path = folder / f"{name}.pte"
-        try:
-            with ExecuTorch() as process:
+    with ExecuTorch() as process:
+        whole = replace(project, graph=plain)
+        yield Baseline("float", write_executorch(whole, store, folder / "float.pte", settings, process).path)
+        for name, dynamic in QUANTISERS.items():
+            path = folder / f"{name}.pte"
+            try:
                 process.quantise(folder / "float.pt2", path, batches, free, dynamic=dynamic)
                 process.run(path, batches[0])
-            yield Baseline(name, path)
-        except ExportError as error:  # of models that the quantiser does not know
-            yield Baseline(name, None, error.message[:200])
+                yield Baseline(name, path)
+            except ExportError as error:  # of models that the quantiser does not know
+                yield Baseline(name, None, error.message[:200])
 
 
 def _memory(path: Path, threads: int, inputs: Inputs) -> int | None:

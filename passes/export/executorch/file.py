@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -42,8 +43,10 @@ class File:
     compared: Compared | None = None
 
 
-def write_executorch(project: Project, store: WeightStore, path: Path, settings: Settings) -> File:
-    """Write the file. Raises ExportError before anything is written."""
+def write_executorch(
+    project: Project, store: WeightStore, path: Path, settings: Settings, process: ExecuTorch | None = None
+) -> File:
+    """Write the file. Raises ExportError before anything is written. `process`: that runs already, and stays open."""
     if package := missing():
         raise ExportError(f"The export needs the package {package}, which is not installed.",
                           "Install it: pip install 'espalier[executorch]'.")  # fmt: skip
@@ -58,7 +61,7 @@ def write_executorch(project: Project, store: WeightStore, path: Path, settings:
     program, products = executorch_program(graph, store, settings)
     make_folder(path.parent, ExportError)
     check_target(path, ExportError)
-    with filling(path.parent, ExportError) as part, scratch() as work, ExecuTorch() as runtime:
+    with filling(path.parent, ExportError) as part, scratch() as work, _running(process) as runtime:
         settings.progress(1, 4, "converting it to ExecuTorch")
         save(program, work / "model.pt2")
         runtime.lower(work / "model.pt2", part / path.name, [n.target for n in graph.placeholders if n.out])
@@ -71,6 +74,10 @@ def write_executorch(project: Project, store: WeightStore, path: Path, settings:
     if compared is not None and compared.notes and (products.static or products.dynamic):
         done.notes.append(ROUNDING)
     return done
+
+
+def _running(process: ExecuTorch | None) -> AbstractContextManager[ExecuTorch]:
+    return ExecuTorch() if process is None else nullcontext(process)
 
 
 def executorch_program(graph: Graph, store: WeightStore, settings: Settings) -> tuple[ExportedProgram, Products]:

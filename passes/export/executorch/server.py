@@ -15,12 +15,15 @@ from typing import Any
 
 Request = dict[str, Any]
 DECOMPOSED, NAMES = "quantized_decomposed", "input_names"
+XNNPACK = "executorch.backends.xnnpack"
+OPERATORS = "torch.ao.quantization.fx._decomposed"  # registers those of quantized_decomposed
 
 
 def lower(request: Request) -> dict[str, Any]:
     """Write the program of a torch.export file as .pte."""
     import torch
 
+    _module(OPERATORS)
     _write(torch.export.load(request["program"]), request["path"], request["names"])
     return {}
 
@@ -28,17 +31,17 @@ def lower(request: Request) -> dict[str, Any]:
 def quantise(request: Request) -> dict[str, Any]:
     """As `lower`, after ExecuTorch's own quantiser with batches of calibration."""
     import torch
-    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as own
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+    own, steps = _module(f"{XNNPACK}.quantizer.xnnpack_quantizer"), _module("torchao.quantization.pt2e.quantize_pt2e")
+    _module(OPERATORS)
     program: Any = torch.export.load(request["program"])
     config = own.get_symmetric_quantization_config(is_per_channel=True, is_dynamic=request["dynamic"])
-    module: Any = prepare_pt2e(program.module(check_guards=False), own.XNNPACKQuantizer().set_global(config))
+    module: Any = steps.prepare_pt2e(program.module(check_guards=False), own.XNNPACKQuantizer().set_global(config))
     batches = [_tensors(path) for path in request["batches"]]
     with torch.no_grad():
         for batch in batches:
             module(**batch)
-    module = convert_pt2e(module)
+    module = steps.convert_pt2e(module)
     dim: Any = torch.export.Dim
     shapes = {name: {int(axis): dim.AUTO(max=most) for axis, most in axes.items()}
               for name, axes in request["free"].items()}  # fmt: skip
@@ -65,13 +68,18 @@ def timed(request: Request) -> dict[str, Any]:
     return {"seconds": runpy.run_path(request["timing"])["alternated"](calls, request["runs"])}
 
 
+def _module(name: str) -> Any:
+    """One that is imported when it is needed, and has no types."""
+    return importlib.import_module(name)
+
+
 def _write(program: Any, path: str, names: Sequence[str]) -> None:
     """The file has a second method, `input_names`, since inputs are given by position."""
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-
-    partitioner, named = [XnnpackPartitioner(configs=_configs())], {NAMES: ",".join(names)}
-    lowered: Any = to_edge_transform_and_lower(program, partitioner=partitioner, constant_methods=named)
+    partition, named = _module(f"{XNNPACK}.partition.xnnpack_partitioner"), {NAMES: ",".join(names)}
+    partitioner = [partition.XnnpackPartitioner(configs=_configs())]
+    lowered = _module("executorch.exir").to_edge_transform_and_lower(
+        program, partitioner=partitioner, constant_methods=named
+    )
     rest = [str(n.target) for n in lowered.exported_program().graph.nodes if DECOMPOSED in str(n.target)]
     if rest:
         raise ValueError(f"XNNPACK does not take {rest[0]}")
@@ -81,12 +89,12 @@ def _write(program: Any, path: str, names: Sequence[str]) -> None:
 
 def _configs() -> list[type[Any]]:
     """XNNPACK's operators, with linear layers of floats times codes, which ExecuTorch's own list leaves out."""
-    from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
-    from executorch.backends.xnnpack.partition.config.gemm_configs import LinearConfig
-    from executorch.backends.xnnpack.utils import quant_utils
+    every: list[type[Any]] = _module(f"{XNNPACK}.partition.config").ALL_PARTITIONER_CONFIGS
+    linear: Any = _module(f"{XNNPACK}.partition.config.gemm_configs").LinearConfig
+    quant_utils = _module(f"{XNNPACK}.utils.quant_utils")
 
     def of_floats(node: Any) -> bool:
-        """A product without bias whose input is no int8 of its own: others are LinearConfig's."""
+        """A product without bias whose input is no int8 of its own: others are those of `linear`."""
         return quant_utils.is_per_channel(node.args[1]) and len(node.args) == 2 and not _rounded(node)
 
     def _rounded(node: Any) -> bool:
@@ -99,7 +107,7 @@ def _configs() -> list[type[Any]]:
             users = list(users[0].users)
         return len(users) == 1 and quant_utils.is_quant(users[0])
 
-    class WithCodes(LinearConfig):  # type: ignore[misc, valid-type]
+    class WithCodes(linear):
         def check_constraints(self, node: Any, ep: Any) -> bool:
             return of_floats(node) or super().check_constraints(node, ep)
 
@@ -109,7 +117,7 @@ def _configs() -> list[type[Any]]:
             quant_utils.tag_as_implicit_q_dq(node.args[1])
             return [node, node.args[1], *node.args[1].all_input_nodes]
 
-    return [*(c for c in ALL_PARTITIONER_CONFIGS if c is not LinearConfig), WithCodes]
+    return [*(c for c in every if c is not linear), WithCodes]
 
 
 # -- the runtime
@@ -121,13 +129,11 @@ _threads = 0
 def _method(path: str, threads: int) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
     """A file's method, which takes tensors by name."""
     global _threads  # of the runtime's one pool
-    import torch  # noqa: F401  the runtime's library needs it
-
-    try:
-        from executorch.extension.pybindings import _C as runtime  # without the exporter, whose import takes seconds
+    _module("torch")  # which the runtime's library needs
+    try:  # without the exporter, whose import takes seconds
+        held = _module("executorch.extension.pybindings._C")
     except ImportError:
-        from executorch.extension.pybindings import portable_lib as runtime
-    held: Any = runtime
+        held = _module("executorch.extension.pybindings.portable_lib")
     if threads != _threads:
         held._unsafe_reset_threadpool(threads)
         _threads = threads
@@ -166,8 +172,6 @@ def _answer(line: str) -> dict[str, Any]:
 
 def _main() -> None:
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
-    importlib.import_module("torch.ao.quantization.fx._decomposed")  # registers the operators
-
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what libraries print goes elsewhere
         for line in sys.stdin:

@@ -80,7 +80,7 @@ def _narrow(fmt: Format) -> bool:
 
 
 def _grouped(node: Node, fmt: Format, group: int, columns: int) -> No | None:
-    if onnx.largest_code(fmt) > 7 or (isinstance(fmt, ScaledInteger) and not fmt.symmetric):
+    if not (fmt.symmetric and fmt.width <= BITS[0] if isinstance(fmt, ScaledInteger) else onnx.largest_code(fmt) <= 7):
         return No("its groups have codes of more than 4 bits", f"Choose {GROUPS}.")
     if getattr(fmt, "scale_dtype", "bfloat16") != "bfloat16":
         return No("scales of groups are bfloat16", f"Choose {GROUPS}.")

@@ -74,7 +74,7 @@ def test_results_are_the_model_s_and_weights_are_whole_numbers(
     notes = " ".join(summary["notes"])
     assert f"multiplies: {told} in 3." in notes if told else not notes
     elements = columns * 64 + 64 * 96 + 96 * 10
-    assert summary["bytes"] < elements * size + 6000  # structure, scales and biases
+    assert summary["bytes"] < elements * size + 7000  # structure, scales and biases
     module = m.to_torch()
     for rows in (1, 5, 64):  # sizes other than that of the trace, up to the planned one
         x = torch.randn(rows, columns)
