@@ -60,11 +60,12 @@ def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
+    parser.add_argument("--variants", nargs="+", choices=tuple(VARIANTS), default=tuple(VARIANTS))
     parser.add_argument("--runs", type=int, default=40)
     args = parser.parse_known_args()[0]
     with tempfile.TemporaryDirectory() as folder:
         found = {f"{name}, {variant}": measured(name, variant, Path(folder), args.runs)
-                 for name in args.models for variant in MODELS[name]}  # fmt: skip
+                 for name in args.models for variant in MODELS[name] if variant in args.variants}  # fmt: skip
     report("executorch_speed", {"threads": 1, "batch": 32, "models": found})
 
 
