@@ -135,7 +135,7 @@ def test_convolutions_multiply_integers(groups: int, data: str, tmp_path: Path, 
     m = es.trace(Net(groups).eval(), x)
     m.quantize(["conv2d", "linear"], weight="int8", data_in=data)
     if "frac" not in data:
-        m.calibrate(x)
+        m.calibrate(data=(x, torch.zeros(4, dtype=torch.long)), ports=["data_in"])
     summary, _ = exported(m, tmp_path / "m")
     notes = " ".join(summary["notes"])
     assert "multiplies: integers in" in notes and "two computes in float" in notes  # its result is averaged first
