@@ -79,8 +79,17 @@ def _narrow(fmt: Format) -> bool:
             return onnx.largest_code(fmt) <= 127
 
 
+def _four(fmt: Format) -> bool:
+    """Whether signed codes of 4 bits hold a format of groups."""
+    match fmt:
+        case ScaledInteger():
+            return fmt.symmetric and fmt.width <= BITS[0]
+        case _:
+            return onnx.largest_code(fmt) <= 7
+
+
 def _grouped(node: Node, fmt: Format, group: int, columns: int) -> No | None:
-    if not (fmt.symmetric and fmt.width <= BITS[0] if isinstance(fmt, ScaledInteger) else onnx.largest_code(fmt) <= 7):
+    if not _four(fmt):
         return No("its groups have codes of more than 4 bits", f"Choose {GROUPS}.")
     if getattr(fmt, "scale_dtype", "bfloat16") != "bfloat16":
         return No("scales of groups are bfloat16", f"Choose {GROUPS}.")
