@@ -13,7 +13,7 @@ from espalier.model.files import make_folder, replacing
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.settings import Settings
-from espalier.passes.running.example import example_inputs
+from espalier.passes.running.example import batch_sizes, example_inputs
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,7 +28,9 @@ def program_of(module: nn.Module, graph: Graph, largest: Mapping[str, int] | Non
 
     from espalier.model.trace.capture import quiet
 
-    values = example_inputs(graph)
+    # torch's convolutions choose a way by the size of the batch, which bounds that size from above for small examples
+    sizes = {s: (largest or {})[s] for s in batch_sizes(graph, 0) if s in (largest or {})}
+    values = example_inputs(graph, sizes)
     free: dict[str, Any] = {}
     for node in graph.placeholders:
         shape = node.out.shape if node.out else ()
