@@ -263,7 +263,7 @@ class Model(Measurable, PassMethods):
     def export(
         self, form: str, path: PathName, *, leave_float: bool = False, exact: bool = False,
         clip: Literal["format", "code"] = "format", dynamic: Literal["format", "runtime"] = "format",
-        accuracy_level: int = 1, standard: bool = False, largest: int = 64, check: bool = False,
+        accuracy_level: int = 1, standard: bool = False, largest: int = 128, check: bool = False,
         data: Data | None = None, **options: Any,
     ) -> Report:  # fmt: skip
         """Export the model.

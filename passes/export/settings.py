@@ -35,7 +35,7 @@ class OnnxOptions:
 class ExecuTorchOptions:
     """What an ExecuTorch program is planned for."""
 
-    largest: int = field(default=64, metadata={"min": 1, "max": 1 << 20, "help": _LARGEST})
+    largest: int = field(default=128, metadata={"min": 1, "max": 1 << 20, "help": _LARGEST})
 
 
 @dataclass(frozen=True, slots=True)

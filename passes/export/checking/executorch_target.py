@@ -59,8 +59,8 @@ def _baselines(project: Project, store: WeightStore, folder: Path, batches: Sequ
     from espalier.passes.export.executorch.file import executorch_program, largest, save, write_executorch
 
     plain = project.graph.replace(*(replace(n, precision={}) for n in project.graph))
-    samples = max((v.shape[0] for batch in batches for v in batch.values() if v.dim()), default=1)
-    settings = Settings(executorch=ExecuTorchOptions(max(ExecuTorchOptions().largest, samples)))
+    size = max((n for batch in batches for v in batch.values() for n in v.shape), default=1)
+    settings = Settings(executorch=ExecuTorchOptions(max(ExecuTorchOptions().largest, 2 * size)))
     save(executorch_program(plain, store, settings)[0], folder / "float.pt2")
     most = largest(plain, settings)
     free = {n.target: {i: most[s] for i, s in enumerate(n.out.shape) if isinstance(s, str) and s in most}
