@@ -20,13 +20,8 @@ if TYPE_CHECKING:
     from espalier.passes.export.checking.check import Check
 
 PICTURES = (".png", ".svg")
-HOLDING = (
-    "compressed-tensors",
-    "gguf",
-    "openvino",
-    "torchao",
-    "executorch",
-)  # forms that refuse what they have no equal of
+# forms that refuse what they have no equal of
+HOLDING = ("compressed-tensors", "gguf", "openvino", "torchao", "executorch")
 EXPORTS = {
     "safetensors": ("Export a safetensors folder", "", True),
     "packed": ("Export a packed model", "model.packed.safetensors", False),
