@@ -68,7 +68,7 @@ def write_executorch(
         settings.progress(3, 4, "running it in ExecuTorch")
         compared = compare(graph, store, partial(runtime.run, part / path.name), "ExecuTorch")
         if compared is not None and compared.difference is None:
-            raise ExportError(" ".join(compared.notes), "Choose other formats, or export it as onnx.")
+            raise ExportError(compared.notes[0], "Choose other formats, or export it as onnx.")
     done = File(path, [*notes, *_notes(graph, products)], compared)
     done.notes += compared.notes if compared else ["The model runs at no size, so the file was not compared."]
     if compared is not None and compared.notes and (products.static or products.dynamic):

@@ -11,6 +11,7 @@ from typing import Any
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
 from espalier.model.formats.scaled import ROW, TENSOR
+from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Precision
@@ -75,6 +76,8 @@ def _narrow(fmt: Format) -> bool:
             return fmt.width <= (8 if fmt.symmetric else 7)
         case Integer():
             return fmt.width <= (8 if fmt.signed else 7)
+        case ScaledElement() if fmt.integer:
+            return fmt.lowest >= -(2 ** (BITS[1] - 1))
         case _:
             return onnx.largest_code(fmt) <= 127
 
@@ -84,6 +87,8 @@ def _four(fmt: Format) -> bool:
     match fmt:
         case ScaledInteger():
             return fmt.symmetric and fmt.width <= BITS[0]
+        case ScaledElement() if fmt.integer:
+            return fmt.lowest >= -(2 ** (BITS[0] - 1))
         case _:
             return onnx.largest_code(fmt) <= 7
 
