@@ -263,19 +263,22 @@ class Model(Measurable, PassMethods):
     def export(
         self, form: str, path: PathName, *, leave_float: bool = False, exact: bool = False,
         clip: Literal["format", "code"] = "format", dynamic: Literal["format", "runtime"] = "format",
-        accuracy_level: int = 1, standard: bool = False, check: bool = False, data: Data | None = None, **options: Any,
+        accuracy_level: int = 1, standard: bool = False, largest: int = 128, check: bool = False,
+        data: Data | None = None, **options: Any,
     ) -> Report:  # fmt: skip
         """Export the model.
 
         Args:
             form: "safetensors" (a folder with the weights as they compute), "packed" (one file in the bits of the
                 formats), "compressed-tensors" (a Hugging Face folder with weights as codes and scales), "torchao" (one
-                with tensors of torchao), "gguf" (for llama.cpp), "onnx", "openvino" (.xml and .bin), "pt2"
+                with tensors of torchao), "gguf" (for llama.cpp), "onnx", "openvino" (.xml and .bin),
+                "executorch" (.pte), "pt2"
                 (torch.export), "adapter" (LoRA as PEFT saves it), "script" (a Python program in this interface),
                 "recipe" (TOML or JSON), "sharded" (after `m.shard`: a folder that torchrun runs).
             path: the file or folder to write.
             leave_float: onnx: leave activations in float if ONNX has no equivalent format, and report it;
-                compressed-tensors, torchao, gguf and openvino: weights, too, with the values of their formats.
+                compressed-tensors, torchao, gguf, openvino and executorch: weights, too, with the values of their
+                formats.
             exact: onnx: equal results but for float rounding. By default integer operators round biases and clip at
                 code −128.
             clip: onnx: where uint8 activations are clipped, at the ends of the format or of the codes.
@@ -283,6 +286,8 @@ class Model(Measurable, PassMethods):
             accuracy_level: onnx: of products of float activations with stored integers: 1 computes in float32, 4 rounds
                 activations to int8.
             standard: onnx: ONNX's own operators alone.
+            largest: executorch: upper bound of free sizes (batch, sequence), or twice those of the trace; memory is
+                planned for it.
             check: run the file in its runtime beside a float file and the runtime's own quantisers.
             data: of the check, by default the source's; without any it has no accuracies.
             options: of the check: limit, batch_size, threads, runs, and how the data are read.
@@ -301,7 +306,7 @@ class Model(Measurable, PassMethods):
         """
         from espalier.passes.export import checked_export, export
         from espalier.passes.export.checking.target import CheckOptions
-        from espalier.passes.export.settings import OnnxOptions, Settings
+        from espalier.passes.export.settings import ExecuTorchOptions, OnnxOptions, Settings
 
         if form == "sharded":
             from espalier.passes.export.sharded.folder import emit_sharded
@@ -311,7 +316,7 @@ class Model(Measurable, PassMethods):
             return Report("export sharded", {"bytes": written.bytes, "notes": list(written.notes)}, files)
         onnx: OnnxOptions = decode(OnnxOptions, {"exact": exact, "clip": clip, "dynamic": dynamic,
                                                  "accuracy_level": accuracy_level, "standard": standard})  # fmt: skip
-        settings = Settings(leave_float, self._place.progress, onnx)
+        settings = Settings(leave_float, self._place.progress, onnx, decode(ExecuTorchOptions, {"largest": largest}))
         what = self._project, self._place.opened.store, form, Path(path), settings
         if check:
             source = self._on(data, options)

@@ -14,7 +14,7 @@ from espalier.app.commands.opening import opened
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.passes.export import FORMS, checked_export, export
 from espalier.passes.export.checking.target import CheckOptions
-from espalier.passes.export.settings import OnnxOptions, Settings
+from espalier.passes.export.settings import ExecuTorchOptions, OnnxOptions, Settings
 
 _FORMS = """forms:
   safetensors         a folder with the fake-quantised weights
@@ -24,6 +24,7 @@ _FORMS = """forms:
   gguf                one file for llama.cpp
   onnx                QuantizeLinear and DequantizeLinear
   openvino            an .xml and a .bin for OpenVINO, whole numbers in 4 or 8 bits
+  executorch          a .pte for ExecuTorch, whole numbers in 4 or 8 bits by XNNPACK
   pt2                 a torch.export file
   adapter             the LoRA adapters as PEFT saves them
   script              Python
@@ -37,13 +38,14 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file or folder to write")
     text = (
         "onnx: leave activations in float if ONNX has no equivalent format, and report it; "
-        "compressed-tensors, torchao, gguf, openvino: weights, too"
+        "compressed-tensors, torchao, gguf, openvino, executorch: weights, too"
     )
     parser.add_argument("--leave-float", action="store_true", help=text)
     add_options(parser.add_argument_group("onnx"), OnnxOptions)
+    add_options(parser.add_argument_group("executorch"), ExecuTorchOptions)
     text = (
-        "run the file in its runtime beside a float file and the runtime's quantisers (onnx, openvino, torchao): "
-        "accuracy, time"
+        "run the file in its runtime beside a float file and the runtime's quantisers (onnx, openvino, torchao, "
+        "executorch): accuracy, time"
     )
     check = parser.add_argument_group("check")
     check.add_argument("--check", action="store_true", help=text)
@@ -51,13 +53,15 @@ def _arguments(parser: Parser) -> None:
 
 
 def _run(args: Arguments, console: Console) -> Answer:
-    onnx = read_options(OnnxOptions, args)
+    onnx, planned = read_options(OnnxOptions, args), read_options(ExecuTorchOptions, args)
     if args.form != "onnx" and onnx != OnnxOptions():
         raise UsageError(f"--as {args.form} has none of the options of ONNX.", "Remove them, or write --as onnx.")
+    if args.form != "executorch" and planned != ExecuTorchOptions():
+        raise UsageError(f"--as {args.form} has no option --largest.", "Remove it, or write --as executorch.")
     if not args.check and read_options(CheckOptions, args) != CheckOptions():
         raise UsageError("An option of the check is of no use without --check.", "Add --check, or remove the option.")
     with opened(args.target, args, console) as target:
-        settings = Settings(args.leave_float, onnx=onnx)
+        settings = Settings(args.leave_float, onnx=onnx, executorch=planned)
         what = target.project, target.store, args.form, Path(args.output), settings
         done = checked_export(*what, check_options(args, target), target.context) if args.check else export(*what)
     data: dict[str, Any] = {"files": list(done.files), "bytes": done.bytes, "warnings": list(done.notes)}

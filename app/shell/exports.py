@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from espalier.passes.export.checking.check import Check
 
 PICTURES = (".png", ".svg")
-HOLDING = ("compressed-tensors", "gguf", "openvino", "torchao")  # forms that refuse what they have no equal of
+# forms that refuse what they have no equal of
+HOLDING = ("compressed-tensors", "gguf", "openvino", "torchao", "executorch")
 EXPORTS = {
     "safetensors": ("Export a safetensors folder", "", True),
     "packed": ("Export a packed model", "model.packed.safetensors", False),
@@ -29,6 +30,7 @@ EXPORTS = {
     "gguf": ("Export as GGUF", "model.gguf", False),
     "onnx": ("Export as ONNX", "model.onnx", False),
     "openvino": ("Export for OpenVINO", "model.xml", False),
+    "executorch": ("Export for ExecuTorch", "model.pte", False),
     "pt2": ("Export a torch program", "model.pt2", False),
     "adapter": ("Export the LoRA adapters into a folder", "", True),
     "recipe": ("Export the recipe", "recipe.json", False),

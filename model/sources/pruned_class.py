@@ -14,6 +14,8 @@ SIGNATURE = "in the sizes that `pruned_shapes` and `pruned_attributes` of config
 CODE = '''\
 """{name} {signature}"""
 
+from typing import Any
+
 from transformers import {name} as Base
 
 
@@ -22,13 +24,13 @@ from transformers import {name} as Base
 class {name}(Base):
     """The model with layers of fewer units."""
 
-    def __init__(self, config, *args, **kwargs):
+    def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         set_sizes(self, config)
 '''
 
 
-def set_sizes(model, config):  # type: ignore[no-untyped-def]  # pyright: ignore
+def set_sizes(model: Any, config: Any) -> None:
     """Cut parameters, buffers and attributes of the modules to the sizes that the configuration lists."""
     import torch
 
@@ -72,9 +74,7 @@ def whole_class(model: Any) -> Any:
 
 def code_of(model: Any) -> str:
     """The class of a pruned model as Python code, which needs torch and transformers."""
-    function = inspect.getsource(set_sizes)
-    head, _, body = function.partition("\n")
-    return CODE.format(name=type(model).__name__, signature=SIGNATURE, function=f"{head.partition('  #')[0]}\n{body}")
+    return CODE.format(name=type(model).__name__, signature=SIGNATURE, function=inspect.getsource(set_sizes))
 
 
 def _check(model: Any, config: Any) -> None:

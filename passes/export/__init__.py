@@ -145,6 +145,13 @@ def _torchao(project: Project, store: WeightStore, path: Path, settings: Setting
     return Written(made.files, made.notes, made.tensors, made.compared.difference if made.compared else None)
 
 
+def _executorch(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
+    from espalier.passes.export.executorch.file import write_executorch
+
+    made = write_executorch(project, store, path, settings)
+    return Written([made.path], made.notes, [], made.compared.difference if made.compared else None)
+
+
 FORMS: dict[str, Exporter] = {
     "safetensors": _checkpoint,
     "packed": _packed,
@@ -153,6 +160,7 @@ FORMS: dict[str, Exporter] = {
     "gguf": _gguf,
     "onnx": _onnx,
     "openvino": _openvino,
+    "executorch": _executorch,
     "pt2": _program,
     "adapter": _adapter,
     "script": _script,

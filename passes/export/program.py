@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -12,7 +13,7 @@ from espalier.model.files import make_folder, replacing
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.settings import Settings
-from espalier.passes.running.example import example_inputs
+from espalier.passes.running.example import batch_sizes, example_inputs
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,18 +22,21 @@ if TYPE_CHECKING:
     from espalier.passes.export.compare import Compared
 
 
-def program_of(module: nn.Module, graph: Graph) -> ExportedProgram:
-    """Export a module that takes the graph's inputs; raises ExportError."""
+def program_of(module: nn.Module, graph: Graph, largest: Mapping[str, int] | None = None) -> ExportedProgram:
+    """Export a module that takes the graph's inputs; raises ExportError. `largest`: free size → its upper bound."""
     import torch
-    from torch.export import Dim
 
     from espalier.model.trace.capture import quiet
 
-    values = example_inputs(graph)
+    # torch's convolutions choose a way by the size of the batch, which bounds that size from above for small examples
+    sizes = {s: (largest or {})[s] for s in batch_sizes(graph, 0) if s in (largest or {})}
+    values = example_inputs(graph, sizes)
     free: dict[str, Any] = {}
     for node in graph.placeholders:
         shape = node.out.shape if node.out else ()
-        free[node.target] = {i: Dim.AUTO for i, size in enumerate(shape) if isinstance(size, str)} or None
+        free[node.target] = {
+            i: _free(size, largest or {}) for i, size in enumerate(shape) if isinstance(size, str)
+        } or None
     shapes = {name: free[name] for name in values}
     try:
         with quiet():
@@ -43,6 +47,12 @@ def program_of(module: nn.Module, graph: Graph) -> ExportedProgram:
         raise ExportError(text, "Take back the step after which it happens, or export it as packed.") from error
 
 
+def _free(size: str, largest: Mapping[str, int]) -> Any:
+    from torch.export import Dim
+
+    return Dim.AUTO(max=largest[size]) if size in largest else Dim.AUTO  # type: ignore[operator]
+
+
 def first_line(error: BaseException) -> str:
     """The kind of an error and the first line of its text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -51,8 +61,6 @@ def first_line(error: BaseException) -> str:
 
 def write_program(project: Project, store: WeightStore, path: Path, settings: Settings) -> list[Path]:
     """Write a .pt2 file, which torch.export.load opens without Espalier; raises ExportError."""
-    import torch
-
     from espalier.passes.export.standalone import standalone
 
     path = path if path.suffix == ".pt2" else path.with_name(f"{path.name}.pt2")
@@ -61,11 +69,18 @@ def write_program(project: Project, store: WeightStore, path: Path, settings: Se
     settings.progress(1, 3, "writing the file")
     make_folder(path.parent, ExportError)
     with replacing(path, ExportError) as file:
-        calm = _Calm(file)
-        torch.export.save(program, cast("IO[bytes]", calm))
-        if calm.error is not None:
-            raise calm.error
+        save_program(program, file)
     return [path]
+
+
+def save_program(program: ExportedProgram, file: IO[bytes]) -> None:
+    """Write a program; raises OSError."""
+    import torch
+
+    calm = _Calm(file)
+    torch.export.save(program, cast("IO[bytes]", calm))
+    if calm.error is not None:
+        raise calm.error
 
 
 class _Calm(io.RawIOBase):

@@ -149,8 +149,8 @@ def _shares(base: Graph, graph: Graph, kept: Mapping[str, list[int]]) -> dict[st
     """The share of its heads that each module with fewer heads has left."""
     found: dict[str, float] = {}
     for member in (m for s in structure_of(base).sets if s.kind in ("heads", "queries") for m in s.members):
-        path = renumbered(member.weight, kept).rpartition(".")[0].rpartition(".")[0]
         if member.weight in graph.weights and member.role == "rows":
+            path = renumbered(member.weight, kept).rpartition(".")[0].rpartition(".")[0]
             share = graph.weights[member.weight].shape[member.dim] / base.weights[member.weight].shape[member.dim]
             found[path] = min(share, found.get(path, 1.0))
     return {path: share for path, share in found.items() if share < 1}

@@ -13,6 +13,9 @@ _LEVEL = "of products of float activations with stored integers: 1 computes in f
 _STANDARD = "ONNX's own operators alone, for other runtimes than onnxruntime"
 
 
+_LARGEST = "upper bound of free sizes (batch, sequence), or twice those of the trace; memory is planned for it"
+
+
 def _silent(done: int, total: int, text: str) -> None:
     """No progress wanted."""
 
@@ -29,12 +32,21 @@ class OnnxOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecuTorchOptions:
+    """What an ExecuTorch program is planned for."""
+
+    largest: int = field(default=128, metadata={"min": 1, "max": 1 << 20, "help": _LARGEST})
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """`leave_float`: leave out, and tell, the formats of activations that the form has no equal of.
 
-    `progress`: hears how far it is, and may stop it (JobError). `onnx`: of an ONNX file alone.
+    `progress`: hears how far it is, and may stop it (JobError). `onnx`: of an ONNX file alone; `executorch`: of a
+    program for ExecuTorch.
     """
 
     leave_float: bool = False
     progress: Callable[[int, int, str], None] = _silent
     onnx: OnnxOptions = OnnxOptions()
+    executorch: ExecuTorchOptions = ExecuTorchOptions()

@@ -13,7 +13,7 @@ Kind = Literal["format", "sparsity", "option", "config", "identity", "parallel"]
 Sampler = Literal["tpe", "random", "grid", "nsga2", "nsga3", "gp", "cmaes", "qmc"]
 Pruner = Literal["none", "rungs", "median", "percentile", "halving", "hyperband", "patient", "threshold", "wilcoxon"]
 Training = Literal["none", "before", "after", "both"]
-ExportTarget = Literal["", "compressed-tensors", "gguf", "onnx", "openvino", "torchao"]
+ExportTarget = Literal["", "compressed-tensors", "gguf", "onnx", "openvino", "torchao", "executorch"]
 LINEAR = Select("type", ("linear",))
 
 

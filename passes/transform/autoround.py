@@ -47,6 +47,7 @@ def autoround(graph: Graph, options: AutoroundOptions, context: Context) -> tupl
     for number, unit in enumerate(units):
 
         def report(step: int, loss: float, first: int = number * options.steps, title: str = unit.title) -> None:
+            """Report a step of the unit."""
             context.progress(first + step, total, learning_text(title, step, loss))
 
         work.learn(number, report)

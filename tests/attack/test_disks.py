@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from espalier.app.cli import main
+from espalier.passes.export.executorch.child import missing
 
 Capture = pytest.CaptureFixture[str]
 MLP = "demo:digits-mlp"
@@ -71,6 +72,7 @@ WRITES: dict[str, tuple[str, str]] = {
     "packed": ("export {p.espalier} --as packed -o {t}", ".packed.safetensors"),
     "onnx": ("export {p.espalier} --as onnx -o {t}", ".onnx"),
     "openvino": ("export {p.espalier} --as openvino -o {t}", ".xml"),
+    **({} if missing() else {"executorch": ("export {p.espalier} --as executorch -o {t}", ".pte")}),
     "pt2": ("export {p.espalier} --as pt2 -o {t}", ".pt2"),
     "recipe": ("export {p.espalier} --as recipe -o {t}", ".toml"),
     "script": ("export {p.espalier} --as script -o {t}", ".py"),
@@ -215,7 +217,7 @@ def test_names_that_cannot_be(name: str, files: dict[str, str], tmp_path: Path, 
     (tmp_path / "place" / "file").write_text("old")
     ending = "" if WRITES[name][1] == "/" else WRITES[name][1]
     gone = (
-        [] if name in ("safetensors", "adapter", "onnx", "openvino", "pt2", "emit") else ["gone/t"]
+        [] if name in ("safetensors", "adapter", "onnx", "openvino", "executorch", "pt2", "emit") else ["gone/t"]
     )  # which make the folder
     for wrong in ("x" * 300, "file/t", *gone):
         before = content(tmp_path / "place")

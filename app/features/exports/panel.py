@@ -28,6 +28,7 @@ ABOUT = {
     "onnx": "A file for ONNX Runtime, with whole numbers where formats are such",
     "torchao": "A folder of Hugging Face with weights as tensors of torchao, which transformers reads",
     "openvino": "An .xml and a .bin for OpenVINO, with whole numbers where formats are such",
+    "executorch": "A .pte for ExecuTorch, in which XNNPACK multiplies whole numbers where formats are such",
 }
 HELD, NONE = "held", "–"
 ALL, CHOSEN, REFUSED = "all", "chosen", "refused"

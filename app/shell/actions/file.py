@@ -47,6 +47,8 @@ def rows(
                help="Integer weights, formats as QuantizeLinear; verified in onnxruntime"),
         Action("export_openvino", "OpenVINO…", "File/Export", partial(exports.export, "openvino"), group=2,
                help="An .xml and a .bin with integer weights; verified in OpenVINO"),
+        Action("export_executorch", "ExecuTorch…", "File/Export", partial(exports.export, "executorch"), group=2,
+               help="A .pte that XNNPACK runs with integer weights; verified in ExecuTorch"),
         Action("export_pt2", "Torch program (pt2)…", "File/Export", partial(exports.export, "pt2"), group=2,
                help="A torch.export file, which torch loads without Espalier"),
         Action("export_adapter", "LoRA adapters…", "File/Export", partial(exports.export, "adapter"), group=2,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +13,14 @@ from espalier.model.errors import ExportError
 from espalier.model.leftovers import scratch
 from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context
+from espalier.passes.export.alternating import alternated
 from espalier.passes.export.checking.row import OWN, CheckRow
-from espalier.passes.export.checking.target import TARGETS, Baseline, CheckOptions, Inputs
+from espalier.passes.export.checking.target import TARGETS, Baseline, CheckOptions, Inputs, Runner, Target
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
 
 CALIBRATION = 128  # samples for the runtime's own quantiser
-WARM = 3  # runs before the timed ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,37 +82,29 @@ def check(
         inputs = _batch(project, split, options, context)
         context.progress(1, 4, "timing")
         load = OtherLoad()
-        times = alternated([partial(r, inputs) for r in runners.values()], options.runs)
+        times = _times(target, [f.path for f in files if f.path is not None], runners, inputs, options)
         others = load.share()
         seconds = dict(zip(runners, times, strict=True))
         context.progress(2, 4, "measuring")
         rows = rows_of(project, store, split, files, runners, inputs, seconds, options, context)
         paths = {f.name: f.path for f in files if f.path is not None}
         peaks = {name: target.memory(path, options.threads, inputs) for name, path in paths.items()}
-        sizes = {name: _size(path, target.beside(path)) for name, path in paths.items()}
+        sizes = {name: _size({path, target.beside(path)}) for name, path in paths.items()}
     rows = tuple(replace(r, bytes=sizes.get(r.name), peak_bytes=peaks.get(r.name)) for r in rows)
     size = static_score(project.graph).size_bytes
     return Check(target.name(), rows, size, options.batch_size, options.threads, options.runs, others)
 
 
-def _size(*paths: Path) -> int:
+def _times(
+    target: Target, paths: Sequence[Path], runners: Mapping[str, Runner], inputs: Inputs, options: CheckOptions
+) -> list[float]:
+    if target.timed is not None:
+        return target.timed(paths, options.threads, inputs, options.runs)
+    return alternated([partial(r, inputs) for r in runners.values()], options.runs)
+
+
+def _size(paths: set[Path]) -> int:
     return sum(path.stat().st_size for path in paths if path.exists())
-
-
-def alternated(calls: Sequence[Any], runs: int) -> list[float]:
-    """Median seconds of each call, all of them in turn, so that other load meets all alike.
-
-    Each timed call follows an untimed one of its own, since otherwise the caches hold what the call before it needs.
-    """
-    seconds: list[list[float]] = [[] for _ in calls]
-    for turn in range(WARM + runs):
-        for call, found in zip(calls, seconds, strict=True):
-            call()
-            start = time.perf_counter()
-            call()
-            if turn >= WARM:
-                found.append(time.perf_counter() - start)
-    return [statistics.median(s) for s in seconds]
 
 
 def _batch(project: Project, split: Split | None, options: CheckOptions, context: Context) -> Inputs:

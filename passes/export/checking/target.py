@@ -52,6 +52,7 @@ class Target:
     `opened`: (file, threads) → runner. `baselines`: (project, store, folder, batches of calibration) → files.
     `beside`: file → the one with its tensors, which need not exist.
     `memory`: (file, threads, inputs) → peak bytes of a fresh process over those of the runtime without the file.
+    `timed`: (files, threads, inputs, runs) → median seconds, of a runtime in another process.
     """
 
     name: Callable[[], str]
@@ -60,6 +61,7 @@ class Target:
     baselines: Callable[[Project, WeightStore, Path, Sequence[Inputs]], Iterator[Baseline]]
     memory: Callable[[Path, int, Inputs], int | None]
     beside: Callable[[Path], Path]
+    timed: Callable[[Sequence[Path], int, Inputs, int], list[float]] | None = None
 
 
 TARGETS: Registry[str, Target] = Registry("form that can be checked", ExportError, ("espalier.passes.export.checking",))

@@ -19,7 +19,7 @@ from espalier.passes.export.onnx_file import check_packages, onnx_program
 from espalier.passes.export.openvino.child import convert, run
 from espalier.passes.export.openvino.overflow import overflow
 from espalier.passes.export.settings import OnnxOptions, Settings
-from espalier.passes.export.targets import all_unheld, checked
+from espalier.passes.export.targets import checked, without_unheld_activations
 from espalier.passes.export.targets.onnx import MOST, largest_code
 from espalier.passes.export.targets.openvino import WIDEST, misplaced, misread
 
@@ -55,7 +55,7 @@ def write_openvino(project: Project, store: WeightStore, path: Path, settings: S
     if values.exists() and not path.exists():
         raise ExportError(f"{values} exists and belongs to no {path.name}.", "Choose another name, or remove it.")
     notes = checked(TARGET, project.graph, leave_float=settings.leave_float)
-    graph = _without_unheld_activations(project.graph)
+    graph = without_unheld_activations(TARGET, project.graph)
     check_finite(graph, store)
     made, _, found = onnx_program(
         graph, store, replace(settings, onnx=STANDARD), lambda fmt, columns: not misread(fmt, columns),
@@ -102,12 +102,3 @@ def _can_overflow(node: Node) -> bool:
         return False
     codes = largest_code(weight.format)
     return 2 * codes * (2**data.format.element_bits - 1) > MOST >= codes
-
-
-def _without_unheld_activations(graph: Graph) -> Graph:
-    """Activations that the file has no equal of, in float: `checked` has told them."""
-    gone = {(u.node, u.port) for u in all_unheld(TARGET, graph) if u.activation}
-    return graph.replace(*(
-        replace(n, precision={p: c for p, c in n.precision.items() if (n.id, p) not in gone})
-        for n in graph if any((n.id, p) in gone for p in n.precision)
-    ))  # fmt: skip

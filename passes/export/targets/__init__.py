@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from espalier.model.errors import ExportError
@@ -118,6 +118,15 @@ def checked(target: str, graph: Graph, *, leave_float: bool) -> list[str]:
         counts.setdefault((u.port, u.label, u.why, u.activation), []).append(u.node)
     return [f"Left in float{'' if activation else ' with the values of its format'}: {port} of {_named(nodes)} "
             f"({label}: {why})." for (port, label, why, activation), nodes in counts.items()]  # fmt: skip
+
+
+def without_unheld_activations(target: str, graph: Graph) -> Graph:
+    """Activations that `target` has no equal of, in float: `checked` has told them."""
+    gone = {(u.node, u.port) for u in all_unheld(target, graph) if u.activation}
+    return graph.replace(*(
+        replace(n, precision={p: c for p, c in n.precision.items() if (n.id, p) not in gone})
+        for n in graph if any((n.id, p) in gone for p in n.precision)
+    ))  # fmt: skip
 
 
 def _named(nodes: list[str]) -> str:
