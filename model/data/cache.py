@@ -25,7 +25,7 @@ VERSION = 5  # increment when the content of an entry changes
 FIELDS = ("labels", *ROWED)  # of a split, besides its inputs
 KEEP = 64  # files; the oldest beyond it are removed
 TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens", "spiece", "sentencepiece",
-                   "preprocessor")  # fmt: skip
+                   "preprocessor", "processor")  # fmt: skip
 
 
 def cache_folder() -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from espalier.model.data.base import LoadOptions, TaskData, source_of
+from espalier.model.data.caption_files import caption_tables, named_images
 from espalier.model.data.loading import load_with
 from espalier.model.data.local import find
 from espalier.model.errors import DataError
@@ -61,7 +62,15 @@ def content_of(spec: str) -> str:
 def _files(spec: str) -> tuple[Path, ...]:
     """The files that data are read from; raises DataError where there are none."""
     source, name = source_of(spec)
-    return tuple(find(Path(spec).expanduser()).paths() if source is None else source.files(name))
+    if source is not None:
+        return tuple(source.files(name))
+    path = Path(spec).expanduser()
+    images = named_images(path)
+    if not images:
+        return tuple(find(path).paths())
+    with contextlib.suppress(DataError):  # of tables in folders of splits
+        images += find(path).paths()
+    return tuple(dict.fromkeys((*caption_tables(path).values(), *images)))
 
 
 def _size(data: TaskData) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from espalier.model.data import cache as store
-from espalier.model.data import prepare, recent
+from espalier.model.data import caption_files, prepare, recent
 from espalier.model.data.base import LoadOptions, TaskData
 from espalier.model.data.loading import load_data
 
@@ -128,3 +128,34 @@ def test_the_last_data_stay_in_memory_until_their_file_changes(
     recent.load_recent(str(csv_file), LoadOptions(tokenizer=tokenizer, max_length=9))
     assert len(recent._CACHE) == 1
     recent.forget()
+
+
+def _captioned(folder: Path, table: str) -> Path:
+    folder.mkdir(parents=True)
+    for name in ("a.png", "b.png"):
+        (folder / name).write_bytes(b"first")
+    (folder / table).write_text("file_name,caption\na.png,a disc\nb.png,two discs\n")
+    return folder
+
+
+@pytest.mark.parametrize("inner", ["", "train"])
+def test_a_changed_image_of_a_table_changes_the_data(tmp_path: Path, inner: str) -> None:
+    folder = _captioned(tmp_path / "data" / inner, "metadata.csv")
+    spec = str(tmp_path / "data")
+    before = recent.signature(spec), recent.content_of(spec)
+    if not inner:
+        (folder / "other.png").write_bytes(b"not named")
+    assert (recent.signature(spec), recent.content_of(spec)) == before and len(before[0]) == 3
+    (folder / "b.png").write_bytes(b"another image")
+    assert recent.signature(spec) != before[0] and recent.content_of(spec) != before[1]
+
+
+def test_a_table_of_texts_is_not_read_for_its_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("text,label\na.png,1\n" + "\0\n" + "x" * 300 + ".png,0\n")
+    plain = recent.signature(str(tmp_path / "a.csv"))
+    assert len(plain) == 1
+    (tmp_path / "photo.png").write_bytes(b"")
+    assert recent.signature(str(tmp_path / "a.csv")) == plain
+    (tmp_path / "photo.png").unlink()
+    monkeypatch.setattr(caption_files, "read_table", _no_tokenizer)
+    assert recent.signature(str(tmp_path / "a.csv")) == plain
