@@ -40,7 +40,7 @@ from espalier.passes.jobs.kinds import (
 )
 
 Handler = Callable[[Any, "Channel"], Any]
-INDIVISIBLE = re.compile(r"^<frozen importlib|[\\/]site-packages[\\/](numba|llvmlite)[\\/]")
+INDIVISIBLE = re.compile(r"^<frozen importlib|[\\/](site|dist)-packages[\\/](numba|llvmlite)[\\/]")
 INTERRUPT = getattr(signal, "SIGUSR1", None)  # cancels a job that does not poll the pipe
 
 

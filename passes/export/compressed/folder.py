@@ -20,6 +20,7 @@ from espalier.passes.export.compressed.caches import UNROUNDED, cache_tensors, r
 from espalier.passes.export.compressed.codes import tensors_of
 from espalier.passes.export.compressed.inputs import input_tensors, narrowed
 from espalier.passes.export.mixed_folders import check_for_model
+from espalier.passes.export.pruned_sizes import clear_code
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.compressed_tensors import Scheme, rounding, scheme_of
@@ -69,6 +70,7 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
         copy_tokenizer(project, part)
         made.files = sorted(folder / f.name for f in part.iterdir())
     clear_own_form(folder)
+    clear_code(folder)
     made.notes = [*notes, *made.notes, *left, *rounded, *compared_notes(made)]
     return made
 

@@ -21,6 +21,7 @@ from espalier.model.sources.torchao import package
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer
 from espalier.passes.export.mixed_folders import check_for_model
+from espalier.passes.export.pruned_sizes import clear_code
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
 from espalier.passes.export.targets import checked
@@ -83,6 +84,7 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
         others = sorted(f.name for f in part.iterdir() if f.name != FILE)
         made.files = [folder / name for name in (FILE, *others)]
     clear_own_form(folder)
+    clear_code(folder)
     made.notes = [*notes, *made.notes, *left, *rounded, *compared_notes(made)]
     return made
 

@@ -42,6 +42,7 @@ from espalier.passes.jobs.kinds import (
     Started,
     Stopped,
 )
+from espalier.passes.jobs.serving import INDIVISIBLE
 from espalier.passes.select import Select
 from tests.model.zoo import case
 from tests.passes import toy_worker
@@ -305,6 +306,16 @@ def test_cancelling_amid_a_compilation_leaves_numba_whole(runner: ToyRunner, lis
     listener.end(job)
     assert listener.end(runner.run("registering", 0.0)) == Done([])
     assert listener.end(runner.run("pid")) == Done(pid)
+
+
+@pytest.mark.parametrize(
+    ("file", "yes"),
+    [("/usr/lib/python3/dist-packages/numba/core/compiler.py", True),
+     ("C:\\Python\\Lib\\site-packages\\llvmlite\\ir\\values.py", True), ("<frozen importlib._bootstrap>", True),
+     ("/home/me/numba/kernels.py", False), ("/usr/lib/python3/dist-packages/torch/nn/modules/module.py", False)],
+)  # fmt: skip
+def test_only_imports_and_compilations_are_indivisible(file: str, yes: bool) -> None:
+    assert bool(INDIVISIBLE.search(file)) == yes
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from espalier.model.errors import ExportError
 from espalier.model.formats.base import parse_format
 from espalier.model.graph.meta import Precision
 from espalier.model.opening import open_any
+from espalier.model.sources.pruned_class import SIGNATURE
 from espalier.model.store.weights import Tensor, WeightStore
 from espalier.model.torch.build import build
 from espalier.passes.export import export
@@ -237,6 +238,7 @@ def test_files_of_others_and_the_source_stay_as_they_are(tmp_path: Path) -> None
     (out / "link").symlink_to(secret)
     (out / "notes.txt").write_text("mine")
     (out / "notes.txt").chmod(0o600)
+    (out / "modeling_pruned.py").write_text(SIGNATURE)  # an earlier export left the class of a pruned model
     done = export(project, found.store, "compressed-tensors", out)
     assert {Path(f).name for f in done.files} == {p.name for p in out.iterdir()} - {"link", "notes.txt"}
     assert secret.stat().st_mode & 0o777 == (out / "notes.txt").stat().st_mode & 0o777 == 0o600

@@ -16,6 +16,7 @@ from espalier.model.document.project import Project
 from espalier.model.errors import ExportError
 from espalier.model.formats.base import parse_format
 from espalier.model.opening import open_any
+from espalier.model.sources.pruned_class import SIGNATURE
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.build import build
 from espalier.passes.export import export
@@ -203,7 +204,12 @@ def test_a_head_that_transformers_ties_by_itself_is_named(tmp_path: Path) -> Non
 
 def test_a_write_that_fails_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project, store = opened("llama", "float32", tmp_path, {"linear.weight": INT8})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "modeling_pruned.py").write_text(
+        SIGNATURE
+    )  # an earlier export left the class of a pruned model
     export(project, store, "torchao", tmp_path / "out")
+    assert not (tmp_path / "out" / "modeling_pruned.py").exists()
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
 
     def full(*_: object, **__: object) -> None:
