@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from espalier.model.memory import free
 
 AUDIO = "audio"  # kind of data
 WAVEFORM = "x"
+DECODING = 15  # bytes of memory for a byte of a file of 8 bits: it, its numbers, float64 and float32
 
 
 def sound_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> TaskData:
@@ -39,7 +41,7 @@ def read_sounds(
 ) -> tuple[dict[str, Inputs], tuple[str, ...]]:
     """(inputs by split, conversions in a sentence each)."""
     extractor = find_extractor(options.tokenizer)
-    read = {split: [read_wave(source) for source in some] for split, some in sources.items()}
+    read = {split: [_read(source) for source in some] for split, some in sources.items()}
     every = [wave for some in read.values() for wave in some]
     first = _one_rate(sources, read) if extractor is None else None
     rate = extractor.rate if extractor else first or 0
@@ -51,6 +53,13 @@ def read_sounds(
     inputs = {split: target.inputs(some, name) for split, some in even.items()}
     limit = target.length if target.extractor is None or target.extractor.waves else target.extractor.longest
     return inputs, _notes(every, lengths, rate, limit, extractor is None)
+
+
+def _read(source: Source) -> Wave:
+    """Read a sound; raises DataError where the memory that others leave is too small for its decoding."""
+    if isinstance(source, Path) and source.is_file() and DECODING * source.stat().st_size > free():
+        raise DataError(f"Not enough memory is free to read {name_of(source)}.", "Give fewer or shorter sounds.")
+    return read_wave(source)
 
 
 @dataclass(frozen=True, slots=True)

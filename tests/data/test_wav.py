@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from scipy.io import wavfile
 
+from espalier.model.data import sounds
+from espalier.model.data.base import LoadOptions
 from espalier.model.data.wav import Sound, Wave, decoded, of_array, read_wave, resampled
 from espalier.model.errors import DataError
 from tests.audio_models import float_wav, read_wav, write_wav
@@ -132,6 +134,17 @@ def test_mutants_are_read_or_refused() -> None:
             refused += 1
             assert error.message.startswith("mutant") and error.hint
     assert 50 < refused < 600
+
+
+def test_long_sounds_are_refused_before_they_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [tmp_path / "cat" / f"{at}.wav" for at in range(3)]
+    files[0].parent.mkdir()
+    for file in files:
+        file.write_bytes(float_wav(np.zeros(100)))
+    room = iter([10_000, 10_000, 1000])
+    monkeypatch.setattr(sounds, "free", lambda: next(room))
+    with pytest.raises(DataError, match=r"Not enough memory is free to read cat/2\.wav"):
+        sounds.read_sounds({"all": files}, "cat", LoadOptions())
 
 
 def test_arrays() -> None:
