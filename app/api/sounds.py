@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from espalier.model.data.base import ALL, CLASSIFICATION, LoadOptions, TaskData
+from espalier.model.data.label_forms import sets_of
 from espalier.model.data.labelled_arrays import MOST_CLASSES
 from espalier.model.data.rows import SPLIT_NAMES, Rows, find_classes, label_name
 from espalier.model.data.sounds import sound_data
+from espalier.model.data.tables import is_list
 from espalier.model.data.wav import Sound, Wave, of_array
 from espalier.model.errors import DataError, nearest
 from espalier.model.sources.reading import Limits, Reading
 from espalier.passes.tasks.base import TASKS, recognised
+from espalier.passes.tasks.multi_label import MULTI_LABEL
 
 ARRAY, RATE = "array", "sampling_rate"
 _NUMBER = re.compile(r"-?\d+")
@@ -30,8 +33,11 @@ def sounds_of(data: Any, reading: Reading) -> TaskData | None:
     parts = {SPLIT_NAMES[k]: v for k, v in named.items()} if named and set(named) <= set(SPLIT_NAMES) else {ALL: data}
     if not all(_holds_sounds(part) for part in parts.values()):
         return None
-    rows = {split: _rows(part) for split, part in parts.items()}
-    limits, task = reading.limits or Limits(), TASKS.get(recognised(reading.limits) or CLASSIFICATION)
+    pairs = {split: _pairs(part) for split, part in parts.items()}
+    sets = all(is_list(label) for part in pairs.values() for _, label in part)
+    limits = reading.limits or Limits()
+    task = TASKS.get(recognised(reading.limits) or (MULTI_LABEL if sets else CLASSIFICATION))
+    rows = {split: _rows(part, task.name == MULTI_LABEL) for split, part in pairs.items()}
     options = LoadOptions(tokenizer=reading.tokenizer, whole=True, task=task.name, form=task.form,
                           signal=limits.signal, masked=limits.masked)  # fmt: skip
     if task.form.targets is None:
@@ -65,14 +71,22 @@ def _is_sound(value: Any) -> bool:
     return isinstance(value, Mapping) and ARRAY in value and RATE in value
 
 
-def _rows(data: Any) -> Rows:
-    """The sounds of a list or a data set, of which each is read once."""
+Labelled = tuple[Mapping[str, Any], Any]  # a sound and its label
+
+
+def _pairs(data: Any) -> list[Labelled]:
+    """The items of a list or a data set, of which each is read once."""
     pairs = [_pair(data[at]) for at in range(len(data))]
     if None in pairs:
         raise DataError(f"Sample {pairs.index(None)} is no sound with a label.", SHAPES)
-    known = [pair for pair in pairs if pair is not None]
-    sounds = tuple(_sound(f"sample {at}", pair[0]) for at, pair in enumerate(known))
-    return Rows(sounds, tuple(_label(pair[1]) for pair in known))
+    return [pair for pair in pairs if pair is not None]
+
+
+def _rows(pairs: Sequence[Labelled], sets: bool) -> Rows:
+    """Sounds with labels; `sets`: each label is a list of classes, or a row of zeros and ones."""
+    sounds = tuple(_sound(f"sample {at}", sound) for at, (sound, _) in enumerate(pairs))
+    labels = [label for _, label in pairs]
+    return Rows(sounds, sets_of(labels) if sets else tuple(map(_label, labels)))
 
 
 def _sound(name: str, value: Mapping[str, Any]) -> Sound:
@@ -84,8 +98,8 @@ def _sound(name: str, value: Mapping[str, Any]) -> Sound:
 
 def _label(value: Any) -> Any:
     """A class name, or a number; a set of these of a list."""
-    if isinstance(value, list | tuple):
-        return tuple(label_name(one) for one in cast("Iterable[Any]", value))
+    if is_list(value):
+        return tuple(label_name(one) for one in value)
     return label_name(value.item() if hasattr(value, "item") else value)
 
 

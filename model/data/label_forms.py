@@ -26,10 +26,15 @@ def set_rows(table: Any, source: str, options: LoadOptions) -> Rows:
     if any(is_list(cell) for cell in _column(table, options.text, "text", options, source)):
         raise _tags_error(source)
     texts, cells, _ = labelled_texts(table, source, options)
+    return Rows(texts, sets_of(cells))
+
+
+def sets_of(cells: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
+    """The class names of each cell: of lists, texts such as `a|b`, or rows of zeros and ones."""
     values = [_cells(cell) for cell in cells]
     if _are_indicators(values):
-        return Rows(texts, tuple(tuple(str(at) for at, on in enumerate(row) if float(on)) for row in values))
-    return Rows(texts, tuple(tuple(dict.fromkeys(map(label_name, row))) for row in values))
+        return tuple(tuple(str(at) for at, on in enumerate(row) if float(on)) for row in values)
+    return tuple(tuple(dict.fromkeys(map(label_name, row))) for row in values)
 
 
 def _column(table: Any, name: str | None, kind: str, options: LoadOptions, source: str) -> list[Any]:

@@ -313,7 +313,7 @@ class _Work:
         read = {"split": self.split.name,
                 **text_facts(self.split, length_of(self.options, self.context))}  # fmt: skip
         return {"divergence": self.evidence.words, "baseline": self.baseline_name, "places": len(rows), "tried": tried,
-                **read, "samples": self.evidence.samples, **self.baseline, **told,
+                **read, "samples": min(self.evidence.samples, len(self.split)), **self.baseline, **told,
                 "correction": [fixed.level, fixed.steep, fixed.loud],
                 "configuration_correction": [self.whole.level, self.whole.steep], "evidence": self.path,
                 "evidence_seconds": round(self.evidence_seconds, 3), "table_seconds": round(self.seconds, 3),

@@ -24,7 +24,7 @@ from espalier.model.store.weights import Tensor, WeightStore, write
 from espalier.model.torch.tensors import to_numpy
 from espalier.passes.export.effective_weights import effective_weights, shared_differently
 from espalier.passes.export.loading import MASK
-from espalier.passes.export.mixed_folders import check_for_model
+from espalier.passes.export.mixed_folders import check_for_model, check_for_own_form
 from espalier.passes.export.pruned_sizes import clear_code, is_cut, pruned, write_code
 from espalier.passes.export.smaller_config import Smaller, fill, shrunk, smaller
 from espalier.passes.export.tied_weights import untied
@@ -52,10 +52,11 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
             if _has_adapters(project):
                 write_peft(project.graph, store, part / ADAPTER, str(folder), {})
         else:
+            check_for_own_form(folder)
             plain = {k: to_numpy(v) for k, v in weights.items()}
             (_write_plain if foreign else _write_own)(project, plain, store, part, folder.name)
     if model is not None or foreign:
-        clear_own_form(folder)
+        clear_own_form(folder, readme=model is not None)
     if not is_pruned(model):
         clear_code(folder)
     files = [*folder.iterdir(), *((folder / ADAPTER).iterdir() if model is not None and _has_adapters(project) else ())]
@@ -67,11 +68,11 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     ]
 
 
-def clear_own_form(folder: Path) -> None:
-    """Take away what an earlier export in our own form left, which would load another model than that beside it."""
+def clear_own_form(folder: Path, *, readme: bool = True) -> None:
+    """Remove what an earlier export in our own form left, which would load another model than that beside it."""
     script = folder / "load.py"
     if script.is_file() and script.read_text(encoding="utf-8", errors="replace") == SCRIPT:
-        for name in ("load.py", "graph.json"):
+        for name in ("load.py", "graph.json", *(["README.md"] if readme else [])):
             (folder / name).unlink(missing_ok=True)
 
 

@@ -21,3 +21,10 @@ def check_for_adapter(folder: Path) -> None:
     if (folder / MODEL).exists():
         raise ExportError(f"{folder} holds a model ({MODEL}), onto which transformers would load this adapter.",
                           "Choose another folder.")  # fmt: skip
+
+
+def check_for_own_form(folder: Path) -> None:
+    """Raise ExportError if a model of transformers lies where one in our own form is to be written."""
+    if (folder / MODEL).exists():
+        raise ExportError(f"{folder} holds a model of transformers ({MODEL}), which would be read with these weights. "
+                          "Those have no configuration of their own.", "Choose another folder.")  # fmt: skip

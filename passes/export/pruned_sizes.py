@@ -22,6 +22,7 @@ from espalier.passes.export.smaller_config import (
     fill,
     kept_layers,
     made_of,
+    named_values,
     renumbered,
 )
 from espalier.passes.structure.sets import structure_of
@@ -47,7 +48,7 @@ def pruned(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor],
     before = {renumbered(path, kept): values for path, values in vars(config).pop(ATTRIBUTES, {}).items()}
     vars(config).pop(SHAPES, None)
     configure(config, base, graph, kept)
-    named = {renumbered(name, kept): value for name, value in weights.items()}
+    named = named_values(model, base, weights, kept)
     try:
         whole = cls(config)
     except ERRORS as error:

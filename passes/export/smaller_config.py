@@ -6,6 +6,7 @@ Sizes are read off the weights, tried, and believed only when every tensor fits 
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,13 +49,28 @@ def smaller(model: Any, base: Graph, graph: Graph, weights: Mapping[str, Tensor]
         made = made_of(type(model), config, model.dtype)
     except (ValueError, TypeError, RuntimeError, AttributeError, KeyError, IndexError) as error:
         return Smaller(why=f"its configuration cannot have these sizes ({first_line(error)})")
-    named = {renumbered(name, kept): value for name, value in weights.items()}
+    named = named_values(model, base, weights, kept)
     if misfit := _misfit(made, named):
         return Smaller(why=misfit)
     fill(made, named)
     if not computes_as(made, graph, weights, store):
         return Smaller(why="transformers computes something else in these sizes")
     return Smaller(made)
+
+
+def named_values(
+    model: Any, base: Graph, weights: Mapping[str, Tensor], kept: Mapping[str, list[int]]
+) -> dict[str, Tensor]:
+    """The values by the names that layers have now; of parameters that the graph does not use, the source's."""
+    every = list(model.named_parameters(remove_duplicate=False))
+    uses = Counter(id(value) for _, value in every)
+    gone = {(path, n) for name in base.weights for path, n in _numbers(name) if n not in kept.get(path, (n,))}
+    unused = {
+        name: value.detach()
+        for name, value in every
+        if name not in base.weights and uses[id(value)] == 1 and gone.isdisjoint(_numbers(name))
+    }
+    return {renumbered(name, kept): value for name, value in {**unused, **weights}.items()}
 
 
 def shrunk(base: Graph, graph: Graph) -> bool:
@@ -179,7 +195,16 @@ def _size(shape: Iterable[int]) -> str:
 
 
 def made_of(cls: Any, config: Any, dtype: Any) -> Any:
-    """A model of a class of transformers, with weights of `dtype`, in which transformers opens the folder."""
+    """A model of a class of transformers, with weights of `dtype`, in which transformers opens the folder.
+
+    Raises ValueError for a configuration that transformers does not write.
+    """
+    from huggingface_hub.errors import StrictDataclassError
+
+    try:
+        config.validate()
+    except StrictDataclassError as error:
+        raise ValueError(str(error.__cause__ or error)) from error
     return cls._from_config(config, dtype=dtype).eval()
 
 

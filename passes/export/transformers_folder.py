@@ -47,7 +47,7 @@ def transformers_model(project: Project, store: WeightStore, part: Path) -> tupl
     if model is None:
         reason = f": {why}" if why else ", as it is none of its classes"
         raise ExportError(f"transformers has no model like this{reason}.",
-                          "Export it as safetensors, which then has Espalier's own form.")  # fmt: skip
+                          "Export it as safetensors.")  # fmt: skip
     if not type(model).__module__.startswith("transformers."):
         raise ExportError(f"{type(model).__name__} is not a class of transformers, which is to open the folder.",
                           "Export it as safetensors or packed.")  # fmt: skip

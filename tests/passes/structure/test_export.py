@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from transformers import LlamaForCausalLM
 
 from espalier.model.document.project import Project
@@ -177,6 +178,46 @@ def test_a_list_that_does_more_than_cut_is_refused(change: dict[str, Any], tmp_p
     (folder / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(SourceError, match="cannot be loaded"):
         open_any(str(folder), tmp_path / "again", origin=Origin.TYPED)
+
+
+@pytest.mark.slow
+def test_a_width_that_a_configuration_refuses_leaves_with_our_graph(tmp_path: Path) -> None:
+    """hidden_size 28 is no multiple of 6 heads, which transformers finds out only when it writes the configuration."""
+    spec = LLAMA.replace("hidden_size=32&num_attention_heads=4", "hidden_size=48&num_attention_heads=6")
+    steps = (Step("prune_structured", PruneStructuredOptions("width", count=4)), REMOVE)
+    opened, project, folder = exported(spec.replace("heads=2", "heads=3"), steps, tmp_path)
+    assert (folder / "graph.json").exists() and not (folder / "config.json").exists()
+    inputs = example_inputs(project.graph)
+    with torch.no_grad():
+        mine, other = (m(**inputs)["logits"] for m in (build(project.graph, opened.store), load_folder(folder)))
+    assert torch.equal(mine, other)
+    plain = open_any(GPT2, tmp_path / "d", origin=Origin.TYPED)
+    export(plain.project, plain.store, "safetensors", folder)
+    assert not [n for n in ("graph.json", "load.py", "README.md") if (folder / n).exists()]
+    with pytest.raises(ExportError, match="holds a model of transformers"):
+        export(project, opened.store, "safetensors", folder)
+    assert transformers.GPT2LMHeadModel.from_pretrained(folder).config.n_embd == 32
+
+
+@pytest.mark.slow
+def test_parameters_of_training_alone_stay(tmp_path: Path) -> None:
+    """Wav2Vec2 has an embedding of masked frames, which no evaluation uses."""
+    config = transformers.Wav2Vec2Config(
+        vocab_size=32, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
+        conv_dim=(16, 16), conv_stride=(5, 2), conv_kernel=(10, 3), num_feat_extract_layers=2,
+        num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=4, num_labels=3, classifier_proj_size=16,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    transformers.Wav2Vec2ForSequenceClassification(config).eval().save_pretrained(tmp_path / "w")
+    steps = (structured("neurons", Select("regex", ("layers[._]1[._]",))), REMOVE)
+    opened, project, folder = exported(str(tmp_path / "w"), steps, tmp_path)
+    inputs = example_inputs(project.graph)
+    with torch.no_grad():
+        mine = build(project.graph, opened.store)(**inputs)["logits"]
+        again = read(folder)
+        assert torch.allclose(mine, again(**inputs).logits, atol=1e-5)
+    source = transformers.Wav2Vec2ForSequenceClassification.from_pretrained(tmp_path / "w")
+    assert torch.equal(again.wav2vec2.masked_spec_embed, source.wav2vec2.masked_spec_embed)
 
 
 @pytest.mark.parametrize("spec", [BERT, pytest.param(GPT2, marks=pytest.mark.slow)])

@@ -303,11 +303,33 @@ def test_bad_python_sounds(folder: Path) -> None:
     with pytest.raises(DataError, match=r"20,000,000 is no class number"):
         m.evaluate([good, ({"array": np.zeros(9), "sampling_rate": RATE}, 20_000_000)])
     with pytest.raises(DataError, match=r"multi-label|lists"):
-        m.evaluate([({"array": np.zeros(9), "sampling_rate": RATE}, [0, 1])])
+        m.evaluate([good, ({"array": np.zeros(9), "sampling_rate": RATE}, [0, 1])])
     named = m.evaluate([good, ({"array": np.zeros(9), "sampling_rate": RATE}, "--5")])
     assert named.summary["n"] == 2, "'--5' is a name, not a number"
     with pytest.raises(DataError, match="sampling rate 0 Hz"):
         m.evaluate([({"array": np.zeros(9), "sampling_rate": 0}, 0)])
+
+
+@pytest.mark.parametrize("form", ["names", "lists", "arrays"])
+def test_sets_of_classes_in_python(form: str, folder: Path) -> None:
+    """As rows of zeros and ones in an .npz file, whose loss is torch's."""
+    random = np.random.default_rng(3)
+    rows = (random.random((9, 4)) > 0.5).astype(int)
+    rows[0] = 1  # each class has a sample
+    x = random.standard_normal((9, 9)).astype(np.float32)
+    sets: dict[str, list[Any]] = {
+        "names": [[f"c{at}" for at in np.flatnonzero(row)] for row in rows], "lists": rows.tolist(), "arrays": [*rows],
+    }  # fmt: skip
+    data = [({"array": a, "sampling_rate": RATE}, y) for a, y in zip(x, sets[form], strict=True)]
+    m = cnn(folder)
+    found = m.evaluate(data, task="multi-label")
+    assert found.summary["n"] == 9
+    shape = tuple(m.graph.placeholders[0].out.shape[1:-1])
+    padded = torch.nn.functional.pad(torch.from_numpy(x), (0, LENGTH - 9)).reshape(9, *shape, LENGTH)
+    with torch.no_grad():
+        logits = m.to_torch()(padded)
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(rows).float())
+    assert found.summary["loss"] == pytest.approx(float(loss), rel=1e-5)
 
 
 @pytest.mark.slow
