@@ -11,20 +11,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import ExportError, first_line
+from espalier.model.files import filling, make_folder
 from espalier.model.formats.base import Array
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice
 from espalier.model.store.weights import WeightStore
-from espalier.passes.export.checkpoint import model_of
+from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer, model_of
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.effective_weights import effective_weights
+from espalier.passes.export.mixed_folders import check_for_model
+from espalier.passes.export.pruned_sizes import clear_code
+from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
+from espalier.passes.export.targets import checked
 from espalier.passes.verify import tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from espalier.model.document.project import Project
+
+WEIGHTS = "model.safetensors"  # the first of the files
 
 
 @dataclass(slots=True)
@@ -52,6 +59,38 @@ def transformers_model(project: Project, store: WeightStore, part: Path) -> tupl
         raise ExportError(f"{type(model).__name__} is not a class of transformers, which is to open the folder.",
                           "Export it as safetensors or packed.")  # fmt: skip
     return model, notes
+
+
+ReadBack = Callable[["Project", WeightStore, Any, Path, bool], Folder]
+
+
+def write_coded(
+    target: str, project: Project, store: WeightStore, folder: Path, settings: Settings, read_back: ReadBack,
+    coded: bool, rounded: list[str],
+) -> Folder:  # fmt: skip
+    """Write a folder by `read_back`, which also runs it. Raises ExportError before anything is written.
+
+    `coded`: whether a weight has codes. `rounded`: notes of inputs that are rounded by another rule.
+    """
+    left = checked(target, project.graph, leave_float=settings.leave_float)
+    if not coded:
+        if left:
+            raise ExportError(f"{target} can hold no weight of this model. {left[0]}", "Choose another format.")
+        raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
+    check_for_model(folder)
+    make_folder(folder.parent, ExportError)
+    settings.progress(0, 3, "reading the source")
+    with filling(folder, ExportError) as part:
+        model, notes = transformers_model(project, store, part)
+        settings.progress(1, 3, "writing and running it in transformers")
+        made = read_back(project, store, model, part, bool(left or rounded))
+        copy_tokenizer(project, part)
+        names = sorted((f.name for f in part.iterdir()), key=lambda name: (name != WEIGHTS, name))
+        made.files = [folder / name for name in names]
+    clear_own_form(folder)
+    clear_code(folder)
+    made.notes = [*notes, *made.notes, *left, *rounded, *compared_notes(made)]
+    return made
 
 
 def module_nodes(

@@ -10,19 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import ExportError
-from espalier.model.files import filling, make_folder
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice
 from espalier.model.store.weights import WeightStore
-from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer
 from espalier.passes.export.compare import Compared
 from espalier.passes.export.compressed.caches import UNROUNDED, cache_tensors, round_caches
 from espalier.passes.export.compressed.codes import tensors_of
 from espalier.passes.export.compressed.inputs import input_tensors, narrowed
-from espalier.passes.export.mixed_folders import check_for_model
-from espalier.passes.export.pruned_sizes import clear_code
 from espalier.passes.export.settings import Settings
-from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.compressed_tensors import Scheme, rounding, scheme_of
 from espalier.passes.export.targets.compressed_tensors_args import Args
 from espalier.passes.export.targets.kv_cache import cache_scheme
@@ -32,13 +27,12 @@ from espalier.passes.export.transformers_folder import (
     check_results,
     coded_row,
     compare_model,
-    compared_notes,
     float_row,
     loaded,
     masked_weight,
     module_nodes,
     owners,
-    transformers_model,
+    write_coded,
 )
 
 if TYPE_CHECKING:
@@ -54,25 +48,9 @@ def write_folder(project: Project, store: WeightStore, folder: Path, settings: S
     if importlib.util.find_spec("compressed_tensors") is None:
         raise ExportError("The export needs the package compressed-tensors, which is not installed.",
                           "Install it: pip install 'espalier[hf]'.")  # fmt: skip
-    left = checked(TARGET, project.graph, leave_float=settings.leave_float)
-    if cache_scheme(project.graph) is None and not any(scheme_of(node, project.graph) for node in project.graph):
-        if left:
-            raise ExportError(f"{TARGET} can hold no weight of this model. {left[0]}", "Choose another format.")
-        raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
-    rounded = rounded_otherwise(project.graph)
-    check_for_model(folder)
-    make_folder(folder.parent, ExportError)
-    settings.progress(0, 3, "reading the source")
-    with filling(folder, ExportError) as part:
-        model, notes = transformers_model(project, store, part)
-        settings.progress(1, 3, "packing and running it in transformers")
-        made = _read_back(project, store, model, part, bool(left or rounded))
-        copy_tokenizer(project, part)
-        made.files = sorted(folder / f.name for f in part.iterdir())
-    clear_own_form(folder)
-    clear_code(folder)
-    made.notes = [*notes, *made.notes, *left, *rounded, *compared_notes(made)]
-    return made
+    graph = project.graph
+    coded = cache_scheme(graph) is not None or any(scheme_of(node, graph) for node in graph)
+    return write_coded(TARGET, project, store, folder, settings, _read_back, coded, rounded_otherwise(graph))
 
 
 def _read_back(project: Project, store: WeightStore, model: Any, part: Path, inexact: bool) -> Folder:

@@ -1,4 +1,4 @@
-"""What torchao's own quantiser is told to make tensors like those of a scheme: its configurations (0.18)."""
+"""Configurations with which torchao (0.18) quantises to tensors like those of a scheme."""
 
 from __future__ import annotations
 

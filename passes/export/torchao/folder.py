@@ -14,17 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import ExportError
-from espalier.model.files import filling, make_folder
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice
 from espalier.model.sources.torchao import package
 from espalier.model.store.weights import WeightStore
-from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer
-from espalier.passes.export.mixed_folders import check_for_model
-from espalier.passes.export.pruned_sizes import clear_code
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
-from espalier.passes.export.targets import checked
 from espalier.passes.export.targets.torchao import Scheme, rounding, scheme_of
 from espalier.passes.export.torchao.configs import config_by_module
 from espalier.passes.export.torchao.tensors import tensor_of
@@ -34,13 +29,12 @@ from espalier.passes.export.transformers_folder import (
     check_results,
     coded_row,
     compare_model,
-    compared_notes,
     float_row,
     loaded,
     masked_weight,
     module_nodes,
     owners,
-    transformers_model,
+    write_coded,
 )
 
 if TYPE_CHECKING:
@@ -67,26 +61,8 @@ def check_package() -> None:
 def write_folder(project: Project, store: WeightStore, folder: Path, settings: Settings) -> Folder:
     """Write the folder, and run it by transformers. Raises ExportError before anything is written."""
     check_package()
-    left = checked(TARGET, project.graph, leave_float=settings.leave_float)
-    if not any(scheme_of(node, project.graph) for node in project.graph):
-        if left:
-            raise ExportError(f"{TARGET} can hold no weight of this model. {left[0]}", "Choose another format.")
-        raise ExportError("No weight has a format, so there is nothing to compress.", "Quantise the model first.")
-    rounded = rounded_otherwise(project.graph)
-    check_for_model(folder)
-    make_folder(folder.parent, ExportError)
-    settings.progress(0, 3, "reading the source")
-    with filling(folder, ExportError) as part:
-        model, notes = transformers_model(project, store, part)
-        settings.progress(1, 3, "writing and running it in transformers")
-        made = _read_back(project, store, model, part, bool(left or rounded))
-        copy_tokenizer(project, part)
-        others = sorted(f.name for f in part.iterdir() if f.name != FILE)
-        made.files = [folder / name for name in (FILE, *others)]
-    clear_own_form(folder)
-    clear_code(folder)
-    made.notes = [*notes, *made.notes, *left, *rounded, *compared_notes(made)]
-    return made
+    coded = any(scheme_of(node, project.graph) for node in project.graph)
+    return write_coded(TARGET, project, store, folder, settings, _read_back, coded, rounded_otherwise(project.graph))
 
 
 def _read_back(project: Project, store: WeightStore, model: Any, part: Path, inexact: bool) -> Folder:

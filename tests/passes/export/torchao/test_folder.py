@@ -144,7 +144,7 @@ def test_the_configuration_is_that_of_torchao_s_quantiser(tmp_path: Path) -> Non
     ],
 )  # fmt: skip
 def test_inputs_are_rounded_by_torchao(weight: str, inputs: str, tensor: str, limit: float, tmp_path: Path) -> None:
-    """Equal but at ties where the rule is the same; else the difference is told."""
+    """Equal but at ties where the rule is the same; else the notes name the difference."""
     project, store = opened("llama", "float32", tmp_path, {"linear.weight": weight, "linear.data_in": inputs})
     done = export(project, store, "torchao", tmp_path / "out")
     assert {t["stored"] for t in done.tensors if t["label"]} == {tensor}
