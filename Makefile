@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 SIZE := 1600x1000
 # A process a core; tests/conftest.py brings the long files first.
-PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .PHONY: help run test test-all check attack setup setup-test lint types contracts format guide screenshots demo-weights bench clean
 
