@@ -182,6 +182,20 @@ class PassMethods:
     ) -> Report:
         """Continuations of a text by the model and by its baseline, with a row per token."""
 
+    def generated_texts(
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., new_tokens: int = ...,
+        baseline: str = ..., seed: int = ...
+    ) -> Report:
+        """The text that the model generates from each source, with that of its baseline, the target, and ROUGE-L."""
+
+    def generation_scores(
+        self, /, data: Data = ..., *, split: str = ..., limit: int = ..., batch_size: int = ..., text: str = ...,
+        label: str = ..., tokenizer: str = ..., max_length: int = ..., task: str = ..., new_tokens: int = ...,
+        baseline: str = ..., seed: int = ...
+    ) -> Report:
+        """ROUGE-1, ROUGE-2 and ROUGE-L F-measures (Lin, 2004) and exact match of texts that the model generates."""
+
     def gptq(
         self, select: str | list[str] | Select | None = ..., /, *, data: Data = ..., split: str = ..., limit: int =
         ..., batch_size: int = ..., text: str = ..., label: str = ..., tokenizer: str = ..., max_length: int = ...,

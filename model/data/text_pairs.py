@@ -62,6 +62,12 @@ def _shown(sources: Sequence[str], targets: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{a}\n→ {b}" for a, b in zip(sources, targets, strict=True))
 
 
+def decoder_start(tokenizer: str) -> int:
+    """The token before the first of a target for LAST: that with which the tokenizer ends targets."""
+    inputs, _ = open_text_pairs(tokenizer)(["-"], 1 << 10, True)
+    return int(inputs["input_ids"][0, -1])
+
+
 def padding_of(inputs: Inputs) -> int:
     """The token at masked positions; 0 if there are none."""
     hidden = inputs["input_ids"][inputs["attention_mask"] == 0]

@@ -208,11 +208,13 @@ def _pairs(tokenizer: Any, questions: Sequence[str], contexts: Sequence[str], ma
 class Codec:
     """A tokenizer for continuing texts. `ends`: the tokens that end a text.
 
-    encode: a text as tokens, with the special tokens before it and none after it. decode: tokens as a text.
+    encode: a text as tokens, with the special tokens before it and none after it. decode: tokens as a text;
+    plain: without special tokens.
     """
 
     encode: Callable[[str], list[int]]
     decode: Callable[[list[int]], str]
+    plain: Callable[[list[int]], str]
     ends: frozenset[int]
 
 
@@ -229,7 +231,10 @@ def open_codec(source: str | Path) -> Codec:
             ids.pop()
         return ids
 
-    return Codec(encode, lambda tokens: str(tokenizer.decode(tokens)), ends)
+    def plain(tokens: list[int]) -> str:
+        return str(tokenizer.decode(tokens, skip_special_tokens=True))
+
+    return Codec(encode, lambda tokens: str(tokenizer.decode(tokens)), plain, ends)
 
 
 def longest(source: str | Path) -> int | None:

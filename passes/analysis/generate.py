@@ -1,4 +1,4 @@
-"""Continues a text with a language model, token by token, beside its baseline."""
+"""Continues a text with a language model, or writes a target of a source, token by token beside the baseline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from espalier.passes.tasks.next_token import token_scores
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from espalier.model.data.base import Split
+    from espalier.model.data.base import Inputs, Split
     from espalier.model.data.tokens import Codec
 
 LEAST = 1e-3  # temperature below which the most probable token is taken
@@ -30,7 +30,9 @@ Scores = Callable[[list[int]], "Tensor"]  # tokens so far → float64 [vocabular
 class GenerateOptions:
     """The text to continue, and how tokens are drawn. The seed of the step draws."""
 
-    prompt: str = field(default="", metadata={"help": "the text to continue", "required": True})
+    prompt: str = field(
+        default="", metadata={"help": "the text to continue; for encoder–decoder models the source", "required": True}
+    )
     new_tokens: int = field(default=32, metadata={"min": 1, "max": MOST, "help": "maximum number of new tokens"})
     temperature: float = field(
         default=0.0, metadata={"min": 0.0, "max": 10.0, "help": "0 takes the most probable token; higher draws freely"}
@@ -49,15 +51,20 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     Both draw with the same random numbers. `kl` of a row is the divergence of the model's next-token distribution from
     the baseline's, in nats, both after the text that the model has written. A step runs one token over the keys and
     values of those before, if the scores of the prompt then equal those of a run over all of it; else the whole text.
+    An encoder–decoder model writes a target of the prompt; the encoder runs once, the whole target at each step.
     """
     from espalier.model.data.tokens import open_codec
+    from espalier.passes.running.target_decoding import decodes_targets
 
-    if not token_scores_width(graph):
+    targets = decodes_targets(graph)
+    if not targets and not token_scores_width(graph):
         raise GraphError("The model gives no scores of tokens, so it continues no text.", "Open a language model.")
     tokenizer = options.tokenizer or context.reading.tokenizer
     if not tokenizer:
         raise DataError("The model has no tokenizer.", "Name one in the options.")
     codec = open_codec(tokenizer)
+    if targets:
+        return graph, _target(graph, options, context, codec, tokenizer)
     prompt = codec.encode(options.prompt)
     if len(prompt) < 2:
         raise DataError("The prompt has fewer than two tokens.", "Give a longer text.")
@@ -67,25 +74,61 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
         raise DataError(text, "Give a shorter text.")
     check_task(graph, _window(prompt), context)
     writer = _Writer(options, codec, context, min(options.new_tokens, room))
-    compared = context.base is not None and context.base is not graph
-    base = _scores(context.base, writer, prompt)[0] if compared and context.base is not None else None
+    other = _other(graph, context)
+    base = None if other is None else _scores(other, writer, prompt)[0]
     scores, cached = _scores(graph, writer, prompt)
-    mine, steps = writer.written(scores, prompt, base)
-    theirs = mine if base is None else writer.written(base, prompt)[0]
-    summary = _summary(codec, options, prompt, mine, theirs, [kl for _, kl in steps])
-    return graph, Report("generate", tuple(writer.rows(mine, theirs, steps)), summary | {"cached": cached})
+    return graph, _report(writer, scores, base, prompt, {"prompt_tokens": len(prompt), "cached": cached})
+
+
+def _other(graph: Graph, context: Context) -> Graph | None:
+    """The baseline, if it is another graph."""
+    return None if context.base is graph else context.base
+
+
+def _target(graph: Graph, options: GenerateOptions, context: Context, codec: Codec, tokenizer: str) -> Report:
+    """The target of a source, from the token with which the decoder starts."""
+    from espalier.model.data.tokens import open_tokenizer
+    from espalier.passes.running.target_decoding import start_token
+
+    room = _room(context)
+    source, lengths = open_tokenizer(tokenizer)([options.prompt], room)
+    if (count := int(lengths[0])) > room:
+        raise DataError(f"The prompt has {count} tokens; the model takes {room}.", "Give a shorter text.")
+    if count < 2:
+        raise DataError("The prompt has fewer than two tokens.", "Give a longer text.")
+    start = start_token(context, tokenizer)
+    writer = _Writer(options, codec, context, min(options.new_tokens, room - 1))
+    other = _other(graph, context)
+    base = None if other is None else _of_source(other, source, context)
+    return _report(writer, _of_source(graph, source, context), base, [start], {"prompt_tokens": count, "cached": False})
+
+
+def _of_source(graph: Graph, source: Inputs, context: Context) -> Scores:
+    import torch
+
+    from espalier.passes.running.target_decoding import TargetDecoder
+
+    decoder = TargetDecoder(graph, context, source)
+    return lambda tokens: decoder.scores(torch.tensor([tokens]))[0].double()
+
+
+def _report(writer: _Writer, scores: Scores, base: Scores | None, before: list[int], facts: dict[str, Any]) -> Report:
+    """Both texts after the tokens `before`."""
+    mine, steps = writer.written(scores, before, base)
+    theirs = mine if base is None else writer.written(base, before)[0]
+    summary = _summary(writer.codec, writer.options, before, mine, theirs, [kl for _, kl in steps])
+    return Report("generate", tuple(writer.rows(mine, theirs, steps)), summary | facts)
 
 
 def _summary(
-    codec: Codec, options: GenerateOptions, prompt: list[int], mine: list[int], theirs: list[int], kl: list[float]
+    codec: Codec, options: GenerateOptions, before: list[int], mine: list[int], theirs: list[int], kl: list[float]
 ) -> dict[str, Any]:
     same = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), min(len(mine), len(theirs)))
-    # Decoded with the prompt: a token may begin with a space that is left out at the start of a text.
-    start = len(codec.decode(prompt))
-    text, other = (codec.decode([*prompt, *tokens])[start:] for tokens in (mine, theirs))
+    # Decoded with what is before: a token may begin with a space that is left out at the start of a text.
+    start = len(codec.decode(before))
+    text, other = (codec.decode([*before, *tokens])[start:] for tokens in (mine, theirs))
     return {"text": text, "baseline_text": other, "baseline": options.baseline,
-            "prompt_tokens": len(prompt), "tokens": len(mine), "same_tokens": same,
-            "kl": sum(kl) / max(len(kl), 1)}  # fmt: skip
+            "tokens": len(mine), "same_tokens": same, "kl": sum(kl) / max(len(kl), 1)}  # fmt: skip
 
 
 def _room(context: Context) -> int:

@@ -183,7 +183,8 @@ def test_it_works_or_says_why_not(name: str, graph: str) -> None:
 NEED_DATA = (
     "activations", "allocated", "change_divergence", "data", "data_rows", "divergence", "predictions", "evaluate",
     "finetune", "finetune_estimate", "gptq", "smoothquant", "bias_correction", "load_adapter", "sensitivity",
-    "take_weights", "layer_latency", "compile", "generate", "awq", "autoround",
+    "take_weights", "layer_latency", "compile", "generate", "generation_scores", "generated_texts",
+    "awq", "autoround",
 )  # fmt: skip
 # Tested with processes in analysis/test_shard_run.py.
 NEED_PROCESSES = ("shard_run",)

@@ -1,0 +1,79 @@
+"""Targets that encoder–decoder models write, compared with transformers' own generation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import espalier as es
+from espalier.model.errors import DataError
+from tests.seq2seq_models import pairs, write_seq2seq
+
+KINDS = ("t5", "bart", "mbart")
+SOURCE = "one two good four"
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of each kind, trained a little."""
+    folder = tmp_path_factory.mktemp("models")
+    for kind in KINDS:
+        (folder / kind).mkdir()
+        write_seq2seq(folder / kind, 100, 25, kind=kind)
+    return folder
+
+
+def of_transformers(folder: Path, texts: list[str], count: int, model: Any = None) -> tuple[Any, Any]:
+    """(tokenizer, tokens after the start) of the most probable tokens."""
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    model = model or AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    model.generation_config.forced_eos_token_id = None  # which a length limit would force
+    ids = tokenizer(texts, padding=True, return_tensors="pt")
+    ids.pop("token_type_ids", None)
+    own = {"decoder_start_token_id": 2} if "mbart" in folder.name else {}  # the target's own last token
+    found = model.generate(**ids, max_new_tokens=count, do_sample=False, num_beams=1, **own)
+    return tokenizer, found[:, 1:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_most_probable_tokens_are_those_of_transformers(places: Path, kind: str) -> None:
+    tokenizer, wanted = of_transformers(places / kind, [SOURCE], 8)
+    found = es.open(str(places / kind)).run("generate", prompt=SOURCE, new_tokens=8)
+    assert [row["token"] for row in found.rows] == [tokenizer.decode([t]) for t in wanted[0].tolist()]
+    assert found.summary["text"].strip() == tokenizer.decode(wanted[0]) and found.summary["kl"] == 0
+
+
+@pytest.mark.slow
+def test_the_divergence_is_of_the_same_target(places: Path) -> None:
+    m = es.open(str(places / "bart"))
+    base = m.to_torch().eval()
+    m.quantize("linear", weight="integer(width=2)")
+    now = m.to_torch().eval()
+    found = m.run("generate", prompt=SOURCE, new_tokens=4)
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(places / "bart")
+    source, target = tokenizer(SOURCE, return_tensors="pt")["input_ids"], torch.tensor([[2, 0]])
+    for at, row in enumerate(found.rows):
+        given = {"input_ids": source, "attention_mask": torch.ones_like(source), "decoder_input_ids": target}
+        with torch.no_grad():
+            p, q = (net(**given)["logits"][0, at].double().log_softmax(-1) for net in (base, now))
+        assert row["kl"] == pytest.approx(float((p.exp() * (p - q)).sum()), rel=1e-4, abs=1e-9)
+        token = int(q.argmax())
+        assert row["token"] == tokenizer.decode([token]) and row["probability"] == pytest.approx(float(q.exp().max()))
+        target = torch.tensor([[*target[0, : at + 1].tolist(), token, 0][: at + 2]])
+    assert max(row["kl"] for row in found.rows) > 0
+
+
+@pytest.mark.slow
+def test_what_has_no_target(places: Path) -> None:
+    m = es.open(str(places / "bart"))
+    with pytest.raises(DataError, match="the model takes 32"):
+        m.run("generate", prompt=" ".join(row["source"] for row in pairs(20)))
+    assert m.run("generate", prompt=SOURCE, new_tokens=100).summary["tokens"] <= 31
