@@ -17,7 +17,7 @@ from espalier.passes.base import run_step
 
 def _arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="SOURCE|PROJECT", help="the model")
-    parser.add_argument("prompt", metavar="TEXT", help="the text to continue")
+    parser.add_argument("prompt", metavar="TEXT", help="the text to continue, or the source of a target")
     add_options(parser, GenerateOptions, skip=("prompt", "baseline"))
 
 
@@ -29,7 +29,10 @@ def _run(args: Arguments, console: Console) -> Answer:
         step = Step("generate", options, target.context.seed)
         report = run_step(project.graph, step, replace(target.context, base=base)).report
     data = {**report.summary, "rows": [dict(row) for row in report.rows]}
-    return Answer(data, lambda: _lines(args.prompt, data, compared=base is not None))
+    from espalier.passes.running.target_decoding import decodes_targets
+
+    before = f"{args.prompt} → " if decodes_targets(project.graph) else args.prompt
+    return Answer(data, lambda: _lines(before, data, compared=base is not None))
 
 
 def _lines(prompt: str, data: dict[str, Any], *, compared: bool) -> Iterable[str]:
@@ -45,4 +48,4 @@ def _lines(prompt: str, data: dict[str, Any], *, compared: bool) -> Iterable[str
     yield f"{same}; mean KL {data['kl']:.4g} nats per token"
 
 
-COMMAND = Command("generate", "continues a text with a language model", _arguments, _run)
+COMMAND = Command("generate", "continues a text, or writes the target of one, with a language model", _arguments, _run)
