@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from espalier.model.errors import DataError, GraphError
@@ -100,7 +100,9 @@ def _target(graph: Graph, options: GenerateOptions, context: Context, codec: Cod
     writer = _Writer(options, codec, context, min(options.new_tokens, room - 1))
     other = _other(graph, context)
     base = None if other is None else _of_source(other, source, context)
-    return _report(writer, _of_source(graph, source, context), base, [start], {"prompt_tokens": count, "cached": False})
+    report = _report(writer, _of_source(graph, source, context), base, [start], {"prompt_tokens": count})
+    whole = {name: report.summary[name].strip() for name in ("text", "baseline_text")}
+    return replace(report, summary=report.summary | whole | {"cached": False})
 
 
 def _of_source(graph: Graph, source: Inputs, context: Context) -> Scores:
