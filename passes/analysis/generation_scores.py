@@ -58,7 +58,7 @@ class _Texts:
 def generation_scores(graph: Graph, options: GenerationScoresOptions, context: Context) -> tuple[Graph, Report]:
     """ROUGE-1, ROUGE-2 and ROUGE-L F-measures (Lin, 2004) and exact match of texts that the model generates.
 
-    The most probable token is taken at each step; `cut` texts reached `new_tokens`. `change` is from the baseline on
+    The most probable token is taken at each step; `cut` texts reached `new_tokens`. `difference` is from the baseline on
     the same samples. Intervals: 95 %, by the bootstrap over samples.
     """
     import numpy as np
@@ -82,9 +82,9 @@ def generation_scores(graph: Graph, options: GenerationScoresOptions, context: C
     for at, name in enumerate(METRICS):
         row: Row = {"metric": name, "value": float(values[str(at)]), **_ends("", ends.get(str(at)))}
         if texts.theirs is not None:
-            change = str(at + 2 * len(METRICS))
-            row |= {"baseline": float(values[str(at + len(METRICS))]), "change": float(values[change]),
-                    **_ends("change_", ends.get(change))}  # fmt: skip
+            apart = str(at + 2 * len(METRICS))
+            row |= {"baseline": float(values[str(at + len(METRICS))]), "difference": float(values[apart]),
+                    **_ends("difference_", ends.get(apart))}  # fmt: skip
         rows.append(row)
     summary = {"n": len(mine), "baseline": options.baseline, "tokens": texts.tokens, "cut": texts.cut}
     return graph, Report("generation_scores", tuple(rows), summary)

@@ -55,12 +55,15 @@ def test_the_texts_are_those_of_transformers(folder: Path) -> None:
     assert [row["metric"] for row in scored.rows] == list(METRICS) and scored.summary["n"] == LIMIT
     assert [row["value"] for row in scored.rows] == pytest.approx(now.mean(0).tolist())
     assert [row["baseline"] for row in scored.rows] == pytest.approx(base.mean(0).tolist())
-    assert [row["change"] for row in scored.rows] == pytest.approx((now - base).mean(0).tolist())
+    assert [row["difference"] for row in scored.rows] == pytest.approx((now - base).mean(0).tolist())
     assert (now != base).any() and 0.1 < now.mean() < 1
     for row, change in zip(scored.rows, (now - base).T, strict=True):
-        assert row["low"] <= row["value"] <= row["high"] and row["change_low"] <= row["change"] <= row["change_high"]
+        assert (
+            row["low"] <= row["value"] <= row["high"]
+            and row["difference_low"] <= row["difference"] <= row["difference_high"]
+        )
         wide = 2 * 1.96 * change.std() / np.sqrt(LIMIT)  # of the mean, by the normal distribution
-        assert row["change_high"] - row["change_low"] == pytest.approx(wide, rel=0.2, abs=1e-9)
+        assert row["difference_high"] - row["difference_low"] == pytest.approx(wide, rel=0.2, abs=1e-9)
 
 
 @pytest.mark.slow
