@@ -58,8 +58,8 @@ class _Texts:
 def generation_scores(graph: Graph, options: GenerationScoresOptions, context: Context) -> tuple[Graph, Report]:
     """ROUGE-1, ROUGE-2 and ROUGE-L F-measures (Lin, 2004) and exact match of texts that the model generates.
 
-    The most probable token is taken at each step; `cut` texts reached `new_tokens`. `difference` is from the baseline on
-    the same samples. Intervals: 95 %, by the bootstrap over samples.
+    The most probable token is taken at each step; `cut` texts reached `new_tokens`. `difference` is from the baseline,
+    on the same samples. Intervals: 95 %, by the bootstrap over samples.
     """
     import numpy as np
 
