@@ -161,11 +161,12 @@ class _Writer:
     def written(self, graph: Graph, split: Split) -> list[list[int]]:
         """New tokens of each sample, up to one that ends texts."""
         from espalier.model.torch.build import build
+        from espalier.passes.running.batches import fitting_size
         from espalier.passes.running.target_decoding import TargetDecoder
 
         module: Any = build(graph, self._context.store, self._context.callables, packed=True)
         rows: list[list[int]] = []
-        for inputs, _ in split.batches(self._options.batch_size):
+        for inputs, _ in split.batches(fitting_size(split, graph, self._options.batch_size)):
             rows += self._batch(TargetDecoder(graph, self._context, inputs, module).scores, len(inputs["input_ids"]))
             self._done += len(inputs["input_ids"])
         return rows

@@ -43,13 +43,20 @@ def start_token(context: Context, tokenizer: str) -> int:
 
 
 class TargetDecoder:
-    """Scores of the next token of targets, of the sources `inputs` (int64 [n, seq], by name)."""
+    """Scores of the next token of targets, of the sources `inputs` (int64 [n, seq], by name).
+
+    Raises DataError if the model needs other inputs.
+    """
 
     def __init__(self, graph: Graph, context: Context, inputs: Mapping[str, Array], module: Any = None) -> None:
         self.module: Any = module or build(graph, context.store, context.callables, packed=True)
         names = {node.target for node in graph.placeholders}
         self._sources = {k: torch.from_numpy(v) for k, v in inputs.items() if k in names and not k.startswith(DECODER)}
         self._masked = MASK in names
+        others = [str(n) for n in names if n not in (IDS, MASK)]
+        if "input_ids" not in self._sources:  # its own default would be None
+            raise DataError(f"The model reads {', '.join(sorted(others))}, not the tokens of a text.",
+                            "Open an encoder–decoder model of texts.")  # fmt: skip
         self._run = _Keeping(self.module)
 
     def scores(self, targets: Tensor) -> Tensor:

@@ -10,6 +10,10 @@ import torch
 
 import espalier as es
 from espalier.model.errors import DataError
+from espalier.model.opening import open_any
+from espalier.model.trust import Origin
+from espalier.passes.base import Context
+from espalier.passes.running.target_decoding import TargetDecoder
 from tests.seq2seq_models import pairs, write_seq2seq
 
 KINDS = ("t5", "bart", "mbart")
@@ -72,8 +76,11 @@ def test_the_divergence_is_of_the_same_target(places: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_has_no_target(places: Path) -> None:
+def test_what_has_no_target(places: Path, tmp_path: Path) -> None:
     m = es.open(str(places / "bart"))
     with pytest.raises(DataError, match="the model takes 32"):
         m.run("generate", prompt=" ".join(row["source"] for row in pairs(20)))
     assert m.run("generate", prompt=SOURCE, new_tokens=100).summary["tokens"] <= 31
+    opened = open_any(str(places / "bart"), tmp_path, origin=Origin.TYPED)
+    with pytest.raises(DataError, match="not the tokens of a text"):  # as Whisper
+        TargetDecoder(opened.project.graph, Context(opened.store, callables=opened.callables), {})
