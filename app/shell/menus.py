@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QMenu, QMenuBar, QToolBar, QWidget, QWidgetAction
+from shiboken6 import isValid
 
 from espalier.app.menu import Action
 from espalier.app.widgets.heading import heading
@@ -97,7 +98,8 @@ class Menus:
         row = next(r for r in self.rows if r.id == name)
         if self._is_enabled(row):
             row.run()
-        self.refresh()
+        if isValid(self._bar):  # it may have closed the window, and a dialog of it run the events meanwhile
+            self.refresh()
 
     def _is_enabled(self, row: Action) -> bool:
         return self._is_open() if row.needs is None else row.needs()

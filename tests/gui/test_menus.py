@@ -6,10 +6,13 @@ import ast
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtWidgets import QMainWindow
+from pytestqt.qtbot import QtBot
 
 from espalier.app.menu import MENUS, Action
 from espalier.app.shell import menus
-from espalier.app.shell.menus import in_order
+from espalier.app.shell.menus import Menus, in_order
 from espalier.app.shell.window import Window
 
 SHELL = Path(menus.__file__).parent
@@ -43,3 +46,16 @@ def test_rows_of_features_are_in_the_menus(window: Window) -> None:
     assert places["kernels_run"] == "Run" and places["kernels_explain"] == "Help" and places["search_run"] == "Search"
     heads = list(dict.fromkeys(r.menu.partition("/")[0] for r in window.actions_table.rows))
     assert heads == ["File", "Edit", "View", "Model", "Run", "Search", "Help"]
+
+
+@pytest.mark.gui
+def test_an_action_may_delete_its_window(qtbot: QtBot) -> None:
+    """As one that closes a tab, from the find field, while a dialog runs the events."""
+    window = QMainWindow()
+
+    def close() -> None:
+        window.deleteLater()
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+    rows = [Action("close", "Close", "File", close), Action("graph", "Graph", "Model/Report", lambda: None)]
+    Menus(window, window.menuBar(), rows, ("File", "Model"), lambda: True).run("close")
