@@ -15,7 +15,10 @@ from espalier.model.borders import read_bytes, reading
 from espalier.model.data.base import Array
 from espalier.model.errors import Damage, DataError
 
+AUDIO = "audio"  # kind of data
 SUFFIXES = (".wav", ".wave")
+COMPRESSED = (".mp3", ".flac", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".wma", ".aif", ".aiff", ".au", ".webm")
+CONVERT = "Convert sounds to WAV, for example with ffmpeg -i NAME.mp3 NAME.wav."  # or others that are not WAV
 LARGEST = 1 << 30  # bytes of a file
 RATES = (1_000, 768_000)  # Hz
 WHOLE = ("uint8", "int8", "int16", "int32")  # types of samples

@@ -13,6 +13,7 @@ from scipy.io import wavfile
 
 from espalier.model.data import sounds
 from espalier.model.data.base import LoadOptions
+from espalier.model.data.rows import Rows
 from espalier.model.data.wav import Sound, Wave, decoded, of_array, read_wave, resampled
 from espalier.model.errors import DataError
 from tests.audio_models import float_wav, read_wav, write_wav
@@ -144,7 +145,7 @@ def test_long_sounds_are_refused_before_they_fill_the_memory(tmp_path: Path, mon
     room = iter([10_000, 10_000, 1000])
     monkeypatch.setattr(sounds, "free", lambda: next(room))
     with pytest.raises(DataError, match=r"Not enough memory is free to read cat/2\.wav"):
-        sounds.read_sounds({"all": files}, "cat", LoadOptions())
+        sounds.read_sounds({"all": Rows(tuple(files), ())}, "cat", LoadOptions())
 
 
 def test_arrays() -> None:
