@@ -71,7 +71,8 @@ def _changed(some: Sequence[_Read]) -> tuple[str, ...]:
     if sized:
         (width, height), (high, wide) = sized[0].size, sized[0].pixels.shape[:2]
         notes.append(
-            f"{len(sized)} of {len(some)} images are resized to {wide} × {high}, the first from {width} × {height}."
+            f"{len(sized)} of {len(some)} images are resized to {wide} × {high} (width × height), the first from "
+            f"{width} × {height}."
         )
     notes += [f"{grey} of {len(some)} images are converted from colour to grey."] if grey else []
     notes += [f"{colour} of {len(some)} images are repeated from grey to three channels."] if colour else []
@@ -90,7 +91,8 @@ def _check_sizes(rows: Mapping[str, Rows], arrays: Mapping[str, Sequence[Array]]
     if len(first) > 1:
         (one, a), (other, b) = list(first.items())[:2]
         raise DataError(
-            f"Images differ in size: {_name(a)} is {one[1]}×{one[0]}, {_name(b)} is {other[1]}×{other[0]}.",
+            f"Images differ in size (width × height): {_name(a)} is {one[1]} × {one[0]}, {_name(b)} is "
+            f"{other[1]} × {other[0]}.",
             "Resize all images to the model's input size.",
         )
 

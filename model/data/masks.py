@@ -110,8 +110,8 @@ def _check_size(image: Path, mask: Path) -> None:
          pillow().open(mask, formats=FORMATS) as other:  # fmt: skip
         own = other.size
     if size != own:
-        raise DataError(f"The mask {_name(mask)} is {own[0]} × {own[1]}, its image {image.name} {size[0]} × {size[1]}.",
-                        "Give each image a mask of its own size.")  # fmt: skip
+        raise DataError(f"The mask {_name(mask)} is {own[0]} × {own[1]}, its image {image.name} {size[0]} × {size[1]} "
+                        "(width × height).", "Give each image a mask of its own size.")  # fmt: skip
 
 
 def _values(path: Path) -> Callable[[], Array]:

@@ -49,7 +49,7 @@ def test_conversions_are_counted_for_each_split(tmp_path: Path) -> None:
 def test_sizes_must_agree(tmp_path: Path) -> None:
     _paint(tmp_path)
     _paint(tmp_path, size=(9, 9))
-    with pytest.raises(DataError, match=r"8×6.*9×9|9×9.*8×6"):
+    with pytest.raises(DataError, match=r"\(width × height\): .*(8 × 6.*9 × 9|9 × 9.*8 × 6)"):
         load_data(str(tmp_path))
 
 
