@@ -11,13 +11,13 @@ import os
 import re
 import shutil
 import stat
-import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import IO
 
 from espalier.model.errors import EspalierError, FileError
-from espalier.model.leftovers import part_folder_in, part_in
+from espalier.model.filled import Stale, exchanged, nothing, place, renamed, replaceable
+from espalier.model.leftovers import clear_parts, part_folder_in, part_in
 
 Kind = type[EspalierError]
 _HINTS = {
@@ -166,7 +166,7 @@ def replacing_folder(path: Path | str, kind: Kind = FileError) -> Generator[Path
         target = Path(path).resolve()
         with part_folder_in(target.parent) as part:
             yield part
-            _sync_tree(part)
+            sync_tree(part)
             if target.exists():
                 _swap(part, target)  # `part` is now the old folder and will be deleted
             else:
@@ -175,24 +175,31 @@ def replacing_folder(path: Path | str, kind: Kind = FileError) -> Generator[Path
 
 
 @contextlib.contextmanager
-def filling(path: Path | str, kind: Kind = FileError) -> Generator[Path]:
-    """Yield a new folder, whose files are moved into `path` at the end; other files there are unchanged."""
+def filling(
+    path: Path | str, kind: Kind = FileError, entry: Sequence[str] = (), stale: Stale = nothing,
+    *, whole: bool = False,
+) -> Generator[Path]:  # fmt: skip
+    """Yield a new folder, whose files are moved into `path` at the end; other files there are unchanged.
+
+    entry: names of the files with which readers begin. Where files are moved one by one, they come last, and hold
+    INTERRUPTED until then. stale: (new folder, `path`) → names in `path` of files that do not go with the new ones and
+    are removed; it may raise. whole: the folder is one export; where the system can, it is replaced in one step.
+    Of programs that write at once, each moves its files before or after the other. Raises `kind`.
+    """
     target = Path(path).resolve()
-    if not target.exists():
-        with replacing_folder(target, kind) as part:
-            yield part
-        return
     with explained(path, kind):
-        if not target.is_dir():
+        if target.exists() and not target.is_dir():
             raise kind(f"{path} is a file.", "Choose a folder.")
-        with part_folder_in(target) as part:
+        beside = not target.exists() or (whole and replaceable(target))
+        for folder in (target, target.parent):
+            clear_parts(folder)
+        with part_folder_in(target.parent if beside else target) as part:
             yield part
-            _sync_tree(part)
-            for file in sorted((p for p in part.rglob("*") if not p.is_dir()), reverse=True):  # x.data before x
-                destination = target / file.relative_to(part)
-                destination.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(file, destination)
+            sync_tree(part)
+            if not renamed(part, target):
+                place(part, target, entry, stale, replace=beside and whole)
         sync_folder(target)
+        sync_folder(target.parent)
 
 
 def sync(path: Path) -> None:
@@ -211,7 +218,8 @@ def sync_folder(path: Path) -> None:
             os.close(handle)
 
 
-def _sync_tree(folder: Path) -> None:
+def sync_tree(folder: Path) -> None:
+    """Sync the files and folders in a folder."""
     for root, _, names in os.walk(folder):
         for name in names:
             sync(Path(root, name))
@@ -253,7 +261,7 @@ def _copy_mode(old: Path, new: Path) -> None:
 
 def _swap(new: Path, old: Path) -> None:
     """Exchange two folders, atomically if the system supports it."""
-    if _exchanged(new, old):
+    if exchanged(new, old):
         return
     aside = new.with_name(f"{new.name}-old{new.suffix}")
     os.rename(old, aside)
@@ -263,14 +271,3 @@ def _swap(new: Path, old: Path) -> None:
         os.rename(aside, old)
         raise
     os.rename(aside, new)
-
-
-def _exchanged(one: Path, other: Path) -> bool:
-    import ctypes
-
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2 if sys.platform == "linux" else None
-    except (OSError, AttributeError):
-        rename = None
-    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ except ImportError:  # Windows: no locks, so leftovers are not deleted
     fcntl = None
 
 PREFIX, PART, SCRATCH, WINDOW = ".espalier-", ".part", "espalier-scratch-", "espalier-window-"
+WAIT, PAUSE = 10.0, 0.01  # seconds that a lock is waited for, and between two tries
 _cleared = set[Path]()  # folders, each cleared once per process
 
 
@@ -55,6 +57,31 @@ def part_folder_in(folder: Path) -> Generator[Path]:
         yield part
     finally:
         shutil.rmtree(part, ignore_errors=True)
+        _release(handle)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Hold the lock of a folder, also if it is replaced meanwhile; without it after WAIT seconds, or on some systems.
+
+    Raises FileNotFoundError.
+    """
+    handle, end = None, time.monotonic() + WAIT
+    while fcntl is not None and handle is None and time.monotonic() < end:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            _lock(handle, wait=False)
+            if os.stat(folder).st_ino == os.fstat(handle).st_ino:
+                break
+        except BlockingIOError:
+            time.sleep(PAUSE)
+        except OSError:  # a file system without locks
+            break
+        _release(handle)
+        handle = None
+    try:
+        yield
+    finally:
         _release(handle)
 
 

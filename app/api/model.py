@@ -293,9 +293,9 @@ class Model(Measurable, PassMethods):
             options: of the check: limit, batch_size, threads, runs, and how the data are read.
 
         Returns:
-            A Report: a row a file; `bytes`, `notes` (what the form could not take along), where the file was run
-            `max_abs_diff` of its results from the model's, and where it was checked `check`. Of codes and scales:
-            `float32_bytes`, `packed_bytes`.
+            A Report: a row a file; `bytes`, `notes` (what the form could not take along), `max_abs_diff` of its results
+            from the model's, or `not_compared`: why it was not run, and where it was checked `check`. Of codes and
+            scales: `float32_bytes`, `packed_bytes`.
 
         Raises:
             ExportError: the form does not exist, or cannot hold this model.
@@ -304,7 +304,7 @@ class Model(Measurable, PassMethods):
         Example:
             m.export("packed", "small.packed.safetensors").bytes
         """
-        from espalier.passes.export import checked_export, export
+        from espalier.passes.export import NOT_RUN, checked_export, export
         from espalier.passes.export.checking.target import CheckOptions
         from espalier.passes.export.settings import ExecuTorchOptions, OnnxOptions, Settings
 
@@ -327,7 +327,12 @@ class Model(Measurable, PassMethods):
         else:
             done = export(*what)
         rows = tuple({"file": f, "bytes": Path(f).stat().st_size} for f in done.files)
-        summary = {"bytes": done.bytes, "notes": list(done.notes), "max_abs_diff": done.max_abs_diff}
+        summary = {"bytes": done.bytes, "notes": list(done.notes)}
+        if done.max_abs_diff is not None:
+            summary["max_abs_diff"] = done.max_abs_diff
+        else:
+            ran = "The notes say why, or the model runs at no size."
+            summary["not_compared"] = f"{form} is not run when it is written." if form in NOT_RUN else ran
         if done.packed_bytes:
             summary |= {"float32_bytes": done.float32_bytes, "packed_bytes": done.packed_bytes}
         return Report(f"export {form}", summary | ({"check": done.check.to_json()} if done.check else {}), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from espalier.model.data.base import Array, LoadOptions, TaskData
-from espalier.model.data.local import Found
+from espalier.model.data.class_folders import Found
 from espalier.model.data.masks import HINT, counted, has_two, masked
 from espalier.model.data.npz import Arrays, read_arrays
 from espalier.model.data.rows import arrange

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,7 @@ class TaskData:
     """A data set. kind: "text", "image", "audio" or "array"; texts: the raw rows by split, empty for other kinds.
 
     empty: file names of splits without rows. notes: conversions of the samples to fit the model. task: its name.
+    split_notes: those of each split, where they are counted for each.
     """
 
     name: str
@@ -120,6 +121,11 @@ class TaskData:
     empty: dict[str, str] = field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
     task: str = CLASSIFICATION
+    split_notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    def notes_of(self, split: str) -> tuple[str, ...]:
+        """The conversions of a split's samples; of all samples where they are not counted for each split."""
+        return self.split_notes.get(split, self.notes)
 
     def split(self, name: str) -> Split:
         """The split of this name (`train`, `validation`, `test`), or `all`; raises DataError listing the splits."""
@@ -136,7 +142,8 @@ class TaskData:
 
     def only(self, name: str) -> TaskData:
         """The data set with one split; raises DataError."""
-        return replace(self, splits={name: self.split(name)}, texts={n: t for n, t in self.texts.items() if n == name})
+        texts = {n: t for n, t in self.texts.items() if n == name}
+        return replace(self, splits={name: self.split(name)}, texts=texts, notes=self.notes_of(name))
 
     def take(self, limit: int | None) -> TaskData:
         """Truncate every split to its first `limit` samples."""

@@ -64,7 +64,7 @@ def _rows(path: Path, options: LoadOptions) -> Rows:
     """A row for each caption; a cell may list several. Raises DataError for files that are not below the table."""
     table = read_table(path, options)
     with reading(path, DataError, "cannot be read", "Name the columns of files and captions with --text and --label."):
-        names, cells, _ = labelled_texts(table, path.name, options)
+        names, cells, _ = labelled_texts(table, path.name, options, ("file name", "caption"))
     files, captions, home = list[Path](), list[str](), path.parent.resolve()
     for row, (name, cell) in enumerate(zip(names, cells, strict=True), 1):
         with reading(f"Row {row} of {path.name}", DataError, "names no file", "Give the name of an image."):
@@ -172,5 +172,5 @@ def _check_sizes(sources: Sequence[Source], pixels: Sequence[Array], shape: tupl
     for source, array in zip(sources, pixels, strict=True):
         if array.shape != wanted:
             own, other = (" × ".join(map(str, size)) for size in (array.shape, wanted))
-            raise DataError(f"The image {source.name} is {own} after its processing, not {other}.",
-                            "Use the image processor of the model.")  # fmt: skip
+            raise DataError(f"The image {source.name} is {own} (channels × height × width) after its processing, "
+                            f"not {other}.", "Use the image processor of the model.")  # fmt: skip

@@ -49,7 +49,7 @@ def _opened(source: str, file: Path, changed: int) -> Processor:
     def process(image: Any) -> Array:
         short, long = sorted(image.size)
         if long > MOST_RATIO * short:
-            raise Damage(f"it has {image.width} × {image.height} pixels")
+            raise Damage(f"it has {image.width} × {image.height} pixels (width × height)")
         made: Any = inner(image, return_tensors="np")["pixel_values"]
         return np.asarray(made[0], np.float32)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from espalier.model.data.base import Array, LoadOptions, Split, TaskData
+from espalier.model.data.base import ALL, Array, LoadOptions, Split, TaskData
 from espalier.model.data.rows import Rows, arrange, class_targets
 from espalier.model.errors import DataError
 
@@ -40,23 +40,30 @@ def image_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> T
     rows = {split: splits[of].at(at.tolist()) for split, (of, at) in order.items()}
     arrays, notes = read_images(rows, options)
     made = {split: Split({"x": arrays[split]}, labels[of][at], task=options.task) for split, (of, at) in order.items()}
-    return TaskData(name, "image", classes, made, {}, notes=notes, task=options.task)
+    return TaskData(name, "image", classes, made, {}, notes=notes[ALL], split_notes=notes, task=options.task)
 
 
-def read_images(rows: Mapping[str, Rows], options: LoadOptions) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """(float32 [n, c, h, w] of each split as `image_data` has them, conversions in a sentence each); DataError."""
+def read_images(rows: Mapping[str, Rows], options: LoadOptions) -> tuple[dict[str, Array], dict[str, tuple[str, ...]]]:
+    """(float32 [n, c, h, w] of each split as `image_data` has them; notes of its rows and conversions, by split and
+    of ALL). Raises DataError.
+    """
     read = {split: [_read(source, options.image) for source in some.samples] for split, some in rows.items()}
+    if any(picture.pixels.ndim == 3 for some in read.values() for picture in some):
+        read = {split: [replace(p, pixels=_coloured(p.pixels)) for p in some] for split, some in read.items()}
     arrays = {split: [picture.pixels for picture in some] for split, some in read.items()}
-    if any(array.ndim == 3 for some in arrays.values() for array in some):
-        arrays = {split: [_coloured(array) for array in some] for split, some in arrays.items()}
     _check_sizes(rows, arrays)
-    notes = _changed(picture for some in read.values() for picture in some)
-    return {split: _stack(some) for split, some in arrays.items()}, notes
+
+    def notes(*of: str) -> tuple[str, ...]:
+        said = dict.fromkeys(note for split in of for note in rows[split].notes)
+        return (*said, *_changed([picture for split in of for picture in read[split]]))
+
+    return {split: _stack(some) for split, some in arrays.items()}, {split: notes(split) for split in rows} | {
+        ALL: notes(*rows)
+    }
 
 
-def _changed(pictures: Iterable[_Read]) -> tuple[str, ...]:
+def _changed(some: Sequence[_Read]) -> tuple[str, ...]:
     """Conversions of the images, one sentence each."""
-    some = list(pictures)
     sized = [p for p in some if p.size != (p.pixels.shape[1], p.pixels.shape[0])]
     grey = sum(p.mode == "RGB" and p.pixels.ndim == 2 for p in some)
     colour = sum(p.mode == "L" and p.pixels.ndim == 3 for p in some)
@@ -64,7 +71,8 @@ def _changed(pictures: Iterable[_Read]) -> tuple[str, ...]:
     if sized:
         (width, height), (high, wide) = sized[0].size, sized[0].pixels.shape[:2]
         notes.append(
-            f"{len(sized)} of {len(some)} images are resized to {wide} × {high}, the first from {width} × {height}."
+            f"{len(sized)} of {len(some)} images are resized to {wide} × {high} (width × height), the first from "
+            f"{width} × {height}."
         )
     notes += [f"{grey} of {len(some)} images are converted from colour to grey."] if grey else []
     notes += [f"{colour} of {len(some)} images are repeated from grey to three channels."] if colour else []
@@ -83,7 +91,8 @@ def _check_sizes(rows: Mapping[str, Rows], arrays: Mapping[str, Sequence[Array]]
     if len(first) > 1:
         (one, a), (other, b) = list(first.items())[:2]
         raise DataError(
-            f"Images differ in size: {_name(a)} is {one[1]}×{one[0]}, {_name(b)} is {other[1]}×{other[0]}.",
+            f"Images differ in size (width × height): {_name(a)} is {one[1]} × {one[0]}, {_name(b)} is "
+            f"{other[1]} × {other[0]}.",
             "Resize all images to the model's input size.",
         )
 

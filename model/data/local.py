@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from espalier.model.borders import reading
 from espalier.model.data import cache
 from espalier.model.data.base import ALL, LoadOptions, OtherLabelsError, TaskData
-from espalier.model.data.images import IMAGE_SUFFIXES, image_data
+from espalier.model.data.class_folders import LONE, Found, find_classes, refuse_compressed
+from espalier.model.data.images import image_data
 from espalier.model.data.labelled_arrays import load_labelled
 from espalier.model.data.mask_files import mask_files
 from espalier.model.data.prepare import text_data
 from espalier.model.data.rows import SPLIT_NAMES, Rows
-from espalier.model.data.sounds import AUDIO, sound_data
+from espalier.model.data.sounds import sound_data
 from espalier.model.data.tables import (
     SUFFIXES,
     NoRowsError,
@@ -25,10 +26,9 @@ from espalier.model.data.tables import (
     texts_of,
     unreadable,
 )
-from espalier.model.data.wav import SUFFIXES as WAV_SUFFIXES
+from espalier.model.data.wav import AUDIO
 from espalier.model.errors import DataError
 
-LONE = ""  # split name of files outside any split
 PLAIN = (".txt", ".md")  # texts without labels, for language models
 ARRAYS = (".npz",)
 PREFIX = re.compile(r"[A-Za-z]\w+:")  # of a source; a letter alone is a drive of Windows
@@ -36,18 +36,6 @@ HINT = (
     f"Give a file ({', '.join((*SUFFIXES, *PLAIN, *ARRAYS))}), or a folder with train.*, validation.* and test.* "
     "files, with a subfolder of .txt, image or .wav files for each class, or with images/ and masks/."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Data files at a path. files: by split, each with its class if the folder names it."""
-
-    kind: str  # table, text, image, audio, mask: images with masks, arrays, or plain: a text without labels
-    files: dict[str, tuple[tuple[Path, str], ...]]
-
-    def paths(self) -> list[Path]:
-        """All files, in order."""
-        return [path for files in self.files.values() for path, _ in files]
 
 
 def load_local(path: Path, options: LoadOptions) -> TaskData:
@@ -64,7 +52,8 @@ def load_local(path: Path, options: LoadOptions) -> TaskData:
         raise OtherLabelsError(f"{path.name} holds images with masks.", "Choose the task segmentation.", "masks")
     if found.kind in ("image", AUDIO):
         return (image_data if found.kind == "image" else sound_data)(path.name, _rows(found, options), options)
-    key = cache.key_of(found.paths(), [(split, name) for split, f in found.files.items() for _, name in f], options)
+    names = [(split, name) for split, f in found.files.items() for _, name in f]
+    key = cache.key_of(found.paths(), [names, found.notes] if found.notes else names, options)
     data = text_data(path.name, key, lambda: _rows(found, options), options)
     return replace(data, empty=_empty(found, data, options))
 
@@ -94,9 +83,10 @@ def find(path: Path) -> Found:
     masks = mask_files(path, _split_name)
     if masks:
         return Found("mask", masks)
-    found = _find_files(path, SUFFIXES, "table") or _find_classes(path) or _find_files(path, PLAIN, "plain")
+    found = _find_files(path, SUFFIXES, "table") or find_classes(path, _split_name) or _find_files(path, PLAIN, "plain")
     found = found or _find_files(path, ARRAYS, "arrays")
     if found is None:
+        refuse_compressed(path)
         raise DataError(f"The folder {path.name} contains no supported data.", HINT)
     return found
 
@@ -139,38 +129,14 @@ def _split_name(stem: str) -> str | None:
     return SPLIT_NAMES.get(stem.lower().replace("_", "-").replace(".", "-").split("-")[0])
 
 
-def _find_classes(folder: Path) -> Found | None:
-    inner = {_split_name(sub.name): sub for sub in sorted(folder.iterdir()) if sub.is_dir()}
-    splits = {name: sub for name, sub in inner.items() if name and _class_files(sub)} or {LONE: folder}
-    files = {name: _class_files(sub) for name, sub in splits.items()}
-    suffixes = {path.suffix.lower() for group in files.values() for path, _ in group}
-    kinds = [kind for kind, own in _KINDS.items() if suffixes & {*own}]
-    if len(kinds) > 1:
-        raise DataError(f"The folder {folder.name} mixes {' and '.join(map(_plural, kinds))}.", "Keep one kind.")
-    return Found(kinds[0], files) if kinds else None
-
-
-def _class_files(folder: Path) -> tuple[tuple[Path, str], ...]:
-    # `unsup` is the folder of unlabelled texts in the Large Movie Review data set.
-    classes = [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and sub.name != "unsup"]
-    kinds = {end for ends in _KINDS.values() for end in ends}
-    return tuple((p, sub.name) for sub in classes for p in sorted(sub.iterdir()) if p.suffix.lower() in kinds)
-
-
-_KINDS = {"text": (".txt",), "image": IMAGE_SUFFIXES, AUDIO: WAV_SUFFIXES}
-
-
-def _plural(kind: str) -> str:
-    return "sounds" if kind == AUDIO else f"{kind}s"
-
-
 def _rows(found: Found, options: LoadOptions) -> Mapping[str, Rows]:
     """The rows of each split, without empty splits; raises NoRowsError if all are empty."""
     rows: dict[str, Rows] = {}
     empty: DataError | None = None
     for split, files in found.files.items():
         try:
-            rows[split or ALL] = _read(found.kind, files, options)
+            read = _read(found.kind, files, options)
+            rows[split or ALL] = replace(read, notes=(*read.notes, *found.notes.get(split, ())))
         except NoRowsError as error:
             empty = error
     if empty is not None and not rows:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import numpy as np
 
 from espalier.model.borders import reading
 from espalier.model.data.base import ALL, IGNORED, Array, LoadOptions, Split, TaskData
+from espalier.model.data.class_folders import Found
 from espalier.model.data.images import FORMATS, pillow, read_images
-from espalier.model.data.local import Found
 from espalier.model.data.mask_files import paired
 from espalier.model.data.rows import Rows, arrange
 from espalier.model.errors import DataError
@@ -42,8 +43,10 @@ def folder_data(name: str, found: Found, options: LoadOptions) -> TaskData:
     labels = {split: _labels([mask for _, mask in some], images[split].shape[2:], two, options)
               for split, some in chosen.items()}  # fmt: skip
     if two:
-        notes = (*notes, f"The masks hold 0 and {UNCOUNTED} alone: {UNCOUNTED} counts as class 1.")
-    return masked(name, {split: (images[split], labels[split]) for split in chosen}, notes)
+        said = f"The masks hold 0 and {UNCOUNTED} alone: {UNCOUNTED} counts as class 1."
+        notes = {split: (*some, said) for split, some in notes.items()}
+    data = masked(name, {split: (images[split], labels[split]) for split in chosen}, notes[ALL])
+    return replace(data, split_notes=notes)
 
 
 def masked(name: str, arrays: Mapping[str, tuple[Array, Array]], notes: tuple[str, ...] = ()) -> TaskData:
@@ -107,8 +110,8 @@ def _check_size(image: Path, mask: Path) -> None:
          pillow().open(mask, formats=FORMATS) as other:  # fmt: skip
         own = other.size
     if size != own:
-        raise DataError(f"The mask {_name(mask)} is {own[0]} × {own[1]}, its image {image.name} {size[0]} × {size[1]}.",
-                        "Give each image a mask of its own size.")  # fmt: skip
+        raise DataError(f"The mask {_name(mask)} is {own[0]} × {own[1]}, its image {image.name} {size[0]} × {size[1]} "
+                        "(width × height).", "Give each image a mask of its own size.")  # fmt: skip
 
 
 def _values(path: Path) -> Callable[[], Array]:

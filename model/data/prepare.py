@@ -45,7 +45,8 @@ def _tokenise(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> Ta
         split: replace(encoded(encode, texts[split], labels[split], options.max_length), task=options.task)
         for split in splits
     }
-    return TaskData(name, "text", classes, made, texts, task=options.task)
+    notes = tuple(dict.fromkeys(note for rows in splits.values() for note in rows.notes))
+    return TaskData(name, "text", classes, made, texts, notes=notes, task=options.task)
 
 
 def encoded(encode: Encoder, texts: tuple[str, ...], labels: Array, max_length: int) -> Split:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from espalier.model.data.base import ALL, source_of
+from espalier.model.data.class_folders import LONE
 from espalier.model.data.columns import choose_columns, looks_like_header
-from espalier.model.data.local import LONE, find
+from espalier.model.data.local import find
 from espalier.model.data.rows import SHARES
 from espalier.model.data.tables import refuse_utf16, unreadable
 from espalier.model.errors import DataError

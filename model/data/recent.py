@@ -43,7 +43,7 @@ def forget() -> None:
 def signature(spec: str) -> tuple[Any, ...]:
     """Paths, modification times and sizes of the data's files."""
     with contextlib.suppress(DataError, OSError):
-        return tuple((str(p), (s := p.stat()).st_mtime_ns, s.st_size) for p in _files(spec))
+        return tuple((str(p), (s := p.stat()).st_mtime_ns, s.st_size) for p in files_of_data(spec))
     return ()
 
 
@@ -51,7 +51,7 @@ def content_of(spec: str) -> str:
     """A hash of the data's files; empty for demos, the hub and missing files."""
     digest = hashlib.blake2b(digest_size=16)
     with contextlib.suppress(DataError, OSError):
-        files = _files(spec) if spec else ()
+        files = files_of_data(spec) if spec else ()
         for path in files:
             with path.open("rb") as file:
                 digest.update(f"{path.name} {hashlib.file_digest(file, 'blake2b').hexdigest()}\n".encode())
@@ -59,7 +59,7 @@ def content_of(spec: str) -> str:
     return ""
 
 
-def _files(spec: str) -> tuple[Path, ...]:
+def files_of_data(spec: str) -> tuple[Path, ...]:
     """The files that data are read from; raises DataError where there are none."""
     source, name = source_of(spec)
     if source is not None:

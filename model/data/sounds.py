@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from espalier.model.data.base import Array, Inputs, LoadOptions, Split, TaskData
+from espalier.model.data.base import ALL, Array, Inputs, LoadOptions, Split, TaskData
 from espalier.model.data.extractors import FILE, MASK, Extractor, find_extractor
 from espalier.model.data.rows import Rows, arrange, class_targets
-from espalier.model.data.wav import Source, Wave, name_of, read_wave, resampled
+from espalier.model.data.wav import AUDIO, Source, Wave, name_of, read_wave, resampled
 from espalier.model.errors import DataError
 from espalier.model.memory import free
 
-AUDIO = "audio"  # kind of data
 WAVEFORM = "x"
 DECODING = 15  # bytes of memory for a byte of a file of 8 bits: it, its numbers, float64 and float32
 
@@ -30,29 +29,33 @@ def sound_data(name: str, splits: Mapping[str, Rows], options: LoadOptions) -> T
     classes, labels = (options.form.targets or class_targets)(splits, name)
     order = arrange({split: len(some.labels) for split, some in splits.items()}, options, name)
     rows = {split: splits[of].at(at.tolist()) for split, (of, at) in order.items()}
-    notes = tuple(dict.fromkeys(note for some in splits.values() for note in some.notes))
-    inputs, more = read_sounds({split: some.samples for split, some in rows.items()}, name, options)
+    inputs, notes = read_sounds(rows, name, options)
     made = {split: Split(inputs[split], labels[of][at], task=options.task) for split, (of, at) in order.items()}
-    return TaskData(name, AUDIO, classes, made, {}, notes=(*notes, *more), task=options.task)
+    return TaskData(name, AUDIO, classes, made, {}, notes=notes[ALL], split_notes=notes, task=options.task)
 
 
 def read_sounds(
-    sources: Mapping[str, Sequence[Source]], name: str, options: LoadOptions
-) -> tuple[dict[str, Inputs], tuple[str, ...]]:
-    """(inputs by split, conversions in a sentence each)."""
-    extractor = find_extractor(options.tokenizer)
+    rows: Mapping[str, Rows], name: str, options: LoadOptions
+) -> tuple[dict[str, Inputs], dict[str, tuple[str, ...]]]:
+    """(inputs by split; notes of its rows and conversions in a sentence each, by split and of ALL)."""
+    extractor, sources = find_extractor(options.tokenizer), {split: some.samples for split, some in rows.items()}
     read = {split: [_read(source) for source in some] for split, some in sources.items()}
-    every = [wave for some in read.values() for wave in some]
     first = _one_rate(sources, read) if extractor is None else None
     rate = extractor.rate if extractor else first or 0
     even = {split: [resampled(wave, rate, name_of(source)).samples for source, wave in zip(some, read[split],
             strict=True)] for split, some in sources.items()}  # fmt: skip
-    lengths = np.array([len(wave) for some in even.values() for wave in some], np.int64)
-    target = _Target.of(options, extractor, int(lengths.max(initial=0)))
-    target.check(len(lengths), name)
+    lengths = {split: np.array([len(wave) for wave in some], np.int64) for split, some in even.items()}
+    target = _Target.of(options, extractor, max((int(some.max(initial=0)) for some in lengths.values()), default=0))
+    target.check(sum(map(len, lengths.values())), name)
     inputs = {split: target.inputs(some, name) for split, some in even.items()}
     limit = target.length if target.extractor is None or target.extractor.waves else target.extractor.longest
-    return inputs, _notes(every, lengths, rate, limit, extractor is None)
+
+    def notes(*of: str) -> tuple[str, ...]:
+        waves, sizes = [wave for split in of for wave in read[split]], np.concatenate([lengths[split] for split in of])
+        said = dict.fromkeys(note for split in of for note in rows[split].notes)
+        return (*said, *_notes(waves, sizes, rate, limit, extractor is None))
+
+    return inputs, {split: notes(split) for split in rows} | {ALL: notes(*rows)}
 
 
 def _read(source: Source) -> Wave:

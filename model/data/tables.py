@@ -88,13 +88,18 @@ def is_list(value: object) -> bool:
     return isinstance(value, list | tuple) or (hasattr(value, "tolist") and getattr(value, "ndim", 0) > 0)
 
 
-def labelled_texts(table: Table, source: str, options: LoadOptions) -> tuple[tuple[str, ...], list[Any], str]:
-    """(texts, cells of the label column, its name), with the common names of the task's columns; raises DataError."""
+def labelled_texts(
+    table: Table, source: str, options: LoadOptions, terms: tuple[str, str] = ("text", "label")
+) -> tuple[tuple[str, ...], list[Any], str]:
+    """(texts, cells of the label column, its name), with the common names of the task's columns; raises DataError.
+
+    terms: what errors call a text and a label.
+    """
     names = [str(c) for c in table.columns]
     form = options.form
     text, label = choose_columns(names, options.text, options.label, source, form.texts, form.labels)
-    texts = _complete(table, text, "text", source)
-    return tuple(str(t) for t in texts), _complete(table, label, "label", source), label
+    texts = _complete(table, text, "text", source, terms[0])
+    return tuple(str(t) for t in texts), _complete(table, label, "label", source, terms[1]), label
 
 
 def texts_of(table: Table, source: str, options: LoadOptions) -> tuple[str, ...]:
@@ -112,14 +117,15 @@ def _is_number(value: object) -> bool:
     return True
 
 
-def _complete(table: Table, column: str, what: str, source: str) -> list[Any]:
+def _complete(table: Table, column: str, option: str, source: str, what: str = "") -> list[Any]:
+    """The cells of a column, which `option` names; raises DataError for empty ones. what: of a cell, in the error."""
     values = table[column]
     missing = values.isna() | (values.astype(str).str.strip() == "")
     if missing.any():
         first = int(missing.to_numpy().argmax()) + 1
         raise DataError(
-            f"{int(missing.sum())} of {len(table)} rows of {source} have no {what} (first: row {first}).",
-            f"Remove those rows, or name another column with --{what}.",
+            f"{int(missing.sum())} of {len(table)} rows of {source} have no {what or option} (first: row {first}).",
+            f"Remove those rows, or name another column with --{option}.",
         )
     return values.tolist()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -15,13 +16,28 @@ from espalier.model.borders import read_bytes, reading
 from espalier.model.data.base import Array
 from espalier.model.errors import Damage, DataError
 
+AUDIO = "audio"  # kind of data
 SUFFIXES = (".wav", ".wave")
+COMPRESSED = (".mp3", ".flac", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".wma", ".aif", ".aiff", ".au", ".webm")
+CONVERT = "Convert sounds to WAV, for example with ffmpeg -i NAME.mp3 NAME.wav."  # or others that are not WAV
 LARGEST = 1 << 30  # bytes of a file
 RATES = (1_000, 768_000)  # Hz
 WHOLE = ("uint8", "int8", "int16", "int32")  # types of samples
 STREAMED = 0x7FFF_F000  # bytes of samples from which a size stands for one that was not known yet
 MOST_PHASES = 50_000  # of a resampling filter, which has 20 times as many coefficients
-HINT = "Give WAV files of 8, 16, 24 or 32 bits, or remove it."
+HINT = "Give WAV files of 8, 16, 24 or 32 bits (ffmpeg -i NAME OUT.wav converts others), or remove it."
+OTHERS = {
+    b"fLaC": "FLAC",
+    b"OggS": "Ogg",
+    b"ID3": "MP3",
+    b"\xff\xfb": "MP3",
+    b"\xff\xf3": "MP3",
+    b"FORM": "AIFF",
+    b".snd": "AU",
+}  # by their first bytes
+PCM, FLOATS, EXTENSIBLE = 1, 3, 0xFFFE  # numbers of encodings
+ENCODINGS = {2: "ADPCM", 6: "A-law", 7: "µ-law", 0x11: "IMA ADPCM", 0x31: "GSM", 0x50: "MPEG", 0x55: "MP3"}
+OPEN = (1 << 32) - 1, (1 << 64) - 1  # sizes of RF64's samples that were not known yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +91,9 @@ def decoded(data: bytes) -> Wave:
     if not data:
         raise Damage("it is empty")
     if data[:4] not in (b"RIFF", b"RIFX", b"RF64") or data[8:12] != b"WAVE":
-        raise Damage("it is no WAV file")
+        kind = next((kind for start, kind in OTHERS.items() if data.startswith(start)), "")
+        raise Damage(f"its content is {kind}, not WAV" if kind else "it is no WAV file")
+    _check_encoding(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of chunks that hold no samples
         rate, values = wavfile.read(io.BytesIO(_whole(data)))
@@ -84,20 +102,46 @@ def decoded(data: bytes) -> Wave:
     return Wave(_mono(_scaled(values)), int(rate), channels)
 
 
+def _chunks(data: bytes) -> Generator[tuple[bytes, int, int]]:
+    """(name, begin of the content, size as the header says) of each chunk; of RF64's samples the size of its `ds64`."""
+    at, order, long = 12, _order(data), None
+    while at + 8 <= len(data):
+        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], order)
+        if name == b"ds64" and data[:4] == b"RF64":
+            long = int.from_bytes(data[at + 16 : at + 24], order)
+        size = long if name == b"data" and long is not None else size
+        yield name, at + 8, size
+        at += 8 + size + size % 2
+
+
+def _order(data: bytes) -> Literal["big", "little"]:
+    return "big" if data[:4] == b"RIFX" else "little"
+
+
+def _check_encoding(data: bytes) -> None:
+    """Raise Damage for samples that are neither whole numbers nor floats."""
+    at = next((at for name, at, size in _chunks(data) if name == b"fmt " and size >= 16), len(data))
+    tag = int.from_bytes(data[at : at + 2], _order(data))
+    tag = int.from_bytes(data[at + 24 : at + 26], _order(data)) if tag == EXTENSIBLE else tag  # its sub-format
+    if at + 16 <= len(data) and tag not in (PCM, FLOATS):
+        raise Damage(f"its samples are encoded as {ENCODINGS.get(tag, f'format {tag:#06x}')}, not as PCM or floats")
+
+
 def _whole(data: bytes) -> bytes:
     """The file with the size of its samples where a stream left it open; raises Damage if it was cut.
 
     SciPy reads what is there of a file that was cut.
     """
-    big = data[:4] == b"RIFX"
-    at = 12
-    while data[:4] != b"RF64" and at + 8 <= len(data):  # RF64 has its sizes elsewhere
-        size, left = int.from_bytes(data[at + 4 : at + 8], "big" if big else "little"), len(data) - at - 8
-        if data[at : at + 4] == b"data" and size > left:
-            if size < STREAMED:
-                raise Damage(f"it is cut: its header names {size:,} bytes of samples, and {left:,} are there")
-            return data[: at + 4] + left.to_bytes(4, "big" if big else "little") + data[at + 8 :]
-        at += 8 + size + size % 2
+    for name, at, size in _chunks(data):
+        left = len(data) - at
+        if name != b"data" or size <= left:
+            continue
+        order, long = _order(data), data[:4] == b"RF64"
+        if size not in OPEN if long else size < STREAMED:
+            raise Damage(f"it is cut: its header names {size:,} bytes of samples, and {left:,} are there")
+        if long:  # SciPy takes both sizes of `ds64`, its first chunk
+            return data[:20] + (len(data) - 8).to_bytes(8, order) + left.to_bytes(8, order) + data[36:]
+        return data[: at - 4] + left.to_bytes(4, order) + data[at:]
     return data
 
 

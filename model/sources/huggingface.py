@@ -112,7 +112,13 @@ def from_hub(spec: str) -> Loaded:
 
 
 def _check_complete(name: str, loading: Mapping[str, Any]) -> None:
-    """Raise SourceError where tensors of the model are not in its files: transformers draws them at random."""
+    """Raise SourceError where tensors are not in the files, or of other sizes: transformers draws them at random."""
+    if wrong := sorted(loading["mismatched_keys"]):
+        (key, stored, wanted), more = wrong[0], f" ({len(wrong) - 1} more differ)" if len(wrong) > 1 else ""
+        sizes = [" × ".join(map(str, size)) for size in (stored, wanted)]
+        raise SourceError(f"{Path(name).name} cannot be loaded: {key} has {sizes[0]} values in its files, and "
+                          f"{sizes[1]} by its configuration{more}.",
+                          "Give the folder its own config.json.")  # fmt: skip
     if missing := sorted(loading["missing_keys"]):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise SourceError(f"{Path(name).name} has no {missing[0]}{more}.",
@@ -144,8 +150,9 @@ def _pretrained(name: str) -> tuple[nn.Module, dict[str, Any], tuple[Any, ...]]:
                 torchao.check_settings(settings)
             with contextlib.redirect_stderr(io.StringIO()):  # bars of progress
                 model, loading = cls.from_pretrained(
-                    name, config=config, trust_remote_code=False, output_loading_info=True
-                )
+                    name, config=config, trust_remote_code=False, output_loading_info=True,
+                    ignore_mismatched_sizes=True,  # which `_check_complete` refuses by their names
+                )  # fmt: skip
             _check_complete(name, loading)
             compressed.decompress(model)
             torchao.dequantise(model)

@@ -68,7 +68,7 @@ def summary_of(
     summary |= task.facts(figures, split) | {"unit": task.units}
     summary |= {"batch_size": min(options.batch_size, len(split))} if task.batched else {}
     summary |= text_facts(split, length_of(options, context))
-    return {**summary, **_warning(data, options, context)}
+    return {**summary, **_warning(data, options, context, split.name)}
 
 
 def _compared(summary: dict[str, Any], comparison: BaselineComparison, split: Split, graph: Graph) -> dict[str, Any]:
@@ -108,9 +108,9 @@ def _comparison(options: EvaluateOptions, split: Split, context: Context) -> Bas
     )
 
 
-def _warning(data: TaskData, options: EvaluateOptions, context: Context) -> dict[str, str]:
+def _warning(data: TaskData, options: EvaluateOptions, context: Context, used: str) -> dict[str, str]:
     """`data_warning`, and a warning if only the held-out part of training data is measured."""
-    warning = data_warning(data, context, options.split)
+    warning = data_warning(data, context, options.split, used)
     if options.split or not only_trains(data):
         return warning
     text = f"{data.name} has only training samples: the tenth that a training holds out for validation is measured."

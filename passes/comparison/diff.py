@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from espalier.model.graph.graph import Graph
+from espalier.model.graph.graph import Graph, Node
 from espalier.model.store.weights import WeightStore
 from espalier.passes.comparison.changes import Change, Distance, Sides, changes_of, stored_bytes
 from espalier.passes.comparison.groups import Group, grouped
@@ -77,14 +77,20 @@ def compare_graphs(
 def _changes(sides: Sides, added: tuple[str, ...], removed: tuple[str, ...]) -> Iterator[Change]:
     for name in added:
         node = sides.b[name]
-        yield Change(name, "added", None, node.op, size_bytes=stored_bytes(node, sides.b) or None)
+        yield Change(name, "added", None, _described(node), size_bytes=stored_bytes(node, sides.b) or None)
     for name in removed:
         node = sides.a[name]
-        yield Change(name, "removed", node.op, None, size_bytes=-stored_bytes(node, sides.a) or None)
+        yield Change(name, "removed", _described(node), None, size_bytes=-stored_bytes(node, sides.a) or None)
     for name, other in sides.pairs.items():
         old, new = sides.a[other], sides.b[name]
         if old is not new or sides.a.weights is not sides.b.weights:
             yield from changes_of(old, new, sides)
+
+
+def _described(node: Node) -> str:
+    """`linear`; with the formats that it has, `kv_cache (data_out scaled_integer(width=8))`."""
+    formats = ", ".join(f"{port} {chosen.format}" for port, chosen in node.precision.items())
+    return f"{node.op} ({formats})" if formats else node.op
 
 
 def _distance(first: WeightStore, second: WeightStore, stop: Callable[[], bool], a: str, b: str) -> float | None:

@@ -10,7 +10,7 @@ from espalier.model.files import filling, make_folder
 from espalier.model.graph.adapters import adapted, module_path
 from espalier.model.graph.graph import Graph
 from espalier.model.store.weights import WeightStore
-from espalier.passes.export.mixed_folders import check_for_adapter
+from espalier.passes.export.mixed_folders import ADAPTER, check_for_adapter
 from espalier.passes.lowrank.peft_write import write_peft
 
 
@@ -27,7 +27,7 @@ def write_adapter(project: Project, store: WeightStore, folder: Path) -> tuple[l
     base = base_name(project)
     check_for_adapter(folder)
     make_folder(folder.parent, ExportError)
-    with filling(folder, ExportError) as part:
+    with filling(folder, ExportError, (ADAPTER,), whole=True) as part:
         notes = write_peft(graph, store, part, base, changed_tensors(project.base, graph))
     files = sorted(f for f in folder.iterdir() if f.is_file())
     return files, [*notes, *_notes(graph, base, project.source.spec)]

@@ -24,12 +24,13 @@ from espalier.model.store.weights import Tensor, WeightStore, write
 from espalier.model.torch.tensors import to_numpy
 from espalier.passes.export.effective_weights import effective_weights, shared_differently
 from espalier.passes.export.loading import MASK
-from espalier.passes.export.mixed_folders import check_for_model, check_for_own_form
-from espalier.passes.export.pruned_sizes import clear_code, is_cut, pruned, write_code
+from espalier.passes.export.mixed_folders import MODEL, check_for_model, check_for_own_form, check_layout
+from espalier.passes.export.pruned_sizes import is_cut, pruned, stale_code, write_code
 from espalier.passes.export.smaller_config import Smaller, fill, shrunk, smaller
 from espalier.passes.export.tied_weights import untied
 from espalier.passes.lowrank.peft_write import write_peft
 
+GRAPH = "graph.json"
 ADAPTER = "adapter"  # folder of the adapters beside a model's weights
 
 TOKENIZER_FILES = (
@@ -44,7 +45,13 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     check_for_model(folder)
     make_folder(folder.parent, ExportError)
     weights, foreign = dict(effective_weights(project.graph, store)), needs_source(project.graph)
-    with filling(folder, ExportError) as part:
+
+    def stale(new: Path, old: Path) -> list[str]:
+        check_layout(new, old)
+        own = stale_form(old, readme=model is not None) if model is not None or foreign else []
+        return own if is_pruned(model) else [*own, *stale_code(old)]
+
+    with filling(folder, ExportError, (GRAPH, MODEL), stale, whole=True) as part:
         model, why, told = model_of(project, weights, store, part, with_code=True)
         if model is not None:
             _save(model, part)
@@ -55,10 +62,6 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
             check_for_own_form(folder)
             plain = {k: to_numpy(v) for k, v in weights.items()}
             (_write_plain if foreign else _write_own)(project, plain, store, part, folder.name)
-    if model is not None or foreign:
-        clear_own_form(folder, readme=model is not None)
-    if not is_pruned(model):
-        clear_code(folder)
     files = [*folder.iterdir(), *((folder / ADAPTER).iterdir() if model is not None and _has_adapters(project) else ())]
     return sorted(f for f in files if f.is_file()), [
         *([f"This is Espalier's own form, as transformers cannot say the model: {why}."] if why else ()),
@@ -68,12 +71,11 @@ def write_checkpoint(project: Project, store: WeightStore, folder: Path) -> tupl
     ]
 
 
-def clear_own_form(folder: Path, *, readme: bool = True) -> None:
-    """Remove what an earlier export in our own form left, which would load another model than that beside it."""
+def stale_form(folder: Path, *, readme: bool = True) -> list[str]:
+    """What an earlier export in our own form left, which would load another model than that beside it."""
     script = folder / "load.py"
-    if script.is_file() and script.read_text(encoding="utf-8", errors="replace") == SCRIPT:
-        for name in ("load.py", "graph.json", *(["README.md"] if readme else [])):
-            (folder / name).unlink(missing_ok=True)
+    own = script.is_file() and script.read_text(encoding="utf-8", errors="replace") == SCRIPT
+    return ["load.py", GRAPH, *(["README.md"] if readme else [])] if own else []
 
 
 def _has_adapters(project: Project) -> bool:
@@ -260,7 +262,7 @@ def _write_own(project: Project, weights: dict[str, Tensor], store: WeightStore,
     with (folder / "model.safetensors").open("wb") as handle:
         write(handle, {**weights, **{f"{MASK}{key}": store.get(key) for key in sorted(masks)}})
     text = json.dumps(graph_to_json(graph), separators=(",", ":"), allow_nan=False)
-    (folder / "graph.json").write_text(text, encoding="utf-8")
+    (folder / GRAPH).write_text(text, encoding="utf-8")
     inputs = ", ".join(f"{n.target}=…" for n in graph.placeholders)
     note = README.format(name=project.source.name, folder=name, inputs=inputs)
     (folder / "README.md").write_text(note, encoding="utf-8")

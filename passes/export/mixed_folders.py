@@ -1,11 +1,13 @@
-"""A folder holds a model or an adapter: of one with both, transformers loads the adapter onto the model."""
+"""A folder holds a model or an adapter, and its weights in one layout: of one with more, readers choose themselves."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from espalier.model.errors import ExportError
 
+_WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 ADAPTER, MODEL = "adapter_config.json", "config.json"
 
 
@@ -28,3 +30,16 @@ def check_for_own_form(folder: Path) -> None:
     if (folder / MODEL).exists():
         raise ExportError(f"{folder} holds a model of transformers ({MODEL}), which would be read with these weights. "
                           "Those have no configuration of their own.", "Choose another folder.")  # fmt: skip
+
+
+def check_layout(new: Path, old: Path) -> None:
+    """Raise ExportError if weights in `old` would stay beside those of another layout: one file, or so many shards.
+
+    transformers reads model.safetensors first, others the index or all files.
+    """
+    mine, others = ({p.name for p in folder.iterdir() if _WEIGHTS.fullmatch(p.name)} for folder in (new, old))
+    if left := sorted(others - mine):
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        raise ExportError(f"{old} holds weights in other files ({left[0]}{more}), which programs would read instead of "
+                          f"{min(mine, default='these')} or with it.",
+                          "Choose another folder, or remove those files.")  # fmt: skip

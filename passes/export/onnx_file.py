@@ -83,7 +83,7 @@ def write_onnx(
     settings.progress(2, 4, "writing the file")
     make_folder(path.parent, ExportError)
     check_target(path, ExportError)
-    with filling(path.parent, ExportError) as part:  # the file names the one beside it, so it is written under its name
+    with filling(path.parent, ExportError, (path.name,)) as part:  # it names the file beside it: written by its name
         made.save(str(part / path.name))
         beside = f"{path.name}.data"
         files = [path, *([path.with_name(beside)] if (part / beside).exists() else [])]

@@ -84,11 +84,11 @@ def write_code(model: Any, folder: Path) -> None:
     (folder / f"{FILE}.py").write_text(code_of(model), encoding="utf-8")
 
 
-def clear_code(folder: Path) -> None:
-    """Remove the class that an earlier export left, which the model beside it now does not use."""
+def stale_code(folder: Path) -> list[str]:
+    """The name of the class that an earlier export left, which another model does not use."""
     file = folder / f"{FILE}.py"
-    if file.is_file() and SIGNATURE in file.read_text(encoding="utf-8", errors="replace"):
-        file.unlink(missing_ok=True)
+    own = file.is_file() and SIGNATURE in file.read_text(encoding="utf-8", errors="replace")
+    return [file.name] if own else []
 
 
 def _shapes(model: nn.Module, named: Mapping[str, Tensor]) -> dict[str, list[int]] | str:

@@ -16,11 +16,11 @@ from espalier.model.formats.base import Array
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import choice
 from espalier.model.store.weights import WeightStore
-from espalier.passes.export.checkpoint import clear_own_form, copy_tokenizer, model_of
+from espalier.passes.export.checkpoint import copy_tokenizer, model_of, stale_form
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.effective_weights import effective_weights
-from espalier.passes.export.mixed_folders import check_for_model
-from espalier.passes.export.pruned_sizes import clear_code
+from espalier.passes.export.mixed_folders import MODEL, check_for_model, check_layout
+from espalier.passes.export.pruned_sizes import stale_code
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
 from espalier.passes.export.targets import checked
@@ -80,17 +80,21 @@ def write_coded(
     check_for_model(folder)
     make_folder(folder.parent, ExportError)
     settings.progress(0, 3, "reading the source")
-    with filling(folder, ExportError) as part:
+    with filling(folder, ExportError, (MODEL,), _stale, whole=True) as part:
         model, notes = transformers_model(project, store, part)
         settings.progress(1, 3, "writing and running it in transformers")
         made = read_back(project, store, model, part, bool(left or rounded))
         copy_tokenizer(project, part)
         names = sorted((f.name for f in part.iterdir()), key=lambda name: (name != WEIGHTS, name))
         made.files = [folder / name for name in names]
-    clear_own_form(folder)
-    clear_code(folder)
     made.notes = [*notes, *made.notes, *left, *rounded, *compared_notes(made)]
     return made
+
+
+def _stale(new: Path, old: Path) -> list[str]:
+    """What earlier exports left that does not go with the new folder; raises ExportError."""
+    check_layout(new, old)
+    return [*stale_form(old), *stale_code(old)]
 
 
 def module_nodes(

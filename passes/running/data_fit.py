@@ -125,7 +125,8 @@ def _check_image(name: str, split: Split, expected: tuple[int, int, int] | None)
     if any(want not in (0, size) for want, size in zip(expected, own, strict=True)):
         shape = " × ".join(str(size or "any") for size in expected)
         raise DataError(
-            f"The images of {name} are {' × '.join(map(str, own))} (channels first); the model takes {shape}.",
+            f"The images of {name} are {' × '.join(map(str, own))} (channels × height × width); "
+            f"the model takes {shape}.",
             "Use images of that size, or a model for these.",
         )
 

@@ -48,12 +48,17 @@ class EvaluateOptions:
         return {name: getattr(self, name) for name in WHICH}
 
 
-def data_warning(data: TaskData, context: Context, split: str = "") -> dict[str, str]:
-    """Likely mistakes in the data, under `warning`: labels that are not the model's, splits without rows."""
+def data_warning(data: TaskData, context: Context, split: str = "", used: str = "") -> dict[str, str]:
+    """Likely mistakes in the data, under `warning`: labels that are not the model's, splits without rows.
+
+    split: as chosen by the user; used: the split whose conversions are counted, if it is another.
+    """
     from espalier.model.data.class_names import misnamed
 
     empty = [f"{files} has no rows and is ignored." for files in data.empty.values() if not split]
-    words = " ".join(w for w in (*misnamed(data.classes, context.reading.classes), *empty, *data.notes) if w)
+    words = " ".join(
+        w for w in (*misnamed(data.classes, context.reading.classes), *empty, *data.notes_of(used or split)) if w
+    )
     return {"warning": words} if words else {}
 
 

@@ -104,8 +104,8 @@ class Segmentation(Task):
         if not any(
             all(a in (b // by, -(-b // by)) for a, b in zip(*sizes, strict=True)) for by in range(1, LARGEST + 1)
         ):
-            own, wanted = (" × ".join(map(str, size)) for size in sizes)
-            raise DataError(f"The model gives scores of {own} pixels, the masks have {wanted}.",
+            own, wanted = (f"{width} × {height}" for height, width in sizes)
+            raise DataError(f"The model gives scores of {own} pixels (width × height), the masks have {wanted}.",
                             "Use a model whose outputs are as large as its images, or a fraction of them.")  # fmt: skip
         self.fit_all(scores, labels)
 
@@ -177,8 +177,9 @@ class Segmentation(Task):
         return ratios.sum() / count + len(statistics) / count * (apart / np.maximum(unions, 1)).sum(1)
 
     def facts(self, figures: Mapping[str, float], split: Split) -> dict[str, Any]:
-        """The pixels that count, and the size of the masks."""
-        return {"pixels": split.targets, "size": "×".join(map(str, split.labels.shape[1:]))}
+        """The pixels that count, and the size of the masks, width × height."""
+        height, width = split.labels.shape[1:]
+        return {"pixels": split.targets, "size": f"{width}×{height}"}
 
     def guess(self, split: Split, trained: Split) -> float | None:
         """mIoU of the most frequent class everywhere: its share over the number of classes."""

@@ -11,6 +11,7 @@ from espalier.model.graph.caches import CONTEXT, PART, SEQUENCES, Cache, cache_b
 from espalier.model.graph.graph import Graph, Node, without_unused_scales
 from espalier.model.graph.meta import BITS, Precision
 from espalier.model.graph.views import SCALES, STATIC
+from espalier.model.sources.reading import Limits
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.kv_cache import KVCacheOptions
 from espalier.passes.select import chosen
@@ -43,7 +44,7 @@ def kv_cache(graph: Graph, options: KVCacheOptions, context: Context) -> tuple[G
         ids.append(name)
     graph = without_unused_scales(graph, before)
     rows_ = [_row(graph.nodes[name], graph, options, cache) for name, cache in zip(ids, named, strict=True)]
-    return graph, Report("kv_cache", tuple(rows_), _summary(graph, ids, rows_, options))
+    return graph, Report("kv_cache", tuple(rows_), _summary(graph, ids, rows_, options) | _warning(options, context))
 
 
 def _selected(graph: Graph, options: KVCacheOptions) -> tuple[Cache, ...]:
@@ -108,6 +109,19 @@ def _scales(node: Node) -> str:
         return ""
     granularity = getattr(held.format, "granularity", "blocks")
     return str(node.attrs.get(SCALES)) if granularity == "channel" else granularity
+
+
+def _warning(options: KVCacheOptions, context: Context) -> Row:
+    """That the texts whose cache is counted are longer than those that the model takes; empty otherwise."""
+    taken = context.reading.limits or Limits()
+    found = {taken.length: "takes texts of {} tokens alone", taken.tokens: "has {} positions",
+             taken.context: "has a context length of {} tokens"}  # fmt: skip
+    longest = min((size for size in found if size), default=None)
+    if longest is None or options.context <= longest:
+        return {}
+    model = found[longest].format(f"{longest:,}")
+    return {"warning": f"The cache is counted for texts of {options.context:,} tokens, and the model {model} "
+                       f"(context={longest}, --context {longest})."}  # fmt: skip
 
 
 def _summary(graph: Graph, ids: list[str], rows: list[Row], options: KVCacheOptions) -> Row:

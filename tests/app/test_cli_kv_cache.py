@@ -34,6 +34,14 @@ def test_a_cache_is_saved_counted_and_measured(tmp_path: Path, capsys: pytest.Ca
     assert again.score()["size_bytes"] > 0
 
 
+def test_longer_texts_than_the_model_takes_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    short = "config:gpt2?vocab_size=61&n_embd=32&n_layer=1&n_head=4&n_positions=64&task=causal-lm"
+    assert main(["kv-cache", short, "--context", "65"]) == 0
+    assert "texts of 65 tokens, and the model has 64 positions" in " ".join(capsys.readouterr().err.split())
+    assert main(["kv-cache", short, "--context", "64"]) == 0
+    assert "positions" not in capsys.readouterr().err
+
+
 def test_mistakes_are_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kv-cache", LLAMA, "--key", "int5"]) == 2
     assert "int5" in capsys.readouterr().err

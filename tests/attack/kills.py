@@ -1,6 +1,6 @@
-"""kill -9 at random moments of a sweep, a search, its workers and a training, each gone on with until it is done.
+"""kill -9 at random moments of a sweep, a search, its workers, a training and exports, each gone on with to its end.
 
-    python -m tests.attack.kills [--kills 200] [--kinds sweep,search,worker,training,crew] [--seed 0]
+    python -m tests.attack.kills [--kills 200] [--kinds sweep,search,worker,training,crew,openvino] [--seed 0]
 
 Held after every kill: all files can be read, nothing that was told as finished is missing, and no process that the
 dead one started lives 5 s later. Held after every run that comes to its end: the result is that of an unbroken run,
@@ -185,15 +185,23 @@ class Kind(ABC):
         lost = self.known - count
         return [f"{lost} finished lost (told {self.told(said)}, known {before}, on disk {count})"] if lost > 0 else []
 
+    def at_once(self) -> list[str]:
+        """What is wrong after two commands that wrote to one place at once; nothing for kinds that do not."""
+        return []
+
     def after_end(self) -> list[str]:
         """What is wrong with a whole result, and what is left of the dead."""
         found, result = list[str](), self.result()
         self.expected = self.expected or result
         if result != self.expected:
             found.append(f"another result: {result[:200]} instead of {self.expected[:200]}")
+        return found + self.left()
+
+    def left(self) -> list[str]:
+        """Partial files and scratch that are still there."""
         left = [p for p in self.folder.rglob("*") if p.name.startswith((".espalier-", "espalier-"))]
         left += [p for p in (self.folder / "tmp").iterdir() if p not in left and not p.name.startswith("torchinductor")]
-        return found + [f"left: {p.relative_to(self.folder)}" for p in left]
+        return [f"left: {p.relative_to(self.folder)}" for p in left]
 
 
 class Sweep(Kind):
@@ -335,6 +343,13 @@ class Training(Kind):
 KINDS: dict[str, Callable[[Path], Kind]] = {k.name: k for k in (Sweep, Search, Worker, Training, Crew)}
 
 
+def kind_of(name: str, folder: Path) -> Kind:
+    """A kind by its name, of those above or of exports."""
+    from tests.attack.export_kills import EXPORTS
+
+    return (KINDS | EXPORTS)[name](folder)
+
+
 def attack(kind: Kind, kills: int, seed: int) -> Tally:
     """Kill it so often, each time somewhere in the time that it takes from where it was."""
     drawn, tally = random.Random(f"{kind.name} {seed}"), Tally()
@@ -355,6 +370,7 @@ def attack(kind: Kind, kills: int, seed: int) -> Tally:
         if run.ended():
             tally.whole += 1
             tally.problems += [f"exit {run.code}: {run.said()[-300:]}"] if run.code else kind.after_end()
+            tally.problems += kind.at_once()
             kind.renew()
             continue
         said_before = run.said()
@@ -391,7 +407,7 @@ def _lives(process: psutil.Process) -> bool:
 def _import_all(kinds: list[str], folder: Path) -> None:
     """What the commands import, once: so that a kill falls into their work, not into their beginning."""
     for name in kinds:
-        kind = KINDS[name](folder / "modules")
+        kind = kind_of(name, folder / "modules")
         if name not in ("crew", "worker"):
             kind.renew()
             run = begin(kind.words(), kind.folder, folder / "names")
@@ -417,7 +433,7 @@ def main(words: list[str] | None = None) -> int:
         _import_all(kinds, folder)
         for name in kinds:
             begun = time.monotonic()
-            tally = attack(KINDS[name](folder / name), found.kills, found.seed)
+            tally = attack(kind_of(name, folder / name), found.kills, found.seed)
             failed = failed or bool(tally.problems)
             counts = f"{tally.kills} kills, {tally.amid} amid finished work, {tally.whole} runs to their end"
             counts += f", {len(tally.problems)} problems"

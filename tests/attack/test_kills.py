@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attack.export_kills import EXPORTS
 from tests.chance import number
 from tests.patience import until, wall
 
@@ -17,9 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 SLOW = [pytest.mark.slow, pytest.mark.sampled(0.34)]
+RARE = [pytest.mark.slow, pytest.mark.sampled(0.1)]
+KINDS = ["sweep", *(pytest.param(k, marks=SLOW) for k in ("search", "worker", "training")),
+         *(pytest.param(k, marks=RARE) for k in EXPORTS)]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["sweep", *(pytest.param(k, marks=SLOW) for k in ("search", "worker", "training"))])
+@pytest.mark.parametrize("kind", KINDS)
 def test_slice(kind: str, pytestconfig: pytest.Config) -> None:
     """Where the kills fall is the run's to draw."""
     words = [sys.executable, "-m", "tests.attack.kills", "--kills", "4", "--kinds", kind]

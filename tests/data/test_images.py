@@ -37,10 +37,19 @@ def test_grey_and_coloured_become_coloured(tmp_path: Path) -> None:
     assert load_data(str(tmp_path)).split("train").inputs["x"].shape == (40, 3, 6, 8)
 
 
+def test_conversions_are_counted_for_each_split(tmp_path: Path) -> None:
+    _paint(tmp_path / "train", "L")
+    _paint(tmp_path / "test", "RGB")
+    data = load_data(str(tmp_path))
+    assert data.notes_of("train") == ("20 of 20 images are repeated from grey to three channels.",)
+    assert data.notes_of("test") == () and data.only("test").notes == ()
+    assert data.notes_of("all") == ("20 of 40 images are repeated from grey to three channels.",)
+
+
 def test_sizes_must_agree(tmp_path: Path) -> None:
     _paint(tmp_path)
     _paint(tmp_path, size=(9, 9))
-    with pytest.raises(DataError, match=r"8×6.*9×9|9×9.*8×6"):
+    with pytest.raises(DataError, match=r"\(width × height\): .*(8 × 6.*9 × 9|9 × 9.*8 × 6)"):
         load_data(str(tmp_path))
 
 

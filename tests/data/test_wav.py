@@ -13,9 +13,28 @@ from scipy.io import wavfile
 
 from espalier.model.data import sounds
 from espalier.model.data.base import LoadOptions
+from espalier.model.data.rows import Rows
 from espalier.model.data.wav import Sound, Wave, decoded, of_array, read_wave, resampled
 from espalier.model.errors import DataError
 from tests.audio_models import float_wav, read_wav, write_wav
+
+
+def _rf64(values: np.ndarray, size: int | None = None) -> bytes:  # type: ignore[type-arg]
+    """float32 samples as RF64; size: of the samples as the header says."""
+    plain = float_wav(values)
+    count = len(plain) - 44 if size is None else size
+    long = np.array([len(plain) + 28 if size is None else size, count, len(values)], "<u8").tobytes() + bytes(4)
+    body = b"ds64" + np.array([28], "<u4").tobytes() + long + plain[12:40] + b"\xff\xff\xff\xff" + plain[44:]
+    return b"RF64\xff\xff\xff\xffWAVE" + body
+
+
+def _encoded(tag: int) -> bytes:
+    """A file of another encoding, with a chunk between the format and the samples as tools write it."""
+    form = np.array([tag, 1], "<u2").tobytes() + np.array([8_000, 8_000], "<u4").tobytes()
+    form += np.array([1, 8, 0], "<u2").tobytes()
+    body = b"WAVEfmt " + np.array([18], "<u4").tobytes() + form
+    body += b"fact\x04\0\0\0\x28\0\0\0data\x28\0\0\0" + bytes(40)
+    return b"RIFF" + np.array([len(body)], "<u4").tobytes() + body
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
@@ -56,6 +75,13 @@ def test_a_stream_without_a_known_size_is_read_to_its_end() -> None:
     assert (decoded(data[:40] + b"\xff\xff\xff\xff" + data[44:]).samples == values).all()
 
 
+@pytest.mark.parametrize("size", [None, (1 << 32) - 1, (1 << 64) - 1])
+def test_rf64_is_read_to_its_end(size: int | None) -> None:
+    """EBU Tech 3306: sizes of 64 bits in the chunk ds64; all ones where a recorder did not know them yet."""
+    values = np.random.default_rng(0).uniform(-1, 1, 50).astype(np.float32)
+    assert (decoded(_rf64(values, size)).samples == values).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), [(44_100, 16_000), (8_000, 16_000), (48_000, 44_100), (16_000, 15_999)])
 def test_a_resampled_tone_is_the_tone_at_the_new_rate(old: int, new: int) -> None:
@@ -88,13 +114,21 @@ def test_equal_rates_change_nothing() -> None:
     ("data", "told"),
     [
         (b"", "it is empty"),
-        (b"ID3\x04 no wave at all", "it is no WAV file"),
+        (b"ID3\x04 no wave at all", "its content is MP3, not WAV"),
+        (b"fLaC\0\0\0\x22", "its content is FLAC, not WAV"),
+        (b"no wave at all", "it is no WAV file"),
         (b"RIFF\0\0\0\0AVI LIST", "it is no WAV file"),
         (b"RIFF\x24\0\0\0WAVE", "is not a readable WAV file"),
         (float_wav(np.zeros(20))[:-7], "it is cut: its header names 80 bytes of samples, and 73 are there"),
         (float_wav(np.zeros(20))[:-8], "it is cut"),
         (float_wav(np.zeros(20))[:30], "is not a readable WAV file"),
         (float_wav(np.zeros(0)), "holds no samples"),
+        (_rf64(np.zeros(20))[:-7], "it is cut: its header names 80 bytes of samples, and 73 are there"),
+        (_rf64(np.zeros(20), 5 << 30), "it is cut: its header names 5,368,709,120 bytes of samples, and 80 are there"),
+        (_encoded(7), "its samples are encoded as µ-law, not as PCM or floats"),
+        (_encoded(6), "its samples are encoded as A-law"),
+        (_encoded(0x11), "its samples are encoded as IMA ADPCM"),
+        (_encoded(0x1234), "its samples are encoded as format 0x1234"),
         (float_wav(np.array([0.0, np.nan])), "not finite"),
         (float_wav(np.zeros(3), 7), "sampling rate 7 Hz"),
     ],
@@ -144,7 +178,7 @@ def test_long_sounds_are_refused_before_they_fill_the_memory(tmp_path: Path, mon
     room = iter([10_000, 10_000, 1000])
     monkeypatch.setattr(sounds, "free", lambda: next(room))
     with pytest.raises(DataError, match=r"Not enough memory is free to read cat/2\.wav"):
-        sounds.read_sounds({"all": files}, "cat", LoadOptions())
+        sounds.read_sounds({"all": Rows(tuple(files), ())}, "cat", LoadOptions())
 
 
 def test_arrays() -> None:

@@ -118,7 +118,7 @@ def test_append_after_a_torn_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("swaps", [True, False])
 def test_folder(swaps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not swaps:
-        monkeypatch.setattr(files, "_exchanged", lambda *_: False)
+        monkeypatch.setattr(files, "exchanged", lambda *_: False)
     target = tmp_path / "out"
     for number in range(2):
         with files.replacing_folder(target) as part:

@@ -26,11 +26,13 @@ from espalier.model.formats.base import parse_format
 from espalier.model.graph.caches import caches, waits_for_scale
 from espalier.model.graph.graph import Graph
 from espalier.model.opening import open_any
+from espalier.model.sources.reading import Limits, Reading
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.build import build
 from espalier.passes.base import Context
 from espalier.passes.choices.kv_cache import KVCacheOptions
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
+from espalier.passes.comparison.diff import compare_graphs
 from espalier.passes.costs.base import cost, figures
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
@@ -316,6 +318,31 @@ def test_a_window_bounds_the_cache(home: Path) -> None:
     assert bytes_of(graph) == 2 * 2 * 6 * 2 * 16 * 4
     short, _ = kv_cache(graph, KVCacheOptions("float", "float", context=4), Context(store))
     assert bytes_of(short) == 2 * 2 * 4 * 2 * 16 * 4
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [(Limits(tokens=64), "has 64 positions (context=64, --context 64)"), (Limits(tokens=1000), None),
+     (Limits(context=900), "has a context length of 900 tokens"), (Limits(length=16), "of 16 tokens alone"),
+     (Limits(tokens=64, context=32), "context length of 32"), (None, None)],
+)  # fmt: skip
+def test_texts_that_the_model_does_not_take_are_noted(home: Path, limits: Limits | None, told: str | None) -> None:
+    project, store, _ = opened(home, "llama")
+    context = Context(store, reading=Reading(limits=limits))
+    _, report = kv_cache(project.graph, KVCacheOptions(context=1000), context)
+    assert told in report.summary["warning"] if told else "warning" not in report.summary
+
+
+def test_a_difference_names_the_format_of_an_added_cache(home: Path) -> None:
+    project, store, _ = opened(home, "llama")
+    graph, _ = kv_cache(project.graph, KVCacheOptions(key="int4", value="float"), Context(store))
+    rows = {c.node: c.b for c in compare_graphs(project.graph, graph).changes if c.kind == "added"}
+    assert {str(b).partition("(")[0] for b in rows.values()} == {"kv_cache ", "kv_cache"}
+    assert sorted(b for b in rows.values() if "data_out" in str(b)) == [
+        f"kv_cache (data_out {graph.nodes[n].precision['data_out'].format})" for n in rows
+        if graph.nodes[n].precision]  # fmt: skip
+    back = [c.a for c in compare_graphs(graph, project.graph).changes if c.kind == "removed"]
+    assert sorted(map(str, back)) == sorted(map(str, rows.values()))
 
 
 def test_a_model_as_opened_has_bytes_too(home: Path) -> None:

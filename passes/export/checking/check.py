@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.data.base import ALL
 from espalier.model.document.project import Project
 from espalier.model.errors import ExportError
 from espalier.model.leftovers import scratch
@@ -18,7 +19,7 @@ from espalier.passes.export.checking.row import OWN, CheckRow
 from espalier.passes.export.checking.target import TARGETS, Baseline, CheckOptions, Inputs, Runner, Target
 
 if TYPE_CHECKING:
-    from espalier.model.data.base import Split
+    from espalier.model.data.base import Split, TaskData
 
 CALIBRATION = 128  # samples for the runtime's own quantiser
 
@@ -47,36 +48,43 @@ def ready(form: str) -> None:
         raise ExportError(f"The check needs {missing}, which is not installed.", f"Install it: pip install {missing}.")
 
 
-def check_data(project: Project, store: WeightStore, options: CheckOptions, context: Context) -> None:
-    """Raise DataError where the model cannot take the data of a check; it runs on the first batch."""
+def check_data(
+    project: Project, store: WeightStore, options: CheckOptions, context: Context
+) -> tuple[TaskData, Split] | None:
+    """The data of a check and the measured split; None without data.
+
+    Raises DataError where the model cannot take them; it runs on the first batch.
+    """
     import torch
 
     from espalier.model.torch.build import build
     from espalier.passes.running.batches import batches, fit_error
-    from espalier.passes.running.splits import load_split
+    from espalier.passes.running.splits import choose_split, load_task
 
     if not options.data:
-        return
-    inputs, _ = next(batches(load_split(options, context), project.graph, options.batch_size))
+        return None
+    data = load_task(options, context.reading, whole=options.split in ("", ALL))
+    split = choose_split(data, options.split, options.limit)
+    inputs, _ = next(batches(split, project.graph, options.batch_size))
     with torch.no_grad(), fit_error(inputs):
         build(project.graph, store, context.callables)(**inputs)
+    return data, split
 
 
 def check(
-    project: Project, store: WeightStore, form: str, path: Path, options: CheckOptions, context: Context
-) -> Check:
-    """Measure an exported file; raises ExportError, DataError."""
+    project: Project, store: WeightStore, form: str, path: Path, options: CheckOptions, context: Context,
+    loaded: tuple[TaskData, Split] | None,
+) -> Check:  # fmt: skip
+    """Measure an exported file on what `check_data` loaded; raises ExportError, DataError."""
     from espalier.kernels.bench.other_load import OtherLoad
     from espalier.passes.export.checking.scores import rows_of
-    from espalier.passes.running.splits import load_split
     from espalier.passes.score import static_score
 
     ready(form)
-    target = TARGETS.get(form)
-    split = load_split(options, context) if options.data else None
+    target, split = TARGETS.get(form), loaded[1] if loaded else None
     with scratch() as folder:
         context.progress(0, 4, "writing the baselines")
-        calibration = _calibration(project, split, options, context)
+        calibration = _calibration(project, loaded, options, context)
         files = [Baseline(OWN, path), *target.baselines(project, store, folder, calibration)]
         runners = {f.name: target.opened(f.path, options.threads) for f in files if f.path is not None}
         inputs = _batch(project, split, options, context)
@@ -117,13 +125,15 @@ def _batch(project: Project, split: Split | None, options: CheckOptions, context
     return example_inputs(project.graph, batch_sizes(project.graph, options.batch_size), context.seed)
 
 
-def _calibration(project: Project, split: Split | None, options: CheckOptions, context: Context) -> list[Inputs]:
+def _calibration(
+    project: Project, loaded: tuple[TaskData, Split] | None, options: CheckOptions, context: Context
+) -> list[Inputs]:
     """Batches for a quantiser that needs some: of the training data where there are any, else of those given."""
     from espalier.passes.running.batches import batches
-    from espalier.passes.running.splits import TRAIN, choose_split, load_task
+    from espalier.passes.running.splits import TRAIN, choose_split
 
-    if split is None:
+    if loaded is None:
         return [_batch(project, None, options, context)]
-    data = load_task(options, context.reading, whole=False)
+    data, split = loaded
     source = choose_split(data, TRAIN, CALIBRATION) if TRAIN in data.splits else split.take(CALIBRATION)
     return [inputs for inputs, _ in batches(source, project.graph, options.batch_size)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from espalier.model.errors import ExportError
 from espalier.model.files import check_target, filling, make_folder
+from espalier.model.filled import INTERRUPTED
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.leftovers import scratch
 from espalier.model.store.weights import WeightStore
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from espalier.model.document.project import Project
 
 TARGET = "openvino"
+_TENSOR = re.compile(rb'<data\b[^>]*\boffset="([0-9]{1,18})"[^>]*\bsize="([0-9]{1,18})"')  # of the .bin
 STANDARD = OnnxOptions(exact=True, standard=True)  # biases stay float: OpenVINO adds them to its integer products
 # Floats in float32 where the processor has bfloat16; no rounding of activations beside weights of whole numbers.
 PRECISE = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
@@ -52,7 +55,7 @@ def write_openvino(project: Project, store: WeightStore, path: Path, settings: S
                           "Open it in float32 (dtype=float32).")  # fmt: skip
     path = path if path.suffix == ".xml" else path.with_name(f"{path.name}.xml")
     values = path.with_suffix(".bin")
-    if values.exists() and not path.exists():
+    if values.is_file() and not _belongs(values, path):
         raise ExportError(f"{values} exists and belongs to no {path.name}.", "Choose another name, or remove it.")
     notes = checked(TARGET, project.graph, leave_float=settings.leave_float)
     graph = without_unheld_activations(TARGET, project.graph)
@@ -65,7 +68,7 @@ def write_openvino(project: Project, store: WeightStore, path: Path, settings: S
     for file in (path, values):
         check_target(file, ExportError)
     settings.progress(2, 4, "converting it to OpenVINO")
-    with filling(path.parent, ExportError) as part, scratch() as work:
+    with filling(path.parent, ExportError, (path.name,)) as part, scratch() as work:
         made.save(str(work / "model.onnx"))
         convert(work / "model.onnx", part / path.name)
         settings.progress(3, 4, "running it in OpenVINO")
@@ -73,6 +76,15 @@ def write_openvino(project: Project, store: WeightStore, path: Path, settings: S
     done = File([path, values], [*notes, *found.changes], compared)
     done.notes += compared.notes if compared else ["The model runs at no size, so the file was not compared."]
     return done
+
+
+def _belongs(values: Path, path: Path) -> bool:
+    """Whether a .bin is that of an .xml: as long as its last tensor ends, or of an export that was ended meanwhile."""
+    if not path.is_file():
+        return False
+    text = path.read_bytes()
+    ends = [int(at) + int(size) for at, size in _TENSOR.findall(text)]
+    return text == INTERRUPTED or (b"<net" in text and max(ends, default=0) == values.stat().st_size)
 
 
 def compare_openvino(graph: Graph, store: WeightStore, path: Path) -> Compared | None:

@@ -58,8 +58,19 @@ def weight_args(fmt: Format, shape: tuple[int, ...], dtype: str) -> Args | No:
     found = _weight_args(fmt, dtype)
     if isinstance(found, Args) and found.group_size and shape[-1] % found.group_size:
         why = f"groups of {found.group_size} do not divide rows of {shape[-1]}"
-        return No(why, f"Choose a group that divides {shape[-1]}, or granularity=channel.")
+        return No(why, _dividing(fmt, shape[-1], dtype))
     return found
+
+
+def _dividing(fmt: Format, columns: int, dtype: str) -> str:
+    """What to choose where groups do not divide rows of so many elements."""
+    match fmt:
+        case MXFP() | NVFP4():  # whose blocks have one size
+            return _eight(dtype)
+        case MXInt() | BlockFP():
+            return f"Choose a block that divides {columns}, or {_eight(dtype).removeprefix('Choose ')}"
+        case _:
+            return f"Choose a group that divides {columns}, or granularity=channel."
 
 
 def _weight_args(fmt: Format, dtype: str) -> Args | No:

@@ -81,8 +81,19 @@ def weight_scheme(fmt: Format, shape: tuple[int, ...], dtype: str) -> Scheme | N
     found = _weight_scheme(fmt)
     if isinstance(found, Scheme) and found.group and shape[-1] % found.group:
         why = f"groups of {found.group} do not divide rows of {shape[-1]}"
-        return No(why, f"Choose a group that divides {shape[-1]}, or granularity=channel.")
+        return No(why, _dividing(fmt, shape[-1]))
     return found
+
+
+def _dividing(fmt: Format, columns: int) -> str:
+    """What to choose where groups do not divide rows of so many elements."""
+    match fmt:
+        case NVFP4():  # whose blocks have one size
+            return CHOOSE
+        case PowerBlocks():
+            return f"Choose a block that divides {columns}, or scaled_integer(width=8)."
+        case _:
+            return f"Choose a group that divides {columns}, or granularity=channel."
 
 
 def _weight_scheme(fmt: Format) -> Scheme | No:

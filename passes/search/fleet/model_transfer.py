@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from espalier.model.data.cache import TOKENIZER_FILES, cache_folder
-from espalier.model.data.local import find
+from espalier.model.data.recent import files_of_data
 from espalier.model.document.codec import decode, encode
 from espalier.model.document.graph_json import fingerprint
 from espalier.model.document.project import Project, keys_of, save_project
@@ -153,7 +153,7 @@ def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 def _zipped(path: Path, target: Path, may: Callable[[str], bool]) -> Path:
     """A zip of the files of a data set or a tokenizer that `may` allows; equal contents give equal bytes."""
     try:
-        paths = find(path).paths()
+        paths = files_of_data(str(path))
     except DataError:
         paths = [p for p in path.iterdir() if p.name.startswith((*TOKENIZER_FILES, "config"))]
     root = path if path.is_dir() else path.parent
@@ -266,9 +266,10 @@ def _moved(shared: SharedModel, url: str) -> tuple[dict[str, str], int]:
             packed = _cached(_cache(), digest, files_of(url), ".zip")
             fetched += packed.stat().st_size
             _unpack(packed, folder)
-        inside = list(folder.iterdir())
+        inside, same = list(folder.iterdir()), folder / Path(path).name
         is_file = len(inside) == 1 and inside[0].is_file() and Path(path).suffix == inside[0].suffix
-        moved[path] = str(inside[0] if is_file else folder)
+        # Beside a table lie the images that it names.
+        moved[path] = str(inside[0] if is_file else same if Path(path).suffix and same.is_file() else folder)
     return moved, fetched
 
 

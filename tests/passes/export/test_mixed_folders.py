@@ -57,3 +57,31 @@ def quantised(source: Path, folder: Path) -> str:
     recipe.write_text(QUANTISE)
     assert main(["run", str(source), str(recipe), "-o", str(project)]) == 0
     return str(project)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["safetensors", "compressed-tensors"])
+def test_weights_in_another_layout_stay_and_refuse_the_export(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """transformers would read one file before shards, vLLM the shards that an index names."""
+    import transformers
+
+    source, out = made("llama", tmp_path / "source"), tmp_path / "out"
+    target = quantised(source, tmp_path)
+    model = transformers.LlamaForCausalLM.from_pretrained(source)
+    model.save_pretrained(out, max_shard_size="100KB")
+    before = listing(out)
+    assert len(before) > 4
+    capsys.readouterr()
+    assert main(["export", target, "--as", form, "-o", str(out), "--json"]) == 2
+    assert "holds weights in other files (model-00001-of-" in last_error(capsys) and listing(out) == before
+    for file in out.glob("model-*"):
+        file.unlink()
+    (out / "notes.txt").write_text("mine")
+    (out / "model.safetensors.index.json").unlink()
+    for _ in range(2):
+        assert main(["export", target, "--as", form, "-o", str(out)]) == 0
+    assert {p.name for p in out.iterdir()} == {
+        "config.json", "generation_config.json", "model.safetensors", "notes.txt"}  # fmt: skip
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".espalier")]

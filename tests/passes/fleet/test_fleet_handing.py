@@ -9,6 +9,8 @@ from pathlib import Path
 import optuna
 import pytest
 
+from espalier.model.data.base import LoadOptions, TaskData
+from espalier.model.data.captions import CONTRASTIVE, load_captions
 from espalier.model.document.codec import encode
 from espalier.model.document.graph_json import fingerprint
 from espalier.model.document.project import save_project
@@ -25,6 +27,8 @@ from espalier.passes.search.search import Search
 from espalier.passes.search.spec import Goal, SearchSpec, Vary
 from espalier.passes.search.storage import load_study, open_storage, open_study
 from espalier.passes.search.study import Plan, begin
+from espalier.passes.tasks.base import TASKS
+from tests.caption_models import LENGTH, pairs, write_model, write_pairs
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +136,40 @@ def test_data_and_tokenizer_travel_along(model: Opened, tmp_path: Path) -> None:
     tokenizer = Path(found.opened.project.source.tokenizer or "")
     assert [p.name for p in tokenizer.iterdir()] == ["tokenizer.json"]
     assert there["steps"][0]["options"]["select"] == "demo:digits"
+
+
+@pytest.mark.parametrize("form", ["folder", "table", "splits"])
+def test_images_that_a_table_names_travel_along(form: str, model: Opened, tmp_path: Path) -> None:
+    """With the processor of the model's folder; other files stay."""
+    pytest.importorskip("PIL")
+    study, url = study_in(tmp_path)
+    folder, words = tmp_path / "pairs", tmp_path / "words"
+    write_model(words)
+    for at, name in enumerate(("train", "test") if form == "splits" else ("",)):
+        write_pairs(folder / name, pairs(6, at))
+        (folder / name / "other.bin").write_bytes(b"x")
+    data = folder / "metadata.jsonl" if form == "table" else folder
+
+    def loaded(spec: str, tokenizer: str) -> TaskData:
+        options = LoadOptions(tokenizer=tokenizer, max_length=LENGTH, whole=True, task=CONTRASTIVE,
+                              form=TASKS.get(CONTRASTIVE).form)  # fmt: skip
+        return load_captions(spec, options)
+
+    before = loaded(str(data), str(words))
+    project = replace(model.project, source=replace(model.project.source, tokenizer=str(words)))
+    plain = {"score": {"data": str(data)}}
+    hand_over(study, url, project, model.store, plain=[plain], may=lambda _: True)
+    for path in (folder, words):
+        shutil.move(path, tmp_path / f"gone-{path.name}")
+    (tmp_path / "w").mkdir()
+    found = receive(study, url, tmp_path / "w")
+    there = relocated(plain, found.moved)["score"]["data"]
+    after = loaded(there, found.opened.project.source.tokenizer or "")
+    assert list(after.splits) == list(before.splits) and not list(Path(found.moved[str(data)]).rglob("other.bin"))
+    for name, split in before.splits.items():
+        for key, array in split.inputs.items():
+            assert (after.splits[name].inputs[key] == array).all(), key
+        assert after.splits[name].table == split.table
 
 
 def test_a_worker_needs_only_storage_and_name(model: Opened, tmp_path: Path) -> None:

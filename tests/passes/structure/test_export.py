@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -177,6 +178,19 @@ def test_a_list_that_does_more_than_cut_is_refused(change: dict[str, Any], tmp_p
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(SourceError, match="cannot be loaded"):
+        open_any(str(folder), tmp_path / "again", origin=Origin.TYPED)
+
+
+@pytest.mark.slow
+def test_other_sizes_than_those_of_the_weights_are_named(tmp_path: Path) -> None:
+    _, _, folder = exported(LLAMA, UNEVEN, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    name = next(n for n in config["pruned_shapes"] if n.endswith("up_proj.weight"))
+    rows, columns = config["pruned_shapes"][name]
+    config["pruned_shapes"][name] = [rows - 1, columns]
+    (folder / "config.json").write_text(json.dumps(config))
+    said = f"{name} has {rows} × {columns} values in its files, and {rows - 1} × {columns} by its configuration"
+    with pytest.raises(SourceError, match=re.escape(said)):
         open_any(str(folder), tmp_path / "again", origin=Origin.TYPED)
 
 

@@ -177,6 +177,20 @@ def test_conversions_are_said_and_done(folder: Path, tmp_path: Path) -> None:
         assert said in found["warning"]
 
 
+def test_conversions_are_counted_of_the_measured_split(folder: Path, tmp_path: Path) -> None:
+    """A score names the sounds of its split, a training those that it trains on, a joined split all of them."""
+    for split, count in (("train", 12), ("test", 8)):
+        for at, (samples, label) in enumerate(zip(*sounds(count, 5), strict=True)):
+            long = np.concatenate([samples] * (8 if split == "train" else 1))[: 4 * LENGTH]
+            write_wav(tmp_path / split / CLASSES[label] / f"{at:02}.wav", np.stack([long] * 2, 1))
+    m = cnn(folder)
+    assert "8 of 8 sounds are mixed down" in m.evaluate(str(tmp_path)).summary["warning"]
+    assert "12 of 12 sounds are cut" not in m.evaluate(str(tmp_path)).summary["warning"]
+    trained = m.evaluate(str(tmp_path), split="train").summary["warning"]
+    assert "12 of 12 sounds are mixed down" in trained and "12 of 12 sounds are cut" in trained
+    assert "20 of 20 sounds are mixed down" in m.evaluate(str(tmp_path), split="all").summary["warning"]
+
+
 def test_a_students_own_network(folder: Path, tmp_path: Path) -> None:
     """Of one channel, without a rate: waveforms as they are, by torch's own cross-entropy."""
     m = cnn(folder)

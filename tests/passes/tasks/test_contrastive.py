@@ -195,7 +195,7 @@ def test_several_captions_and_long_texts(folder: Path, tmp_path: Path) -> None:
         ("missing", r"Row 3 of metadata\.jsonl names the image '0002\.png', which does not exist"),
         ("zero", r"Row 3 of metadata\.jsonl names no file"),
         ("outside", r"Row 3 of metadata\.jsonl names '\.\./other\.png', which is outside the folder data"),
-        ("empty", r"1 of 12 rows of metadata\.jsonl have no label \(first: row 3\)"),
+        ("empty", r"1 of 12 rows of metadata\.jsonl have no caption \(first: row 3\)"),
         ("broken", r"data/0002\.png is not a readable image"),
         ("columns", r"No column of metadata\.jsonl looks like the label"),
         ("none", r"holds no table of images with captions"),

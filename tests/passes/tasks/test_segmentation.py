@@ -208,7 +208,7 @@ def spoil(data: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        ("size", r"masks/0003\.png is 16 × 14, its image 0003\.png 16 × 16"),
+        ("size", r"masks/0003\.png is 16 × 14, its image 0003\.png 16 × 16 \(width × height\)"),
         ("missing", r"images/0003\.png of data has no mask"),
         ("no image", r"masks/0003\.png of data has no image"),
         ("class", r"masks/0003\.png has the class 4, the model has the classes 0 to 3"),
@@ -259,9 +259,9 @@ def test_valid_convolutions_are_refused() -> None:
     """Outputs smaller than the masks by a border are no lower resolution."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3))
-    m = es.trace(net, {"input": torch.rand(2, 3, SIDE, SIDE)})
-    with pytest.raises(DataError, match=r"scores of 12 × 12 pixels, the masks have 16 × 16"):
-        m.evaluate((torch.rand(4, 3, SIDE, SIDE), torch.randint(0, 4, (4, SIDE, SIDE))))
+    m = es.trace(net, {"input": torch.rand(2, 3, 10, SIDE)})
+    with pytest.raises(DataError, match=r"scores of 12 × 6 pixels \(width × height\), the masks have 16 × 10"):
+        m.evaluate((torch.rand(4, 3, 10, SIDE), torch.randint(0, 4, (4, 10, SIDE))))
 
 
 def test_the_level_of_guessing_is_the_best_constant() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from espalier.app.cli import main
@@ -55,3 +56,33 @@ def test_the_command_measures_all_files_on_the_same_samples(
     assert rows["float"]["ratio"] == 1 and rows["this file"]["milliseconds"] > 0
     assert rows["this file"]["bytes"] == file.stat().st_size and rows["this file"]["peak_bytes"] > 0
     assert rows["this file"]["change"]["value"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", ["", "test"])
+def test_data_are_loaded_once(split: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a lone file, whose training part calibrates, and of a folder's splits."""
+    import espalier as es
+    from espalier.model.data import recent
+
+    loads, real = list[str](), recent.load_with
+
+    def counted(spec: str, options: Any) -> Any:
+        loads.append(spec)
+        return real(spec, options)
+
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "d.npz", x=rng.random((40, 1, 8, 8), np.float32), y=rng.integers(0, 10, 40))
+    monkeypatch.setattr(recent, "load_with", counted)
+    recent.forget()
+    m = es.open("demo:digits-mlp")
+    found = m.export("onnx", tmp_path / "m.onnx", check=True, data=str(tmp_path / "d.npz"), split=split, runs=2)
+    assert loads == [str(tmp_path / "d.npz")]
+    assert found.summary["check"]["rows"][0]["n"] == (4 if split else 40)
+
+
+def test_a_form_that_is_not_run_says_so(tmp_path: Path) -> None:
+    import espalier as es
+
+    summary = es.open("demo:digits-mlp").export("safetensors", tmp_path / "m").summary
+    assert "max_abs_diff" not in summary and summary["not_compared"] == "safetensors is not run when it is written."

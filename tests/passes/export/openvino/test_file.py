@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,38 @@ def test_a_process_that_ends_is_one_error(tmp_path: Path) -> None:
     m, _ = mlp()
     with pytest.raises(ExportError, match="OpenVINO cannot run it at"):
         compare_openvino(m.graph, m._place.opened.store, tmp_path / "m.xml")
+
+
+@pytest.mark.slow
+def test_a_bin_of_something_else_stays_and_a_pair_is_never_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pair is written again, also after an end between its two files: OpenVINO reads no .xml with another's .bin."""
+    m, x = mlp()
+    path = tmp_path / "m.xml"
+    m.export("openvino", path)
+    own, real = (tmp_path / "m.bin").read_bytes(), os.replace
+    (tmp_path / "m.bin").write_bytes(own + b"mine")
+    with pytest.raises(ExportError, match=r"m\.bin exists and belongs to no m\.xml"):
+        m.export("openvino", path)
+    assert (tmp_path / "m.bin").read_bytes() == own + b"mine"
+    (tmp_path / "m.bin").write_bytes(own)
+    m.quantize("linear", weight="int8")
+
+    def ended(old: Any, new: Any) -> None:
+        real(old, new)
+        if Path(new).suffix == ".bin":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", ended)
+    with pytest.raises(KeyboardInterrupt):
+        m.export("openvino", path)
+    monkeypatch.undo()
+    assert (tmp_path / "m.bin").read_bytes() != own
+    with pytest.raises(RuntimeError):
+        results(path, x)
+    m.export("openvino", path)
+    np.testing.assert_allclose(results(path, x)[0], m.to_torch()(x).detach().numpy(), atol=1e-5)
 
 
 def test_what_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

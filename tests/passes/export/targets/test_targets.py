@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from espalier.model.errors import ExportError
@@ -51,6 +53,28 @@ def test_arguments_of_weights(text: str, dtype: str, args: Args) -> None:
 def test_weights_that_are_not_held(text: str, dtype: str, why: str) -> None:
     found = weight_args(parse_format(text), (64, 64), dtype)
     assert isinstance(found, No) and why in found.why
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nvfp4",
+        "mxint(width=8)",
+        "mxfp(element=e4m3)",
+        "scaled_integer(width=4,granularity=group,group=16,scale_dtype=bfloat16)",
+    ],
+)
+def test_the_hint_for_rows_that_groups_do_not_divide_helps(text: str) -> None:
+    """Each choice that it names is held: of NVFP4 and MXFP another block is not."""
+    found = weight_args(parse_format(text), (64, 20), "bfloat16")
+    assert isinstance(found, No) and "do not divide rows of 20" in found.why
+    name = text.partition("(")[0]
+    for wish in re.findall(
+        r"[a-z]\w+\([^)]*\)|block that divides|group that divides|granularity=channel", found.instead
+    ):
+        other = {"block that divides": f"{name}(block=10)", "group that divides": text.replace("16", "10", 1),
+                 "granularity=channel": text.replace("granularity=group,group=16", "granularity=channel")}  # fmt: skip
+        assert not isinstance(weight_args(parse_format(other.get(wish, wish)), (64, 20), "bfloat16"), No), wish
 
 
 def test_inputs_and_storage() -> None:
