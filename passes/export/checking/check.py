@@ -86,7 +86,7 @@ def check(
         others = load.share()
         seconds = dict(zip(runners, times, strict=True))
         context.progress(2, 4, "measuring")
-        rows = rows_of(project, store, split, files, runners, inputs, seconds, options, context)
+        rows = rows_of(project, store, split, files, runners, inputs, seconds, options, context, target.comparable)
         paths = {f.name: f.path for f in files if f.path is not None}
         peaks = {name: target.memory(path, options.threads, inputs) for name, path in paths.items()}
         sizes = {name: _size({path, target.beside(path)}) for name, path in paths.items()}
