@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.borders import parse_json, reading
@@ -77,14 +78,14 @@ def vocabulary_of(project: Project, config: Any, *, ids_only: bool = False) -> V
     if ids_only or not source:
         why = "as asked" if ids_only else "as the model has no tokenizer"
         return Vocabulary(notes=(f"The file has no vocabulary, {why}: {PROGRAMS}.",))
-    with reading(str(source), ExportError, "holds no readable tokenizer", "Correct it, or move it away."):
+    with reading(Path(source).name, ExportError, "holds no readable tokenizer", "Correct it, or move it away."):
         tokenizer = load_tokenizer(source)
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise _refused(f"it is {type(tokenizer).__name__}")
         data: dict[str, Any] = parse_json(backend.to_str())
-        notes = (*_normalised(data), *_lacking(data))
-        made = replace(_tokens(data, int(config.vocab_size)), pattern=_pattern(data), notes=notes)
+        pattern, notes = _pattern(data), (*_normalised(data), *_lacking(data))
+        made = replace(_tokens(data, int(config.vocab_size)), pattern=pattern, notes=notes)
         return _with_special(made, tokenizer, config)
 
 
@@ -185,7 +186,7 @@ def _with_special(made: Vocabulary, tokenizer: Any, config: Any) -> Vocabulary:
     ids |= {name: around[0] for name, around in (("bos", before), ("eos", after)) if around}
     special = tuple((name, i) for name, i in ids.items() if i is not None and 0 <= i < len(made.tokens))
     notes = list(made.notes)
-    if "eos" not in dict(special) and DEFAULT_END < len(made.tokens):
+    if "eos" not in dict(special) and len(made.tokens) > DEFAULT_END:
         notes.append(
             f"The model names no end token: llama.cpp takes token {DEFAULT_END} ({made.tokens[DEFAULT_END]}) as one."
         )
