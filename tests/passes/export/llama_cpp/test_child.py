@@ -159,10 +159,10 @@ def test_rows_as_long_as_the_context_run(tmp_path: Path) -> None:
     found = open_any(str(home), tmp_path / "work")
     export(found.project, found.store, "gguf", tmp_path / "m.gguf")
     before = (tmp_path / "m.gguf").read_bytes()
+    whole = ids(1, 16)
     with LlamaCpp() as process:
-        (got,) = process.run(tmp_path / "m.gguf", ids(1, 16), exact=True)
-        (part,) = process.run(tmp_path / "m.gguf", ids(1, 16) | {"input_ids": ids(1, 16)["input_ids"][:, :15],
-                                                                 "attention_mask": torch.ones(1, 15)}, exact=True)  # fmt: skip
+        (got,) = process.run(tmp_path / "m.gguf", whole, exact=True)
+        (part,) = process.run(tmp_path / "m.gguf", {name: value[:, :15] for name, value in whole.items()}, exact=True)
     torch.testing.assert_close(got[:, :15], part, rtol=0, atol=EXACT)
     assert (tmp_path / "m.gguf").read_bytes() == before
 

@@ -10,11 +10,12 @@ from espalier.model.data.demo import TEXTS
 
 END, BEGIN = "<|endoftext|>", "<s>"
 ODD = (
-    "", " ", "  ", "a", " a", "a ", "Hello world", "HELLO'S 'LL we'Re I'M don't", "12345 1 12 1234567", "3.14159 ab12cd",
-    "\n", "\n\n\n", "a\n\n b\r\n c", "\t\ttab\t x", "   lead", "trail   ", "é è ü ñ", "日本語のテキスト", "한국어 텍스트",
-    "русский עברית हिन्दी", "😀 emoji 👩‍👩‍👧‍👦", "zero\u200b nbsp\u00a0ideo\u3000", "snake_case camelCase", "http://x.y/z?q=1&b=2",
-    "!!!???...", f"{BEGIN} special {END} end", "½ ² Ⅷ ٣٤", "a" * 300, "the the  the   the", "\ufeffbom", "“quotes” — …",
-    "1,234,567.89$ €5", "if (x==1) { return -1; }\n\t// c", "'s's'S don’t", "\r\n\r\n", "ſ's 'ſ K'LL", "Ǆ ǅ ʰ",
+    "", " ", "  ", "a", " a", "a ", "Hello world", "HELLO'S 'LL we'Re I'M don't", "12345 1 12 1234567", "3.14 ab12cd",
+    "\n", "\n\n\n", "a\n\n b\r\n c", "\t\ttab\t x", "   lead", "trail   ", "é è ü ñ", "日本語のテキスト",
+    "русский עברית हिन्दी 한국어", "😀 emoji 👩‍👩‍👧‍👦", "zero\u200b nbsp\u00a0ideo\u3000", "snake_case camelCase",
+    "http://x.y/z?q=1&b=2", "!!!???...", f"{BEGIN} special {END} end", "½ ² Ⅷ ٣٤", "a" * 300, "the the  the   the",
+    "\ufeffbom", "“quotes” — …", "1,234,567.89$ €5", "if (x==1) { return -1; }\n\t// c", "'s's'S don’t", "\r\n\r\n",
+    "ſ's 'ſ K'LL", "Ǆ ǅ ʰ",
 )  # fmt: skip
 
 
