@@ -46,7 +46,7 @@ def _arguments(parser: Parser) -> None:
     add_options(parser.add_argument_group("gguf"), GgufOptions)
     text = (
         "run the file in its runtime beside a float file and the runtime's quantisers (onnx, openvino, torchao, "
-        "executorch): accuracy, time"
+        "executorch, gguf): accuracy, time"
     )
     check = parser.add_argument_group("check")
     check.add_argument("--check", action="store_true", help=text)
