@@ -83,10 +83,14 @@ def _memory(path: Path, threads: int, inputs: Inputs) -> int | None:
     return peak_memory(_MEMORY, path, threads, inputs)
 
 
+def _unpadded(inputs: Inputs) -> Inputs:
+    return {name: value.new_ones(value.shape) if name == "attention_mask" else value for name, value in inputs.items()}
+
+
 def _log_probabilities(scores: Tensor) -> Tensor:
     return scores.float().log_softmax(-1)
 
 
 TARGETS.add("gguf", Target(
-    runtime, _missing, _opened, _baselines, _memory, lambda path: path, _timed, _log_probabilities,
+    runtime, _missing, _opened, _baselines, _memory, lambda path: path, _timed, _log_probabilities, _unpadded,
 ))  # fmt: skip

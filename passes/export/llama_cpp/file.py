@@ -53,7 +53,7 @@ class File:
 
 
 def write_gguf(project: Project, store: WeightStore, path: Path, settings: Settings) -> File:
-    """Write the file. Raises ExportError, DataError (an unreadable tokenizer), before anything is written."""
+    """Write the file. Raises ExportError before anything is written."""
     if importlib.util.find_spec("gguf") is None:
         raise ExportError("The export needs the package gguf, which is not installed.",
                           "Install it: pip install 'espalier[gguf]'.")  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.model.borders import parse_json, reading
 from espalier.model.data.tokens import load_tokenizer
-from espalier.model.errors import ExportError
+from espalier.model.errors import DataError, ExportError
 
 if TYPE_CHECKING:
     from espalier.model.document.project import Project
@@ -79,7 +79,7 @@ def vocabulary_of(project: Project, config: Any, *, ids_only: bool = False) -> V
         why = "as asked" if ids_only else "as the model has no tokenizer"
         return Vocabulary(notes=(f"The file has no vocabulary, {why}: {PROGRAMS}.",))
     with reading(Path(source).name, ExportError, "holds no readable tokenizer", "Correct it, or move it away."):
-        tokenizer = load_tokenizer(source)
+        tokenizer = _loaded(source)
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise _refused(f"it is {type(tokenizer).__name__}")
@@ -87,6 +87,13 @@ def vocabulary_of(project: Project, config: Any, *, ids_only: bool = False) -> V
         pattern, notes = _pattern(data), (*_normalised(data), *_lacking(data))
         made = replace(_tokens(data, int(config.vocab_size)), pattern=pattern, notes=notes)
         return _with_special(made, tokenizer, config)
+
+
+def _loaded(source: str) -> Any:
+    try:
+        return load_tokenizer(source)
+    except DataError as error:
+        raise ExportError(error.message, "Correct it, or write token ids alone: --ids-only.") from error
 
 
 def _refused(why: str) -> ExportError:

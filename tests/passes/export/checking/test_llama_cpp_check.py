@@ -11,6 +11,8 @@ import espalier as es
 from espalier.app.cli import main
 from espalier.passes.export.checking import llama_cpp_target
 from espalier.passes.export.llama_cpp.server import binding
+from tests.passes.export.llama_cpp.tokenizers_of import give, gpt2
+from tests.passes.export.models import made
 
 pytest.importorskip("gguf")
 Q4 = "scaled_integer(width=4, granularity=group, group=32, scale_dtype=float16)"
@@ -52,3 +54,15 @@ def test_the_command_measures_all_files_on_the_same_samples(tmp_path: Path, caps
         assert theirs["bytes"] < mine["bytes"] and theirs["difference"] > mine["difference"]
     else:
         assert theirs["reason"] == "xllamacpp has no quantiser, llama-cpp-python has one"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not binding(), reason="neither llama-cpp-python nor xllamacpp is installed")
+def test_without_data_rows_are_generated(tmp_path: Path) -> None:
+    """Generated masks leave out the ends of rows, which llama.cpp does not."""
+    home = made("llama", tmp_path / "home", vocab_size=520, eos_token_id=0)
+    give(gpt2(), home)
+    done = es.open(home).export("gguf", tmp_path / "m.gguf", check=True, batch_size=2, runs=1)
+    rows = {row["name"]: row for row in done.summary["check"]["rows"]}
+    assert list(rows) == ["Espalier", "this file", "float"] and rows["this file"]["accuracy"] is None
+    assert rows["this file"]["difference"] == rows["float"]["difference"] < 0.02

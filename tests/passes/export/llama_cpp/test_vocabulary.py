@@ -186,8 +186,6 @@ def test_a_damaged_tokenizer_is_named(tmp_path: Path) -> None:
     give(gpt2(), home)
     found = open_any(str(home), tmp_path / "work")
     (home / "tokenizer.json").write_text('{"model": ')
-    from espalier.model.errors import EspalierError
-
-    with pytest.raises(EspalierError, match="no readable tokenizer"):
+    with pytest.raises(ExportError, match="no readable tokenizer"):
         export(found.project, found.store, "gguf", tmp_path / "m.gguf")
     assert not (tmp_path / "m.gguf").exists()
