@@ -263,8 +263,8 @@ class Model(Measurable, PassMethods):
     def export(
         self, form: str, path: PathName, *, leave_float: bool = False, exact: bool = False,
         clip: Literal["format", "code"] = "format", dynamic: Literal["format", "runtime"] = "format",
-        accuracy_level: int = 1, standard: bool = False, largest: int = 128, check: bool = False,
-        data: Data | None = None, **options: Any,
+        accuracy_level: int = 1, standard: bool = False, largest: int = 128, ids_only: bool = False,
+        check: bool = False, data: Data | None = None, **options: Any,
     ) -> Report:  # fmt: skip
         """Export the model.
 
@@ -288,6 +288,7 @@ class Model(Measurable, PassMethods):
             standard: onnx: ONNX's own operators alone.
             largest: executorch: upper bound of free sizes (batch, sequence), or twice those of the trace; memory is
                 planned for it.
+            ids_only: gguf: write no vocabulary, which llama.cpp's programs need and its library does not.
             check: run the file in its runtime beside a float file and the runtime's own quantisers.
             data: of the check, by default the source's; without any it has no accuracies.
             options: of the check: limit, batch_size, threads, runs, and how the data are read.
@@ -306,7 +307,7 @@ class Model(Measurable, PassMethods):
         """
         from espalier.passes.export import NOT_RUN, checked_export, export
         from espalier.passes.export.checking.target import CheckOptions
-        from espalier.passes.export.settings import ExecuTorchOptions, OnnxOptions, Settings
+        from espalier.passes.export.settings import ExecuTorchOptions, GgufOptions, OnnxOptions, Settings
 
         if form == "sharded":
             from espalier.passes.export.sharded.folder import emit_sharded
@@ -316,7 +317,8 @@ class Model(Measurable, PassMethods):
             return Report("export sharded", {"bytes": written.bytes, "notes": list(written.notes)}, files)
         onnx: OnnxOptions = decode(OnnxOptions, {"exact": exact, "clip": clip, "dynamic": dynamic,
                                                  "accuracy_level": accuracy_level, "standard": standard})  # fmt: skip
-        settings = Settings(leave_float, self._place.progress, onnx, decode(ExecuTorchOptions, {"largest": largest}))
+        settings = Settings(leave_float, self._place.progress, onnx, decode(ExecuTorchOptions, {"largest": largest}),
+                            GgufOptions(ids_only))  # fmt: skip
         what = self._project, self._place.opened.store, form, Path(path), settings
         if check:
             source = self._on(data, options)

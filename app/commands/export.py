@@ -14,7 +14,7 @@ from espalier.app.commands.opening import opened
 from espalier.app.commands.option_flags import add_options, read_options
 from espalier.passes.export import FORMS, checked_export, export
 from espalier.passes.export.checking.target import CheckOptions
-from espalier.passes.export.settings import ExecuTorchOptions, OnnxOptions, Settings
+from espalier.passes.export.settings import ExecuTorchOptions, GgufOptions, OnnxOptions, Settings
 
 _FORMS = """forms:
   safetensors         a folder with the fake-quantised weights
@@ -43,9 +43,10 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--leave-float", action="store_true", help=text)
     add_options(parser.add_argument_group("onnx"), OnnxOptions)
     add_options(parser.add_argument_group("executorch"), ExecuTorchOptions)
+    add_options(parser.add_argument_group("gguf"), GgufOptions)
     text = (
         "run the file in its runtime beside a float file and the runtime's quantisers (onnx, openvino, torchao, "
-        "executorch): accuracy, time"
+        "executorch, gguf): accuracy, time"
     )
     check = parser.add_argument_group("check")
     check.add_argument("--check", action="store_true", help=text)
@@ -58,10 +59,13 @@ def _run(args: Arguments, console: Console) -> Answer:
         raise UsageError(f"--as {args.form} has none of the options of ONNX.", "Remove them, or write --as onnx.")
     if args.form != "executorch" and planned != ExecuTorchOptions():
         raise UsageError(f"--as {args.form} has no option --largest.", "Remove it, or write --as executorch.")
+    gguf: GgufOptions = read_options(GgufOptions, args)
+    if args.form != "gguf" and gguf != GgufOptions():
+        raise UsageError(f"--as {args.form} has no option --ids-only.", "Remove it, or write --as gguf.")
     if not args.check and read_options(CheckOptions, args) != CheckOptions():
         raise UsageError("An option of the check is of no use without --check.", "Add --check, or remove the option.")
     with opened(args.target, args, console) as target:
-        settings = Settings(args.leave_float, onnx=onnx, executorch=planned)
+        settings = Settings(args.leave_float, onnx=onnx, executorch=planned, gguf=gguf)
         what = target.project, target.store, args.form, Path(args.output), settings
         done = checked_export(*what, check_options(args, target), target.context) if args.check else export(*what)
     data: dict[str, Any] = {"files": list(done.files), "bytes": done.bytes, "warnings": list(done.notes)}

@@ -30,7 +30,7 @@ def open_tokenizer(source: str | Path) -> Encoder:
 
 def open_text_pairs(source: str | Path) -> Callable[[Sequence[str], int, bool], tuple[Inputs, Array]]:
     """As `open_tokenizer`; the last argument says whether the texts are targets, which may have own special tokens."""
-    tokenizer = _load(source)
+    tokenizer = load_tokenizer(source)
     if tokenizer.pad_token is None:
         # Decoder-only models often have none; padding is masked, so any token will do.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
@@ -59,7 +59,7 @@ def open_stream(source: str | Path) -> Callable[[str], tuple[Array, Array]]:
     The function returns the token ids, int64 [tokens], and where each token ends in the text, int64 [tokens] in
     characters. Tokenizers that know no places get even ones.
     """
-    tokenizer = _load(source)
+    tokenizer = load_tokenizer(source)
 
     def encode(text: str) -> tuple[Array, Array]:
         with reading(f"The tokenizer {Path(source).name}", DataError, "fails on this text", "Give another tokenizer."):
@@ -87,7 +87,7 @@ class Masking:
 
 def open_masking(source: str | Path) -> Masking:
     """The special tokens for masked language models; raises DataError for a tokenizer without a mask."""
-    tokenizer = _load(source)
+    tokenizer = load_tokenizer(source)
     if tokenizer.mask_token_id is None:
         raise DataError(
             f"The tokenizer {Path(source).name} has no mask token, which masked language models need.",
@@ -109,7 +109,7 @@ WordEncoder = Callable[[Sequence[Sequence[str]], int], tuple[Inputs, Array, Arra
 
 def _placing(source: str | Path, what: str) -> Any:
     """A tokenizer that tells the places of its tokens, with a token of padding; raises DataError for another."""
-    tokenizer = _load(source)
+    tokenizer = load_tokenizer(source)
     if not tokenizer.is_fast:
         raise DataError(f"The tokenizer {Path(source).name} does not tell which {what} of.",
                         "Give a folder with tokenizer.json.")  # fmt: skip
@@ -220,7 +220,7 @@ class Codec:
 
 def open_codec(source: str | Path) -> Codec:
     """The tokenizer of a Hugging Face folder or name; raises DataError if there is none."""
-    tokenizer = _load(source)
+    tokenizer = load_tokenizer(source)
     special = [tokenizer.eos_token_id, tokenizer.sep_token_id]
     ends = frozenset(int(token) for token in special if token is not None)
 
@@ -241,7 +241,7 @@ def longest(source: str | Path) -> int | None:
     """The tokenizer's `model_max_length`; None if it sets none."""
     file = local_file(str(source), "tokenizer_config.json")
     if file is None and not Path(source).is_dir():
-        limit: Any = _load(source).model_max_length  # a hub name that is not cached yet
+        limit: Any = load_tokenizer(source).model_max_length  # a hub name that is not cached yet
     else:
         limit = _entry(file, "model_max_length") if file else None
     valid = isinstance(limit, int | float) and 2 <= limit < SENTINEL
@@ -253,7 +253,8 @@ def _entry(file: Path, name: str) -> Any:
     return content.get(name) if isinstance(content, dict) else None
 
 
-def _load(source: str | Path) -> Any:
+def load_tokenizer(source: str | Path) -> Any:
+    """The tokenizer of transformers in a folder, or of a name of the hub; raises DataError."""
     from transformers import AutoTokenizer
 
     from espalier.model.network import offline_if_unreachable

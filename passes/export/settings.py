@@ -13,6 +13,7 @@ _LEVEL = "of products of float activations with stored integers: 1 computes in f
 _STANDARD = "ONNX's own operators alone, for other runtimes than onnxruntime"
 
 
+_IDS_ONLY = "write no vocabulary; llama.cpp's library then takes token ids, and its programs end with an error"
 _LARGEST = "upper bound of free sizes (batch, sequence), or twice those of the trace; memory is planned for it"
 
 
@@ -39,14 +40,22 @@ class ExecuTorchOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class GgufOptions:
+    """What a GGUF file has besides tensors."""
+
+    ids_only: bool = field(default=False, metadata={"help": _IDS_ONLY})
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """`leave_float`: leave out, and tell, the formats of activations that the form has no equal of.
 
     `progress`: hears how far it is, and may stop it (JobError). `onnx`: of an ONNX file alone; `executorch`: of a
-    program for ExecuTorch.
+    program for ExecuTorch; `gguf`: of a GGUF file.
     """
 
     leave_float: bool = False
     progress: Callable[[int, int, str], None] = _silent
     onnx: OnnxOptions = OnnxOptions()
     executorch: ExecuTorchOptions = ExecuTorchOptions()
+    gguf: GgufOptions = GgufOptions()

@@ -84,17 +84,17 @@ def check(
     target, split = TARGETS.get(form), loaded[1] if loaded else None
     with scratch() as folder:
         context.progress(0, 4, "writing the baselines")
-        calibration = _calibration(project, loaded, options, context)
+        calibration = _calibration(project, loaded, target, options, context)
         files = [Baseline(OWN, path), *target.baselines(project, store, folder, calibration)]
         runners = {f.name: target.opened(f.path, options.threads) for f in files if f.path is not None}
-        inputs = _batch(project, split, options, context)
+        inputs = _batch(project, split, target, options, context)
         context.progress(1, 4, "timing")
         load = OtherLoad()
         times = _times(target, [f.path for f in files if f.path is not None], runners, inputs, options)
         others = load.share()
         seconds = dict(zip(runners, times, strict=True))
         context.progress(2, 4, "measuring")
-        rows = rows_of(project, store, split, files, runners, inputs, seconds, options, context)
+        rows = rows_of(project, store, split, files, runners, inputs, seconds, options, context, target.comparable)
         paths = {f.name: f.path for f in files if f.path is not None}
         peaks = {name: target.memory(path, options.threads, inputs) for name, path in paths.items()}
         sizes = {name: _size({path, target.beside(path)}) for name, path in paths.items()}
@@ -115,25 +115,26 @@ def _size(paths: set[Path]) -> int:
     return sum(path.stat().st_size for path in paths if path.exists())
 
 
-def _batch(project: Project, split: Split | None, options: CheckOptions, context: Context) -> Inputs:
+def _batch(project: Project, split: Split | None, target: Target, options: CheckOptions, context: Context) -> Inputs:
     """The batch that is timed: the first of the data, or generated values."""
     from espalier.passes.running.batches import batches
     from espalier.passes.running.example import batch_sizes, example_inputs
 
     if split is not None:
         return next(batches(split, project.graph, options.batch_size))[0]
-    return example_inputs(project.graph, batch_sizes(project.graph, options.batch_size), context.seed)
+    made = example_inputs(project.graph, batch_sizes(project.graph, options.batch_size), context.seed)
+    return target.runnable(made) if target.runnable else made
 
 
 def _calibration(
-    project: Project, loaded: tuple[TaskData, Split] | None, options: CheckOptions, context: Context
+    project: Project, loaded: tuple[TaskData, Split] | None, target: Target, options: CheckOptions, context: Context
 ) -> list[Inputs]:
     """Batches for a quantiser that needs some: of the training data where there are any, else of those given."""
     from espalier.passes.running.batches import batches
     from espalier.passes.running.splits import TRAIN, choose_split
 
     if loaded is None:
-        return [_batch(project, None, options, context)]
+        return [_batch(project, None, target, options, context)]
     data, split = loaded
     source = choose_split(data, TRAIN, CALIBRATION) if TRAIN in data.splits else split.take(CALIBRATION)
     return [inputs for inputs, _ in batches(source, project.graph, options.batch_size)]

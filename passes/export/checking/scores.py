@@ -12,7 +12,9 @@ from espalier.passes.export.checking.target import Baseline, CheckOptions, Input
 from espalier.passes.figure import main_figure
 
 if TYPE_CHECKING:
-    from torch import nn
+    from collections.abc import Callable
+
+    from torch import Tensor, nn
 
     from espalier.model.data.base import Split
 
@@ -22,8 +24,9 @@ FLOAT = "float"
 def rows_of(
     project: Project, store: WeightStore, split: Split | None, files: list[Baseline], runners: dict[str, Runner],
     inputs: Inputs, seconds: dict[str, float], options: CheckOptions, context: Context,
+    comparable: Callable[[Tensor], Tensor] | None = None,
 ) -> list[CheckRow]:  # fmt: skip
-    """A row for Espalier's own module, then one for each file."""
+    """A row for Espalier's own module, then one for each file; `comparable` as of a Target."""
     import torch
 
     from espalier.model.torch.build import build
@@ -31,7 +34,7 @@ def rows_of(
 
     own = build(project.graph, store, context.callables, packed=True)
     with torch.no_grad():
-        want = tensors(own(**inputs))
+        want = [comparable(v) if comparable else v for v in tensors(own(**inputs))]
     score = _score(own, project, split, options, context)
     rows = [CheckRow(MODEL, **_accuracy(score))]
     for file in files:

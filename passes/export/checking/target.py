@@ -53,6 +53,8 @@ class Target:
     `beside`: file → the one with its tensors, which need not exist.
     `memory`: (file, threads, inputs) → peak bytes of a fresh process over those of the runtime without the file.
     `timed`: (files, threads, inputs, runs) → median seconds, of a runtime in another process.
+    `comparable`: a result of the model → what the runtime gives of it, where that is not the same.
+    `runnable`: generated inputs → those that the runtime can run, where it cannot run all.
     """
 
     name: Callable[[], str]
@@ -62,6 +64,8 @@ class Target:
     memory: Callable[[Path, int, Inputs], int | None]
     beside: Callable[[Path], Path]
     timed: Callable[[Sequence[Path], int, Inputs, int], list[float]] | None = None
+    comparable: Callable[[Tensor], Tensor] | None = None
+    runnable: Callable[[Inputs], Inputs] | None = None
 
 
 TARGETS: Registry[str, Target] = Registry("form that can be checked", ExportError, ("espalier.passes.export.checking",))

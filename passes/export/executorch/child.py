@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import json
-import os
-import subprocess
-import threading
-import time
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
-from espalier.model.errors import ExportError
-from espalier.model.leftovers import Scratch
-from espalier.model.orphans import python_command
-from espalier.passes.export import alternating
+from espalier.passes.export.child_process import ChildProcess
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SECONDS = 1800  # that an answer may take
 PACKAGES = ("executorch", "torchao")
 _HINT = "Choose other formats, or export it as onnx."
 _LARGER = f"If its sizes exceed those that the file is planned for, give a larger --largest. {_HINT}"
-_HINTS = {"run": _LARGER, "timed": _LARGER}
-_SERVER = "import runpy, sys\nrunpy.run_path(sys.argv[1], run_name='__main__')\n"
 
 
 def missing() -> str:
@@ -36,24 +22,13 @@ def missing() -> str:
     return next((name for name in PACKAGES if importlib.util.find_spec(name) is None), "")
 
 
-class ExecuTorch:
+class ExecuTorch(ChildProcess):
     """The process, which ends with this object or its context. All methods raise ExportError."""
 
+    title, hint, hints = "ExecuTorch", _HINT, {"run": _LARGER, "timed": _LARGER}
+
     def __init__(self) -> None:
-        self._scratch = Scratch()
-        self._log = self._scratch.folder / "log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                python_command(_SERVER, str(Path(__file__).with_name("server.py"))),
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-            )  # fmt: skip
-        self.close = weakref.finalize(self, _end, self._process, self._scratch)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        super().__init__(Path(__file__).with_name("server.py"))
 
     def lower(self, program: Path, path: Path, names: Sequence[str]) -> None:
         """Write a torch.export file as .pte, with the names of its inputs; raises OSError where the disk is full."""
@@ -67,63 +42,3 @@ class ExecuTorch:
         paths = [self._saved(batch, f"batch{i}.npz") for i, batch in enumerate(batches)]
         free = {name: dict(axes) for name, axes in free.items()}
         self._ask("quantise", program=str(program), path=str(path), batches=paths, free=free, dynamic=dynamic)
-
-    def run(self, path: Path, inputs: Mapping[str, Tensor], threads: int = 1) -> list[Tensor]:
-        """The results of a file with inputs by name."""
-        import numpy as np
-        import torch
-
-        results = str(self._scratch.folder / "results.npz")
-        self._ask("run", path=str(path), inputs=self._saved(inputs, "inputs.npz"), results=results, threads=threads)
-        with np.load(results) as found:
-            return [torch.from_numpy(found[name]) for name in found.files]
-
-    def timed(self, paths: Sequence[Path], threads: int, inputs: Mapping[str, Tensor], runs: int) -> list[float]:
-        """Median seconds of files, in turn."""
-        given = {"paths": [str(p) for p in paths], "threads": threads, "runs": runs, "timing": alternating.__file__}
-        return list(self._ask("timed", inputs=self._saved(inputs, "inputs.npz"), **given)["seconds"])
-
-    def _saved(self, inputs: Mapping[str, Tensor], name: str) -> str:
-        import numpy as np
-
-        path = self._scratch.folder / name
-        np.savez(path, **{k: v.contiguous().numpy() for k, v in inputs.items()})  # type: ignore[arg-type]
-        return str(path)
-
-    def _ask(self, do: str, **given: Any) -> dict[str, Any]:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            stdin.write(json.dumps({"do": do, **given}).encode() + b"\n")
-            stdin.flush()
-        late = threading.Timer(SECONDS, self._process.kill)
-        late.daemon = True
-        late.start()
-        start = time.monotonic()
-        line = stdout.readline()
-        late.cancel()
-        if not line:
-            ended = f"its process ended with {self._process.wait()}{self._last()}"
-            text = f"it took more than {SECONDS} s" if time.monotonic() - start > SECONDS else ended
-            raise ExportError(f"ExecuTorch cannot take the model ({text}).", _HINTS.get(do, _HINT))
-        answer: dict[str, Any] = json.loads(line)
-        if answer.get("errno"):
-            raise OSError(answer["errno"], os.strerror(answer["errno"]), str(given.get("path", "")))
-        if "error" in answer:
-            raise ExportError(f"ExecuTorch cannot take the model ({answer['error']}).", _HINTS.get(do, _HINT))
-        return answer
-
-    def _last(self) -> str:
-        """The last line that it printed."""
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        return f": {lines[-1].strip()[:200]}" if lines else ""
-
-
-def _end(process: subprocess.Popen[bytes], scratch: Scratch) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):
-            if pipe is not None:
-                pipe.close()
-    scratch.close()

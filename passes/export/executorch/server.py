@@ -1,4 +1,4 @@
-"""The process that holds ExecuTorch: it takes a request as a line of JSON, and answers with one. Run by its path alone.
+"""The process that holds ExecuTorch: run by its path alone.
 
 It imports nothing of Espalier, and loads tensors without pickle.
 """
@@ -6,11 +6,10 @@ It imports nothing of Espalier, and loads tensors without pickle.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import runpy
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 Request = dict[str, Any]
@@ -158,26 +157,6 @@ DO: dict[str, Callable[[Request], dict[str, Any]]] = {
     "lower": lower, "quantise": quantise, "run": run, "timed": timed,
 }  # fmt: skip
 
-
-def _answer(line: str) -> dict[str, Any]:
-    try:
-        request = json.loads(line)
-        return DO[request["do"]](request)
-    # ExecuTorch raises dozens of types, which the other side reports.
-    except Exception as error:  # noqa: BLE001
-        lines = [text.strip() for text in str(error).splitlines() if text.strip()]
-        full = getattr(error, "errno", None)
-        return {"error": f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__, "errno": full}
-
-
-def _main() -> None:
-    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
-    with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)  # what libraries print goes elsewhere
-        for line in sys.stdin:
-            answers.write(json.dumps(_answer(line)) + "\n")
-            answers.flush()
-
-
 if __name__ == "__main__":
-    _main()
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    runpy.run_path(str(Path(__file__).parents[1] / "serving.py"))["serve"](DO)

@@ -59,14 +59,20 @@ def _rotary(config: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _qwen3(config: Any) -> dict[str, Any]:
+def _qwen(config: Any) -> dict[str, Any]:
     if getattr(config, "use_sliding_window", False):
         raise ExportError("Sliding windows are not written to GGUF.", LIKE)
     return _rotary(config)
 
 
+def _qwen3(config: Any) -> dict[str, Any]:
+    if getattr(config, "attention_bias", False):
+        raise ExportError("qwen3 in llama.cpp has no biases of attention.", LIKE)
+    return _qwen(config)
+
+
 def _qwen2(config: Any) -> dict[str, Any]:
-    found = _qwen3(config)
+    found = _qwen(config)
     if found["attention.key_length"] * config.num_attention_heads != config.hidden_size:
         raise ExportError("qwen2 in GGUF has heads of hidden_size / heads.", LIKE)
     return found

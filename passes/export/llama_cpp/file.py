@@ -24,7 +24,7 @@ from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.export.llama_cpp.architectures import Architecture, architecture_of
 from espalier.passes.export.llama_cpp.blocks import blocks_of
-from espalier.passes.export.llama_cpp.vocabulary import write_vocabulary
+from espalier.passes.export.llama_cpp.vocabulary import Vocabulary, vocabulary_of
 from espalier.passes.export.settings import Settings
 from espalier.passes.export.smaller_config import kept_layers, renumbered
 from espalier.passes.export.targets import checked
@@ -70,10 +70,11 @@ def write_gguf(project: Project, store: WeightStore, path: Path, settings: Setti
                 "Export it as packed.",
             )
         architecture = architecture_of(model.config)
-        made = File(path, list(notes))
+        vocabulary = vocabulary_of(project, model.config, ids_only=settings.gguf.ids_only)
+        made = File(path, [*notes, *vocabulary.notes])
         settings.progress(1, 3, "packing weights")
         stored = list(_stored(project, model, architecture, store))
-        made.notes += _write(part / path.name, stored, model.config, architecture, project)
+        _write(part / path.name, stored, model.config, (architecture, vocabulary), project)
         settings.progress(2, 3, "running it in transformers")
         again, told = _again(project.graph, store, model, part / path.name)
         made.notes += told
@@ -195,10 +196,13 @@ def _coded(
 # -- the file
 
 
-def _write(path: Path, stored: list[Stored], config: Any, architecture: Architecture, project: Project) -> list[str]:
-    """Write tensors and metadata; returns notes on what the file lacks."""
+def _write(
+    path: Path, stored: list[Stored], config: Any, says: tuple[Architecture, Vocabulary], project: Project
+) -> None:
+    """Write tensors and metadata."""
     import gguf
 
+    architecture, vocabulary = says
     kinds: dict[str, int] = {}
     for tensor in stored:
         kinds[tensor.kind] = kinds.get(tensor.kind, 0) + tensor.data.nbytes
@@ -209,14 +213,13 @@ def _write(path: Path, stored: list[Stored], config: Any, architecture: Architec
     for key, value in architecture.describe(config).items():
         add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
         add(f"{architecture.name}.{key}", value)
-    notes = write_vocabulary(writer, project, config)
+    vocabulary.write(writer)
     for tensor in stored:
         writer.add_tensor(tensor.name, tensor.data, raw_dtype=gguf.GGMLQuantizationType[tensor.kind])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return notes
 
 
 # -- the proof
