@@ -64,9 +64,10 @@ def part_folder_in(folder: Path) -> Generator[Path]:
 def locked(folder: Path) -> Generator[None]:
     """Hold the lock of a folder, also if it is replaced meanwhile; without it after WAIT seconds, or on some systems.
 
-    Raises FileNotFoundError.
+    The working folders of a process are locked by it already. Raises FileNotFoundError.
     """
-    handle, end = None, time.monotonic() + WAIT
+    own = folder.name.startswith((PREFIX, SCRATCH, WINDOW))
+    handle, end = None, time.monotonic() + (0 if own else WAIT)
     while fcntl is not None and handle is None and time.monotonic() < end:
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from espalier.model import files, filled
+from espalier.model import files, filled, leftovers
 from espalier.model.errors import ExportError
 
 ENTRY = ("config.json",)
@@ -127,6 +128,16 @@ def test_what_is_written_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(filled, "exchanged", slow)
     fill(folder, whole=True)
     assert content(folder) == {**NEW, "mine.txt": "other", "more.txt": "mine"}
+
+
+def test_a_working_folder_is_filled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process holds its lock, for which no other call waits."""
+    monkeypatch.setattr(leftovers, "WAIT", 60.0)
+    begun = time.monotonic()
+    with leftovers.scratch() as folder:
+        fill(folder, whole=False)
+        assert content(folder)["config.json"] == "new"
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("whole", [True, False])
