@@ -36,10 +36,8 @@ def timed(request: Request) -> dict[str, Any]:
     rows = rows_of(request["inputs"])
     models = [_model(path, request, len(rows[0])) for path in request["paths"]]
 
-    def call(model: Any) -> Callable[[], None]:
-        return lambda: [model.read(row) for row in rows] and None
-
-    seconds = runpy.run_path(request["timing"])["alternated"]([call(m) for m in models], request["runs"])
+    calls = [lambda model=model: [model.read(row) for row in rows] for model in models]
+    seconds = runpy.run_path(request["timing"])["alternated"](calls, request["runs"])
     return {"seconds": seconds}
 
 

@@ -139,8 +139,9 @@ def _split(parts: list[dict[str, Any]]) -> str:
 
 def _normalised(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Notes on what happens to a text before it is split; raises ExportError for what changes more than its form."""
-    found = data.get("normalizer") or {"type": "Sequence", "normalizers": []}
-    kinds = {str(step.get("type")) for step in found.get("normalizers", [found])}
+    found: dict[str, Any] | None = data.get("normalizer")
+    steps: list[dict[str, Any]] = found.get("normalizers", [found]) if found else []
+    kinds = {str(step.get("type")) for step in steps}
     if kinds - {"NFC"}:
         raise _refused(f"it changes texts ({', '.join(sorted(kinds))}) before it splits them")
     return (NFC,) if kinds else ()
