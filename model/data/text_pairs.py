@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,15 @@ def _shown(sources: Sequence[str], targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def decoder_start(tokenizer: str) -> int:
-    """The token before the first of a target for LAST: that with which the tokenizer ends targets."""
-    inputs, _ = open_text_pairs(tokenizer)(["-"], 1 << 10, True)
+    """The token before the first of a target for LAST: that with which the tokenizer ends targets.
+
+    Raises DataError if it ends them with none of its own.
+    """
+    inputs, _ = open_text_pairs(tokenizer)([""], 1 << 10, True)
+    if not inputs["input_ids"].size:
+        raise DataError(f"The decoder starts with the token that ends targets; the tokenizer {Path(tokenizer).name} "
+                        "ends them with none.",
+                        "Set decoder_start_token_id in the model's configuration.")  # fmt: skip
     return int(inputs["input_ids"][0, -1])
 
 

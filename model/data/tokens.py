@@ -30,10 +30,7 @@ def open_tokenizer(source: str | Path) -> Encoder:
 
 def open_text_pairs(source: str | Path) -> Callable[[Sequence[str], int, bool], tuple[Inputs, Array]]:
     """As `open_tokenizer`; the last argument says whether the texts are targets, which may have own special tokens."""
-    tokenizer = load_tokenizer(source)
-    if tokenizer.pad_token is None:
-        # Decoder-only models often have none; padding is masked, so any token will do.
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    tokenizer = _padding(load_tokenizer(source), source)
 
     def encode(texts: Sequence[str], max_length: int, targets: bool) -> tuple[Inputs, Array]:
         # The patterns of the tokenizer's file may panic on excessive backtracking.
@@ -113,8 +110,19 @@ def _placing(source: str | Path, what: str) -> Any:
     if not tokenizer.is_fast:
         raise DataError(f"The tokenizer {Path(source).name} does not tell which {what} of.",
                         "Give a folder with tokenizer.json.")  # fmt: skip
+    return _padding(tokenizer, source)
+
+
+def _padding(tokenizer: Any, source: str | Path) -> Any:
+    """The tokenizer with a token of padding; raises DataError if none of its tokens can stand for it."""
     if tokenizer.pad_token is None:
+        # Decoder-only models often have none; padding is masked, so any token will do.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    if tokenizer.pad_token is None:
+        raise DataError(
+            f"The tokenizer {Path(source).name} names no token for padding, text ends or unknown words.",
+            "Set pad_token in its tokenizer_config.json.",
+        )
     return tokenizer
 
 
@@ -221,13 +229,13 @@ class Codec:
 def open_codec(source: str | Path) -> Codec:
     """The tokenizer of a Hugging Face folder or name; raises DataError if there is none."""
     tokenizer = load_tokenizer(source)
-    special = [tokenizer.eos_token_id, tokenizer.sep_token_id]
-    ends = frozenset(int(token) for token in special if token is not None)
+    special = [int(token) for token in (tokenizer.eos_token_id, tokenizer.sep_token_id) if token is not None]
+    ends = frozenset(special[:1])  # beside an end, a separator may stand within a text
 
     def encode(text: str) -> list[int]:
         with reading(f"The tokenizer {Path(source).name}", DataError, "fails on this text", "Give another tokenizer."):
             ids = [int(token) for token in tokenizer(text, verbose=False)["input_ids"]]
-        while len(ids) > 1 and ids[-1] in ends:
+        while len(ids) > 1 and ids[-1] in special:
             ids.pop()
         return ids
 

@@ -20,7 +20,8 @@ class Limits:
     width: outputs of a sample, if the model gives one row a sample. architecture: the `model_type` of its transformers
     configuration; empty for a model that is none of transformers' classes, None if unknown. channels: of a result that
     is a map of pixels, if there is one. start: the token with which the decoder starts a target, −1 for the
-    target's own last token; None without one. signal: the shape of a sample of the only input of numbers, 0 for a
+    target's own last token; None without one. first: the token with which the model itself starts to write a target, if
+    `start` is −1 and its configuration names one. signal: the shape of a sample of the only input of numbers, 0 for a
     dynamic size. masked: whether there is an attention mask.
     """
 
@@ -36,6 +37,7 @@ class Limits:
     architecture: str | None = None
     channels: int | None = None
     start: int | None = None
+    first: int | None = None
     signal: tuple[int, ...] | None = None
     masked: bool = False
 

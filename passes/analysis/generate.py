@@ -54,7 +54,7 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     An encoder–decoder model writes a target of the prompt; the encoder runs once, the whole target at each step.
     """
     from espalier.model.data.tokens import open_codec
-    from espalier.passes.running.target_decoding import decodes_targets
+    from espalier.passes.running.target_decoding import decodes_targets, room_of
 
     targets = decodes_targets(graph)
     if not targets and not token_scores_width(graph):
@@ -68,9 +68,9 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     prompt = codec.encode(options.prompt)
     if len(prompt) < 2:
         raise DataError("The prompt has fewer than two tokens.", "Give a longer text.")
-    room = _room(context) - len(prompt)
+    room = room_of(context) - len(prompt)
     if room < 1:
-        text = f"The prompt has {len(prompt)} tokens; the model takes {_room(context)}."
+        text = f"The prompt has {len(prompt)} tokens; the model takes {room_of(context)}."
         raise DataError(text, "Give a shorter text.")
     check_task(graph, _window(prompt), context)
     writer = _Writer(options, codec, context, min(options.new_tokens, room))
@@ -88,16 +88,16 @@ def _other(graph: Graph, context: Context) -> Graph | None:
 def _target(graph: Graph, options: GenerateOptions, context: Context, codec: Codec, tokenizer: str) -> Report:
     """The target of a source, from the token with which the decoder starts."""
     from espalier.model.data.tokens import open_tokenizer
-    from espalier.passes.running.target_decoding import start_token
+    from espalier.passes.running.target_decoding import room_of, start_token
 
-    room = _room(context)
+    room = room_of(context)
     source, lengths = open_tokenizer(tokenizer)([options.prompt], room)
     if (count := int(lengths[0])) > room:
         raise DataError(f"The prompt has {count} tokens; the model takes {room}.", "Give a shorter text.")
-    if count < 2:
-        raise DataError("The prompt has fewer than two tokens.", "Give a longer text.")
+    if not count:
+        raise DataError("The prompt has no tokens.", "Give a longer text.")
     start = start_token(context, tokenizer)
-    writer = _Writer(options, codec, context, min(options.new_tokens, room - 1))
+    writer = _Writer(options, codec, context, min(options.new_tokens, room))
     other = _other(graph, context)
     base = None if other is None else _of_source(other, source, context)
     report = _report(writer, _of_source(graph, source, context), base, [start], {"prompt_tokens": count})
@@ -131,16 +131,6 @@ def _summary(
     text, other = (codec.decode([*before, *tokens])[start:] for tokens in (mine, theirs))
     return {"text": text, "baseline_text": other, "baseline": options.baseline,
             "tokens": len(mine), "same_tokens": same, "kl": sum(kl) / max(len(kl), 1)}  # fmt: skip
-
-
-def _room(context: Context) -> int:
-    """The tokens that the model takes; raises GraphError if it takes one length alone."""
-    limits = context.reading.limits
-    if limits is not None and limits.length is not None:
-        raise GraphError(f"The model was captured with texts of {limits.length} tokens alone.",
-                         "Open it so that the length is dynamic.")  # fmt: skip
-    known = [] if limits is None else [n for n in (limits.tokens, limits.context) if n]
-    return min(known, default=1 << 20)
 
 
 def _window(tokens: list[int]) -> Split:

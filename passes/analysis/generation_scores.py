@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from espalier.model.errors import DataError, GraphError
@@ -52,6 +52,7 @@ class _Texts:
     sources: list[str]
     tokens: float  # mean number of generated tokens
     cut: int  # texts that were not ended by the model
+    most: int  # tokens of a text
 
 
 @analysis("generation_scores", "Scores of generated texts", GenerationScoresOptions)
@@ -86,7 +87,7 @@ def generation_scores(graph: Graph, options: GenerationScoresOptions, context: C
             row |= {"baseline": float(values[str(at + len(METRICS))]), "difference": float(values[apart]),
                     **_ends("difference_", ends.get(apart))}  # fmt: skip
         rows.append(row)
-    summary = {"n": len(mine), "baseline": options.baseline, "tokens": texts.tokens, "cut": texts.cut}
+    summary = {"n": len(mine), "baseline": options.baseline, **_counts(texts)}
     return graph, Report("generation_scores", tuple(rows), summary)
 
 
@@ -100,7 +101,7 @@ def generated_texts(graph: Graph, options: GeneratedTextsOptions, context: Conte
         if texts.theirs is not None:
             row |= {"baseline": texts.theirs[at], "baseline_rougeL": scores_of(texts.theirs[at], target)[2]}
         rows.append(row)
-    summary = {"n": len(rows), "baseline": options.baseline, "tokens": texts.tokens, "cut": texts.cut}
+    summary = {"n": len(rows), "baseline": options.baseline, **_counts(texts)}
     return graph, Report("generated_texts", tuple(rows), summary)
 
 
@@ -120,7 +121,7 @@ def _texts(graph: Graph, options: GenerationScoresOptions, context: Context) -> 
     from espalier.model.data.base import IGNORED
     from espalier.model.data.text_pairs import SEQ2SEQ
     from espalier.model.data.tokens import open_codec
-    from espalier.passes.running.target_decoding import decodes_targets
+    from espalier.passes.running.target_decoding import decodes_targets, room_of
 
     if not decodes_targets(graph):
         raise GraphError("The model reads no targets, so it generates none.", "Open an encoder–decoder model.")
@@ -130,7 +131,7 @@ def _texts(graph: Graph, options: GenerationScoresOptions, context: Context) -> 
         raise DataError("Texts are generated from sources with targets, by a model with a tokenizer.",
                         "Choose data of the task seq2seq, and name the tokenizer in the options.")  # fmt: skip
     split, codec = measured_split(task, options.split, options.limit), open_codec(tokenizer)
-    most = options.new_tokens or split.labels.shape[1]
+    most = min(options.new_tokens or split.labels.shape[1], room_of(context))
     base = None if context.base is graph else context.base
     total = len(split) * (1 if base is None else 2)
     writer = _Writer(options, codec, context, most, tokenizer, total)
@@ -140,7 +141,11 @@ def _texts(graph: Graph, options: GenerationScoresOptions, context: Context) -> 
     sources = [codec.plain([int(t) for t in row]) for row in split.inputs["input_ids"]]
     return _Texts(_plain(codec, mine), None if theirs is None else _plain(codec, theirs), targets, sources,
                   sum(map(len, mine)) / max(len(mine), 1),
-                  sum(not (row and row[-1] in codec.ends) for row in mine))  # fmt: skip
+                  sum(not (row and row[-1] in codec.ends) for row in mine), most)  # fmt: skip
+
+
+def _counts(texts: _Texts) -> dict[str, Any]:
+    return {"tokens": texts.tokens, "new_tokens": texts.most, "cut": texts.cut}
 
 
 def _plain(codec: Codec, rows: Sequence[list[int]]) -> list[str]:
@@ -160,13 +165,16 @@ class _Writer:
 
     def written(self, graph: Graph, split: Split) -> list[list[int]]:
         """New tokens of each sample, up to one that ends texts."""
+        import numpy as np
+
         from espalier.model.torch.build import build
         from espalier.passes.running.batches import fitting_size
         from espalier.passes.running.target_decoding import TargetDecoder
 
         module: Any = build(graph, self._context.store, self._context.callables, packed=True)
         rows: list[list[int]] = []
-        for inputs, _ in split.batches(fitting_size(split, graph, self._options.batch_size)):
+        written = replace(split, labels=np.broadcast_to(split.labels[:, :1], (len(split), self._most)))
+        for inputs, _ in split.batches(fitting_size(written, graph, self._options.batch_size)):
             rows += self._batch(TargetDecoder(graph, self._context, inputs, module).scores, len(inputs["input_ids"]))
             self._done += len(inputs["input_ids"])
         return rows

@@ -35,11 +35,24 @@ def decodes_targets(graph: Graph) -> bool:
 
 def start_token(context: Context, tokenizer: str) -> int:
     """The token before the first of a target; raises DataError if it is unknown."""
-    start = context.reading.limits.start if context.reading.limits is not None else None
+    limits = context.reading.limits
+    start = None if limits is None else limits.start
     if start is None:
         raise DataError("It is unknown with which token the model's decoder starts.",
                         "Use an encoder–decoder model of transformers.")  # fmt: skip
-    return decoder_start(tokenizer) if start == LAST else start
+    if start != LAST or limits is None:
+        return start
+    return decoder_start(tokenizer) if limits.first is None else limits.first
+
+
+def room_of(context: Context) -> int:
+    """The tokens that the model takes; raises GraphError if it takes one length alone."""
+    limits = context.reading.limits
+    if limits is not None and limits.length is not None:
+        raise GraphError(f"The model was captured with texts of {limits.length} tokens alone.",
+                         "Open it so that the length is dynamic.")  # fmt: skip
+    known = [] if limits is None else [n for n in (limits.tokens, limits.context) if n]
+    return min(known, default=1 << 20)
 
 
 class TargetDecoder:

@@ -13,8 +13,10 @@ import espalier as es
 from espalier.app.cli import main
 from espalier.model.errors import DataError, GraphError
 from espalier.passes.analysis.generation_scores import METRICS, scores_of
+from espalier.passes.running import batches
+from espalier.passes.running.target_decoding import TargetDecoder
 from tests.passes.analysis.test_generate_targets import of_transformers
-from tests.seq2seq_models import write_seq2seq
+from tests.seq2seq_models import write_seq2seq, write_tokenizer
 
 LIMIT = 40
 BEGIN = "[BEGIN] "  # which this tokenizer does not call special
@@ -94,3 +96,28 @@ def test_the_command_prints_them(folder: Path, capsys: pytest.CaptureFixture[str
     assert [row["metric"] for row in found["rows"]] == list(METRICS)
     assert main(given) == 0
     assert "rougeL" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_texts_are_no_longer_than_the_model_takes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And batches are small enough for the scores of so many tokens, of which the targets have fewer."""
+    from transformers import AutoModelForSeq2SeqLM
+
+    model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    model.final_logits_bias[0, 2] = -1e4  # so that no text ends
+    model.save_pretrained(tmp_path)
+    vocabulary, sizes = len(write_tokenizer(tmp_path, "bart")), list[int]()
+    monkeypatch.setattr(batches, "MAX_SCORES", 3 * 32 * vocabulary * 4)
+    scores = TargetDecoder.scores
+
+    def counted(self: TargetDecoder, targets: Any) -> Any:
+        sizes.append(len(targets))
+        return scores(self, targets)
+
+    monkeypatch.setattr(TargetDecoder, "scores", counted)
+    found = es.open(str(tmp_path)).run("generation_scores", data=str(folder / "data"), limit=7, new_tokens=4096)
+    assert {name: found.summary[name] for name in ("tokens", "new_tokens", "cut")} == {
+        "tokens": 32, "new_tokens": 32, "cut": 7}  # fmt: skip
+    assert sizes == [3] * 32 + [3] * 32 + [1] * 32
