@@ -211,7 +211,9 @@ class Lane:
         while True:
             event = worker.receive()
             if isinstance(event, TERMINAL):
-                return event
+                # What was cancelled may fail first, as its files are removed.
+                failed = isinstance(event, Failed) and self._schedule.must_stop(info)
+                return Stopped() if failed else event
             if event is not None and not silent:
                 self._jobs.report(info, event)
             if cancelled_at is None and self._schedule.must_stop(info):

@@ -91,6 +91,15 @@ def do_patient(value: float, channel: Channel) -> None:
         time.sleep(0.01)
 
 
+def do_bereft(value: str, channel: Channel) -> None:
+    """Works until its file is gone, and never asks whether to stop."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    channel.progress(1, 1, "begun")
+    while True:
+        Path(value).read_bytes()
+        time.sleep(0.001)
+
+
 def do_deaf(value: float, channel: Channel) -> None:
     """Works for long, and hears nothing, as one operation of a library does."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])

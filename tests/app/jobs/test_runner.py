@@ -224,6 +224,17 @@ def test_cancelling_a_running_job(runner: ToyRunner, listener: Listener) -> None
     assert listener.end(runner.run("pid")) == Done(pid)  # it stopped by itself: the worker is still warm
 
 
+def test_a_cancelled_job_that_fails_as_its_files_are_removed_is_stopped(
+    runner: ToyRunner, listener: Listener, tmp_path: Path
+) -> None:
+    (file := tmp_path / "journal").write_bytes(b"")
+    job = runner.run("bereft", str(file))
+    listener.begun(job)
+    runner.cancel(job.id)
+    file.unlink()
+    assert listener.end(job) == Stopped() and job.state == "stopped"
+
+
 @pytest.mark.slow
 def test_cancelling_a_job_that_does_not_ask_keeps_its_worker_warm(runner: ToyRunner, listener: Listener) -> None:
     """It is broken off between two operations, never in a message; a new worker would load torch again."""
