@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from espalier.model.errors import ExportError
@@ -13,6 +11,7 @@ from espalier.passes.export.targets import TARGETS, No, all_unheld, holds, refus
 from espalier.passes.export.targets.compressed_tensors import Args, input_args, storage, weight_args
 from espalier.passes.export.targets.gguf import type_of
 from tests.passes.export.models import chosen
+from tests.passes.export.targets.hints import choices
 
 CONFIG = ("config:llama?vocab_size=61&hidden_size=32&num_attention_heads=4&num_hidden_layers=1&intermediate_size=24"
           "&num_key_value_heads=2&task=causal-lm")  # fmt: skip
@@ -68,13 +67,8 @@ def test_the_hint_for_rows_that_groups_do_not_divide_helps(text: str) -> None:
     """Each choice that it names is held: of NVFP4 and MXFP another block is not."""
     found = weight_args(parse_format(text), (64, 20), "bfloat16")
     assert isinstance(found, No) and "do not divide rows of 20" in found.why
-    name = text.partition("(")[0]
-    for wish in re.findall(
-        r"[a-z]\w+\([^)]*\)|block that divides|group that divides|granularity=channel", found.instead
-    ):
-        other = {"block that divides": f"{name}(block=10)", "group that divides": text.replace("16", "10", 1),
-                 "granularity=channel": text.replace("granularity=group,group=16", "granularity=channel")}  # fmt: skip
-        assert not isinstance(weight_args(parse_format(other.get(wish, wish)), (64, 20), "bfloat16"), No), wish
+    for choice in choices(found.instead, text):
+        assert not isinstance(weight_args(parse_format(choice), (64, 20), "bfloat16"), No), choice
 
 
 def test_inputs_and_storage() -> None:

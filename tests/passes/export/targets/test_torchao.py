@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from espalier.model.opening import open_any
 from espalier.passes.export.targets import No, holds, unheld
 from espalier.passes.export.targets.torchao import Inputs, Scheme, scheme_of, weight_scheme, with_inputs
 from tests.passes.export.models import chosen
+from tests.passes.export.targets.hints import choices
 
 CONFIG = ("config:llama?vocab_size=61&hidden_size=32&num_attention_heads=4&num_hidden_layers=1&intermediate_size=24"
           "&num_key_value_heads=2&task=causal-lm")  # fmt: skip
@@ -66,13 +66,8 @@ def test_the_hint_for_rows_that_groups_do_not_divide_helps(text: str) -> None:
     """Each choice that it names is held: of NVFP4 and MXFP another block is not."""
     found = weight_scheme(parse_format(text), (64, 20), "float32")
     assert isinstance(found, No) and "do not divide rows of 20" in found.why
-    name = text.partition("(")[0]
-    for wish in re.findall(
-        r"[a-z]\w+\([^)]*\)|block that divides|group that divides|granularity=channel", found.instead
-    ):
-        other = {"block that divides": f"{name}(block=10)", "group that divides": text.replace("16", "10", 1),
-                 "granularity=channel": text.replace("granularity=group,group=16", "granularity=channel")}  # fmt: skip
-        assert not isinstance(weight_scheme(parse_format(other.get(wish, wish)), (64, 20), "float32"), No), wish
+    for choice in choices(found.instead, text):
+        assert not isinstance(weight_scheme(parse_format(choice), (64, 20), "float32"), No), choice
 
 
 def test_schemes_of_inputs_depend_on_the_weight() -> None:
