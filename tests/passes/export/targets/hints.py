@@ -10,6 +10,6 @@ def choices(hint: str, text: str) -> list[str]:
     name = text.partition("(")[0]
     other = {"block that divides": f"{name}(block=10)", "group that divides": text.replace("16", "10", 1),
              "granularity=channel": text.replace("granularity=group,group=16", "granularity=channel")}  # fmt: skip
-    named = re.findall(r"[a-z]\w+\([^)]*\)|block that divides|group that divides|granularity=channel", hint)
+    named: list[str] = re.findall(r"[a-z]\w+\([^)]*\)|block that divides|group that divides|granularity=channel", hint)
     assert named
     return [other.get(wish, wish) for wish in named]
