@@ -63,7 +63,8 @@ def _baselines(project: Project, store: WeightStore, folder: Path, batches: Sequ
     path = folder / "nncf.xml"
     try:
         with OpenVINO() as process:
-            process.quantise(file, path, batches)
+            attends = any(n.op == "scaled_dot_product_attention" for n in plain)
+            process.quantise(file, path, batches, transformer=attends)
         yield Baseline("nncf.quantize", path)
     except ExportError as error:  # of models that nncf does not know
         yield Baseline("nncf.quantize", None, error.message[:200])

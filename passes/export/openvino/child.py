@@ -49,7 +49,7 @@ class OpenVINO(ChildProcess):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
             raise
 
-    def quantise(self, file: Path, path: Path, batches: Sequence[Mapping[str, Tensor]]) -> None:
-        """Write what nncf makes of a file with batches of calibration."""
+    def quantise(self, file: Path, path: Path, batches: Sequence[Mapping[str, Tensor]], *, transformer: bool) -> None:
+        """Write what nncf makes of a file with batches of calibration. `transformer`: its model_type."""
         paths = [self._saved(batch, f"batch{i}.npz") for i, batch in enumerate(batches)]
-        self._ask("quantise", float=str(file), path=str(path), batches=paths)
+        self._ask("quantise", float=str(file), path=str(path), batches=paths, transformer=transformer)

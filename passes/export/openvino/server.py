@@ -62,7 +62,8 @@ def quantise(request: Request) -> dict[str, Any]:
     for path in request["batches"]:
         with numpy.load(path) as found:
             batches.append({name: found[name] for name in names})
-    made: Any = nncf.quantize(model, nncf.Dataset(batches))
+    kind = nncf.ModelType.TRANSFORMER if request["transformer"] else None
+    made: Any = nncf.quantize(model, nncf.Dataset(batches), model_type=kind)
     openvino.save_model(made, request["path"], compress_to_fp16=False)
     return {}
 
