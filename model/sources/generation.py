@@ -32,9 +32,10 @@ def generation_of(model: Any) -> Generation:
     config, own = getattr(model, "config", None), getattr(model, "generation_config", None)
     if config is None or own is None:
         return Generation(ends=_tokens(config, "eos_token_id", config))
-    first = [next(iter(_tokens(own, name, config)), None) for name in ("decoder_start_token_id", "forced_bos_token_id")]
+    start, forced = (next(iter(_tokens(own, f"{name}_token_id", config)), None)
+                     for name in ("decoder_start", "forced_bos"))  # fmt: skip
     ends = _tokens(own, "eos_token_id", config) or _tokens(config, "eos_token_id", config)
-    return Generation(*first, ends, tuple(_others(own)))
+    return Generation(start, forced, ends, tuple(_others(own)))
 
 
 def _tokens(settings: Any, name: str, config: Any) -> tuple[int, ...]:
