@@ -18,7 +18,7 @@ from espalier.model.graph.check import Problem
 from espalier.model.graph.graph import Graph
 from espalier.model.packed.file import is_packed
 from espalier.model.store.weights import WeightStore, read_header
-from espalier.model.trust import Origin, factory_file
+from espalier.model.trust import Origin, factory_file, note_typed
 
 if TYPE_CHECKING:
     from espalier.model.sources.info import Loaded, SourceInfo
@@ -81,6 +81,8 @@ def open_source(
     origin: Origin = Origin.FILE,
 ) -> Opened:
     """Open a source as a new project: from the cache if `cached`, otherwise by loading and tracing it."""
+    if origin is Origin.TYPED:
+        note_typed(spec)  # an opening from the cache runs no code, which later steps may need
     key = capture_key(spec, inputs, seed) if cached and enabled() else ""
     return (open_captured(spec, workdir, inputs, seed, key) if key else None) or _trace(
         spec, workdir, inputs, seed, key, origin

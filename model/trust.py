@@ -64,6 +64,16 @@ def require(path: Path, what: str, origin: Origin) -> None:
         raise TrustError(message, hint, path=path)
 
 
+def note_typed(spec: str) -> None:
+    """Note that the user named this source: its code, if it names any, may run for as long as this process lives.
+
+    For sources that may be opened without running their code, from a cache; `require` notes the others.
+    """
+    path = factory_file(spec)
+    if path is not None and path.is_file():
+        _typed.add(path)
+
+
 def wanted_code(spec: str) -> Path | None:
     """The Python file that a source names and that may not run yet; None where there is none."""
     path = factory_file(spec)

@@ -18,7 +18,8 @@ from espalier.model.cache.captures import captures
 from espalier.model.cache.entries import Entries
 from espalier.model.document.graph_json import fingerprint
 from espalier.model.opening import Opened, open_source
-from espalier.model.trust import Origin
+from espalier.model.sources.source import load_source
+from espalier.model.trust import Origin, TrustError, named
 
 FACTORY = """
 import torch
@@ -70,6 +71,12 @@ def plain(tmp_path: Path) -> str:
     return f"{tmp_path / 'plain.py'}:make"
 
 
+@pytest.fixture
+def nothing_typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Forget what the user named, as a new process has."""
+    return lambda: monkeypatch.setattr("espalier.model.trust._typed", set())
+
+
 def from_cache(opened: Opened) -> bool:
     assert opened.capture is not None
     return opened.capture.cached_at is not None
@@ -89,6 +96,20 @@ def test_what_was_captured_before_is_the_same_bit_for_bit(begin: Open, spec: str
     assert not from_cache(cold) and from_cache(warm) and warm.loaded is None
     assert same(cold, warm)
     assert cold.capture and warm.capture and cold.capture.dynamic == warm.capture.dynamic
+
+
+def test_a_model_that_the_user_named_may_run_also_after_the_cache(
+    begin: Open, plain: str, nothing_typed: Callable[[], None], tmp_path: Path
+) -> None:
+    """Nothing of it runs when it comes from the cache; later steps such as exports need its code."""
+    begin(plain)
+    nothing_typed()
+    assert from_cache(begin(plain)) and named(plain)
+    load_source(plain)
+    nothing_typed()
+    assert from_cache(open_source(plain, tmp_path / "read", origin=Origin.FILE)) and not named(plain)
+    with pytest.raises(TrustError):
+        load_source(plain)
 
 
 @pytest.mark.slow
