@@ -114,7 +114,7 @@ def _recipe(project: Project, store: WeightStore, path: Path, _: Settings) -> Wr
 def _script(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
     from espalier.passes.export.script import write_script
 
-    return Written(write_script(project, path), [], [])
+    return Written(*write_script(project, path), [])
 
 
 def _compressed(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:

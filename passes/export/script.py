@@ -15,18 +15,22 @@ from espalier.model.errors import ExportError
 from espalier.model.files import write_text
 from espalier.model.registry import FORMATS, PASSES
 from espalier.model.sources.source import OBJECT
-from espalier.model.trust import named
+from espalier.model.trust import named, wanted_code
 from espalier.passes.plugins.plugins import loaded_plugins
 from espalier.passes.recipes.config import recipe_to_dict
 from espalier.passes.recipes.offered import missing_passes, typed
+from espalier.passes.running.splits import WHICH
 from espalier.passes.tasks.base import is_own
 
 TEMPLATE = '''\
 """Repeats {count} on {name}. Written by Espalier; needs its packages to be importable.
 
-    python {file} [RESULT.espalier]     prints the score, and saves the project if a file is given
+    python {file} [RESULT.espalier] [--data DATA] [--trust FILE.py]
+
+prints the score, and saves the project if a file is given.
 """
 
+import argparse
 import json
 import sys
 
@@ -36,31 +40,46 @@ SOURCE = {source}
 INPUTS = {inputs}
 SEED = {seed}
 PLUGINS = {plugins}
+DATA = {data}
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="Repeats {count} on a model.", allow_abbrev=False)
+    parser.add_argument("result", nargs="?", metavar="RESULT.espalier", help="save the result as a project")
+    parser.add_argument("--data", default=DATA, help='data of the score (default: %(default)r); "": measure none')
+    parser.add_argument("--trust", action="append", default=[], metavar="FILE.py",
+                        help="allow this file to run if SOURCE names it; may repeat")
+    args = parser.parse_args()
     es.load_plugins(*PLUGINS)
-    m = es.open(SOURCE, inputs=INPUTS, seed=SEED, origin="{origin}")
+    m = es.open(SOURCE, inputs=INPUTS, seed=SEED, trust=args.trust, origin="{origin}")
 {calls}
-    print(json.dumps(dict(m.score({data}).figures)))
-    if len(sys.argv) > 1:
-        m.save(sys.argv[1])
+    if args.result:
+        m.save(args.result)
+    print(json.dumps(dict(m.score(args.data{reading}).figures)))
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except es.EspalierError as error:
+        sys.exit(str(error))
 '''
 
 
-def write_script(project: Project, path: Path) -> list[Path]:
-    """Write the script."""
+def write_script(project: Project, path: Path) -> tuple[list[Path], list[str]]:
+    """Write the script; returns it, and what its user must do so that it runs."""
     write_text(path, script_of(project, path.name), ExportError)
-    return [path]
+    code = wanted_code(project.source.spec)
+    if code is None:
+        return [path], []
+    return [path], [f"The script does not run {code} by itself, since the project names that code and not you. "
+                    f"Read that file, then run the script with --trust {code}."]  # fmt: skip
 
 
 def script_of(project: Project, file: str) -> str:
     """The script's text."""
     steps, source = len(project.recipe.active), project.source
+    data, reading = _data_of(project)
     if missing := missing_passes(Recipe(project.recipe.active)):
         what = f"The script needs the pass {missing[0]}, whose plug-in is not loaded."
         raise ExportError(what, "Load the plug-in (--plugin FILE.py), and the script names it.")
@@ -77,8 +96,20 @@ def script_of(project: Project, file: str) -> str:
         seed=source.seed,
         plugins=repr(plugins),
         calls="\n".join(map(_call, project.recipe.steps)) or "    # no steps",
-        data=repr(source.data) if source.data else "",
+        data=repr(data),
+        reading="".join(f", {name}={value!r}" for name, value in reading.items()),
     )
+
+
+def _data_of(project: Project) -> tuple[str, dict[str, Any]]:
+    """The data of the score, and how they are read: of the last training, else of the last step with data, else the
+    source's; empty where none are known."""
+    given = [s for s in project.recipe.active if getattr(s.options, "data", "")]
+    chosen = next((s for s in reversed(given) if s.pass_name == "finetune"), given[-1] if given else None)
+    if chosen is None:
+        return project.source.data or "", {}
+    read = {name: getattr(chosen.options, name, "") for name in WHICH if name != "data"}
+    return str(getattr(chosen.options, "data", "")), {name: value for name, value in read.items() if value}
 
 
 def _refuse_memory(project: Project) -> None:

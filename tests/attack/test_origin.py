@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ from espalier.model.errors import EspalierError
 from espalier.model.opening import open_any
 from espalier.model.trust import NAMED, SESSION, Origin, TrustError, decide, digest, refused, wanted_code
 
+ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[..., int]
 MODEL = """
 import torch
@@ -194,11 +197,38 @@ def test_too_much_code_is_not_remembered(code: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_script_of_a_strangers_project_does_not_trust_it(
+    code: Path, marker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = mailed(code, "plain", tmp_path, marker, monkeypatch)
+    script = tmp_path / "s.py"
+    words = ["export", str(path), "--as", "script", "-o", str(script)]
+    assert main(words) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note:")]
+    assert len(told) == 1 and told[0].endswith(f"--trust {code}.")
+    assert 'origin="file"' in script.read_text() and not marker.exists()
+    assert main([*words, "--trust", str(code)]) == 0
+    assert 'origin="typed"' in script.read_text() and not marker.exists()
+    assert "note:" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_exported_script_runs_a_projects_code_only_if_it_is_named(
     code: Path, marker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = mailed(code, "plain", tmp_path, marker, monkeypatch)
     assert main(["export", str(path), "--as", "script", "-o", str(tmp_path / "s.py")]) == 0
-    assert 'origin="file"' in (tmp_path / "s.py").read_text() and not marker.exists()
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        paths = {"PYTHONPATH": str(ROOT / "roots"), "PATH": "", "ESPALIER_STATE": str(tmp_path / "state")}
+        return subprocess.run([sys.executable, "s.py", *words], cwd=tmp_path, capture_output=True, text=True,
+                              env={**paths, "ESPALIER_NO_CACHE": "1"}, check=False)  # fmt: skip
+
+    refused_ = run()
+    assert refused_.returncode == 1 and not marker.exists()
+    assert "Traceback" not in refused_.stderr
+    assert refused_.stderr.splitlines()[-1].endswith(f"--trust {code}.")
+    allowed = run("--trust", str(code))
+    assert allowed.returncode == 0 and marker.exists() and "size_bytes" in allowed.stdout, allowed.stderr
 
 
 def test_a_project_is_no_archive_of_code(

@@ -28,10 +28,13 @@ from espalier.passes.export import export
 from espalier.passes.export.checkpoint import SCRIPT
 from espalier.passes.export.loading import load_folder
 from espalier.passes.export.recipe import to_toml
+from espalier.passes.export.script import script_of
 from espalier.passes.plugins.plugins import load_plugin, unload_plugins
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.recipes.replay import replay
 from espalier.passes.score import static_score
+from espalier.passes.training.options import FinetuneOptions
+from espalier.passes.transform.calibrate import CalibrateOptions
 from espalier.passes.transform.prune import prune
 from tests.model.zoo import case, run
 from tests.patience import PATIENCE
@@ -281,6 +284,18 @@ def test_a_script_names_its_plugins_or_is_refused(tmp_path: Path) -> None:
         assert load_recipe(tmp_path / "a.toml").steps[1].options.args == {"a": 1}
     finally:
         unload_plugins()
+
+
+def test_a_script_scores_on_the_data_of_the_recipe(tmp_path: Path) -> None:
+    recipe = Recipe((Step("calibrate", CalibrateOptions(data="calm.csv", text="says")),))
+    opened = open_any(BERT.format(task=""), tmp_path / "work", origin=Origin.TYPED)
+    project = replace(opened.project, recipe=recipe)
+    written = script_of(project, "a.py")
+    assert "DATA = 'calm.csv'" in written and "m.score(args.data, text='says')" in written
+    trained = recipe.append(Step("finetune", FinetuneOptions(data="long.csv"))).append(recipe.steps[0])
+    assert "DATA = 'long.csv'" in script_of(replace(project, recipe=trained), "a.py")
+    none = script_of(opened.project, "a.py")
+    assert "DATA = ''" in none and "m.score(args.data)" in none
 
 
 def test_toml_escapes() -> None:
