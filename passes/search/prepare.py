@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import xxhash
-
-from espalier.model.document.codec import encode
-from espalier.model.document.graph_json import fingerprint
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph
@@ -20,6 +15,7 @@ from espalier.passes.search.expand import expand
 from espalier.passes.search.feasibility import check_grid, check_limits, check_spec
 from espalier.passes.search.fit import fit
 from espalier.passes.search.goals import Wanted, wanted
+from espalier.passes.search.identity import Identity, identity
 from espalier.passes.search.search import Search
 from espalier.passes.search.space import Space, uniform
 from espalier.passes.search.target import check_model
@@ -40,7 +36,7 @@ class Prepared:
     space: Space
     graph: Graph
     first: Recipe
-    fingerprint: str
+    identity: Identity
     architect: Architect | None = None
 
     def runner(self, search: Search, context: Context, memo: Memo) -> TrialRun:
@@ -100,7 +96,7 @@ def prepared(search: Search, context: Context, memo: Memo) -> Prepared:
         check_limits(space, graph, want)
     first = search.recipe_of(space, next(uniform(space, 1)))
     check_ready(first)
-    return Prepared(want, space, graph, first, _fingerprint(search, space), deepest.architect if deepest else None)
+    return Prepared(want, space, graph, first, identity(search, space), deepest.architect if deepest else None)
 
 
 def _layout(search: Search, graph: Graph, context: Context) -> Layout:
@@ -118,22 +114,3 @@ def graph_of_recipe(recipe: Recipe, base: Graph, context: Context, memo: Memo) -
         return memo.graphs[prefix_keys(recipe.active)[-1]].graph
     quick = Recipe(tuple(replace(s, enabled=s.enabled and not is_lasting(s.pass_name)) for s in recipe.steps))
     return replay(base, quick, context, memo).graph
-
-
-def _contents(search: Search) -> dict[str, str]:
-    """Name of data → hash of its files, for data that have files."""
-    from espalier.model.data.recent import content_of
-
-    options = [search.spec.score, search.spec.finetune, *(s.options for s in search.recipe.active)]
-    names = (o.get("data", "") if isinstance(o, Mapping) else getattr(o, "data", "") for o in options)
-    return {n: content for n in dict.fromkeys(names) if isinstance(n, str) and (content := content_of(n))}
-
-
-def _fingerprint(search: Search, space: Space) -> str:
-    """Equal for searches whose trials may share a study: same model, recipe, space, goals and data."""
-    spec = search.spec
-    facts = [fingerprint(search.base), recipe_key(search.recipe), encode(space.choices), encode(spec.goals),
-             spec.summed, list(spec.within), encode(spec.score), spec.train, spec.finetune,
-             spec.sampler in ("cmaes", "qmc"), *([spec.begin_at] if spec.begin_at != "source" else []),
-             *([contents] if (contents := _contents(search)) else [])]  # fmt: skip
-    return xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode()).hexdigest()

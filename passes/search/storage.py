@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.study import Study
 
+    from espalier.passes.search.identity import Identity
+
 TIMEOUT = 5  # seconds after which a server counts as unreachable
 PORT = 13000
 STORAGE_VARIABLE = "ESPALIER_STORAGE"  # a URL in the environment: arguments are visible to all users of the machine
 FIRST_LINES = 20  # of a journal, one of which must be a record
 Direction = Literal["minimize", "maximize"]
-FINGERPRINT = "fingerprint"
+FINGERPRINT, PARTS = "fingerprint", "parts"
 KINDS = "journal:PATH, sqlite:///PATH, postgresql://user@host/name or grpc://host:port"
 _SQLITE = b"SQLite format 3\x00"
 _FILES = {".journal": "journal", ".jsonl": "journal", ".log": "journal",
@@ -339,20 +341,23 @@ def open_study(
     storage: BaseStorage,
     name: str,
     directions: Sequence[Direction],
-    fingerprint: str,
+    identity: Identity | str,
     sampler: BaseSampler | None = None,
 ) -> Study:
-    """The study of that name, created if missing.
+    """The study of that name, created if missing. `identity`: what it is of, or its fingerprint alone.
 
-    Raises StorageError if the study has another fingerprint: another space, model, goal or data.
+    Raises StorageError if the study has another fingerprint, and says what differs where that is known.
     """
     import optuna
     from optuna.exceptions import DuplicatedStudyError
 
+    from espalier.passes.search.identity import Identity
+
+    own = Identity(identity) if isinstance(identity, str) else identity
     with _quiet():
         try:
             study = optuna.create_study(storage=storage, study_name=name, directions=list(directions), sampler=sampler)
-            study.set_user_attr(FINGERPRINT, fingerprint)
+            _note_identity(study, own)
             return study
         except DuplicatedStudyError:
             study = optuna.load_study(study_name=name, storage=storage, sampler=sampler)
@@ -360,11 +365,23 @@ def open_study(
     if stored is None and study.trials and "espalier" not in study.user_attrs:
         raise StorageError(f"The study {name!r} in this storage is not from Espalier.", "Choose another name.")
     if stored is None:  # another worker has just created it, or died then
-        study.set_user_attr(FINGERPRINT, fingerprint)
-    elif stored != fingerprint or stored_directions != list(directions):
-        raise StorageError(f"The study {name!r} varies something else, or is of another model or other data.",
+        _note_identity(study, own)
+    elif stored not in (own.fingerprint, own.before) or stored_directions != list(directions):
+        differing = own.differing(study.user_attrs.get(PARTS))
+        told = "varies something else, or is of another model or other data"
+        if differing:
+            *others, last = differing
+            told = f"has {' and '.join(filter(None, (', '.join(others), last)))}"
+        raise StorageError(f"The study {name!r} {told}.",
                            "Choose another name for this search, or open the search of that study.")  # fmt: skip
     return study
+
+
+def _note_identity(study: Study, own: Identity) -> None:
+    """Store what a new study is of; its fingerprint last, which others wait for."""
+    if own.parts:
+        study.set_user_attr(PARTS, dict(own.parts))
+    study.set_user_attr(FINGERPRINT, own.fingerprint)
 
 
 def load_study(storage: BaseStorage, name: str, sampler: BaseSampler | None = None) -> Study:

@@ -107,7 +107,7 @@ def create_or_resume(plan: Plan, ready: Prepared, storage: BaseStorage) -> Study
         raise StorageError(f"The storage has a study {spec.study!r} already.",
                            "Resume it (--resume), or give the search another name.")  # fmt: skip
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = open_study(storage, spec.study, ready.want.directions, plan.fingerprint or ready.fingerprint)
+    study = open_study(storage, spec.study, ready.want.directions, plan.fingerprint or ready.identity)
     if not exists:
         note_creator(study)
     if ABOUT not in study.user_attrs:

@@ -107,6 +107,11 @@ def test_what_came_before_the_first_trial_is_no_part_of_the_pace(monkeypatch: py
     monkeypatch.setattr(search, "_best_recipe", lambda _: None)
     search._followed((t for t in trials), heard, done, heard, heard)
     assert done.paced == 99.0 and search._left(done, 1) == "about 29 s left"
+    # A trial that an earlier run left unfinished: its seconds include the pause.
+    done = search._Done(asked, want=wanted(SearchSpec()), begun=90.0)
+    left_over = iter([Trial(0, "failed", seconds=36_000.0), Trial(1, "complete", values=(0.9,), seconds=1.0)])
+    search._followed((t for t in left_over), heard, done, heard, heard)
+    assert done.paced == 90.0
 
 
 def test_best_front_and_trials(capsys: Capture, spec: Path) -> None:

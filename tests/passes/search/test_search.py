@@ -202,7 +202,7 @@ def test_going_on_keeps_what_there_is(mlp: Opened, tmp_path: Path) -> None:
     more = searched(mlp, tmp_path, replace(wish, trials=4), resume=True)
     assert len(more) == 2 and not {str(t.params) for t in first} & {str(t.params) for t in more}
     other = replace(wish, space=(Vary(values="mxint(width=4|8)"),))
-    with pytest.raises(StorageError, match="something else"):
+    with pytest.raises(StorageError, match="'s' has another space\\."):
         searched(mlp, tmp_path, other, resume=True)
     study = load_study(open_storage(f"journal://{tmp_path}/s.journal"), "s")
     held = trials_of(study)

@@ -8,19 +8,23 @@ from typing import Any
 
 import pytest
 
-from espalier.model.document.recipe import Recipe
+from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError, StorageError
 from espalier.model.opening import Opened, open_any
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.search.empty_studies import BEGUN
 from espalier.passes.search.fleet.heartbeat import signature
+from espalier.passes.search.identity import identity
 from espalier.passes.search.search import Search
+from espalier.passes.search.space import Space
 from espalier.passes.search.spec import SearchSpec, Vary
-from espalier.passes.search.storage import load_study, open_storage, study_names
+from espalier.passes.search.storage import load_study, open_storage, open_study, study_names
 from espalier.passes.search.study import Plan, begin, run
 from espalier.passes.search.trial_run import Order
+from espalier.passes.transform.calibrate import CalibrateOptions
 
 MLP = "demo:digits-mlp"
 
@@ -89,3 +93,43 @@ def test_a_study_does_not_go_on_with_other_data(mlp: Opened, tmp_path: Path) -> 
     data.write_text("text,label\ngood,0\nbad,1\n")
     with pytest.raises(StorageError, match="other data"):
         list(run(more))
+
+
+def test_a_study_goes_on_with_its_data_by_another_path(
+    mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal files are the same data however they are named; another number of trials is no other search."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("text,label\ngood,1\nbad,0\n")
+    url = f"journal://{tmp_path}/s.journal"
+    steps = Recipe((Step("calibrate", CalibrateOptions(data=str(tmp_path / "data.csv"))),))
+
+    def asked(data: str, recipe: Recipe = Recipe(), trials: int = 1, **more: Any) -> Plan:  # noqa: B008  frozen
+        made = plan(mlp, url, score=EvaluateOptions(data, **more), trials=trials)
+        return replace(made, search=replace(made.search, recipe=recipe), resume=True)
+
+    assert len(list(run(asked("data.csv")))) == 2
+    assert len(list(run(asked(str(tmp_path / "data.csv"), trials=2)))) == 2
+    assert len(list(run(asked("./data.csv", trials=3)))) == 2
+    with pytest.raises(StorageError, match=r"'s' has other data\."):
+        list(run(asked("data.csv", limit=1)))
+    with pytest.raises(StorageError, match=r"'s' has another recipe and other options of the score\."):
+        list(run(asked("data.csv", Recipe((Step("prune", PruneOptions(0.25)),)), batch_size=2)))
+    alike, spelled = (identity(asked("data.csv", r).search, Space()) for r in (steps, from_here(steps)))
+    assert alike.fingerprint == spelled.fingerprint and alike.before != spelled.before
+
+
+def from_here(recipe: Recipe) -> Recipe:
+    """The recipe with its data by their path from the working folder."""
+    return Recipe(tuple(replace(s, options=replace(s.options, data="data.csv")) for s in recipe.steps))
+
+
+def test_a_study_of_an_earlier_version_goes_on(mlp: Opened, tmp_path: Path) -> None:
+    """It has one fingerprint, with the data's names as written."""
+    url = f"journal://{tmp_path}/s.journal"
+    asked = plan(mlp, url, trials=1)
+    storage, old = open_storage(url), identity(asked.search, Space())
+    open_study(storage, "s", ("maximize",), old.before)
+    assert open_study(storage, "s", ("maximize",), old).user_attrs["fingerprint"] == old.before
+    with pytest.raises(StorageError, match="something else"):
+        open_study(storage, "s", ("maximize",), replace(old, before=""))

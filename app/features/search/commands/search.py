@@ -96,6 +96,10 @@ class _Done:
     def best(self) -> Trial | None:
         return best(self.all, self.want)
 
+    def start_of(self, trial: Trial) -> float:
+        """When an ended trial began, in this run: the seconds of one that an earlier run left include the pause."""
+        return max(time.perf_counter() - (trial.seconds or 0.0), self.begun)
+
     def recipe(self, trial: Trial) -> Recipe:
         """The recipe that was measured as a trial."""
         return self.search.recipe_of(self.space, trial.params, trial.begins)
@@ -200,7 +204,7 @@ def _followed(
         before = done.best
         done.trials[trial.number] = trial
         if trial.state in ("complete", "pruned", "failed"):
-            done.paced = done.paced or time.perf_counter() - (trial.seconds or 0.0)
+            done.paced = done.paced or done.start_of(trial)
             console.note(_told(done, trial))
         if done.best is not before:
             output.better(done.all, _best_recipe(done), running)
