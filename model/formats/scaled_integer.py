@@ -46,12 +46,13 @@ _GROUP_SIZE = {"min": 2, "max": 65536, "help": "elements that share a scale", "w
 @FORMATS.register("scaled_integer")
 @dataclass(frozen=True, slots=True)
 class ScaledInteger(ScaledFormat):
-    """clip(rne(x/s), −q, q)·s with q = 2^(w−1)−1 and s = max|x|/q in float32, over finite x; maths in float32.
+    """clip(rne(x/s), −q, q)·s with q = 2^(w−1)−1 and s = max|x|/q in float32, over finite x; maths in float32; a
+    scale stored in float16 or bfloat16 is rounded up, so that nothing clips.
 
     symmetric=False: clip(rne(x/s), −z, n−z)·s with n = 2^w−1, s = (max−min)/n and z = clip(rne(−min/s), 0, n), where
     min ≤ 0 ≤ max, so that zero is exact; codes are unsigned, 0…n, and z is stored with s.
-    A float16 or bfloat16 scale is rounded up, so that nothing clips. Idempotent (but for the last bit of s) with
-    symmetry and a float32 scale only: otherwise quantised values have another scale.
+    Idempotent (but for the last bit of s) with symmetry and a float32 scale only: otherwise quantised values have
+    another scale.
 
     A given scale has the shape of the shared scale; without symmetry (2, …): s, and min in place of the tensor's own.
     The gradient of x is 1 where the code is not clipped, 0 elsewhere. A learned scale has the gradient of LSQ:
@@ -77,7 +78,9 @@ class ScaledInteger(ScaledFormat):
     )
     group: int = field(default=128, metadata=_GROUP_SIZE)
     symmetric: bool = field(default=True, metadata={"help": "yes: symmetric; no: codes from 0, with a zero point"})
-    scale_dtype: ScaleType = field(default="float32", metadata={"help": "type in which a scale is stored"})
+    scale_dtype: ScaleType = field(
+        default="float32", metadata={"help": "type in which a scale is stored; in 16 bits it is rounded up"}
+    )
 
     def __post_init__(self) -> None:
         whole(self.name, "width", self.width, 2, 16)
