@@ -1,4 +1,4 @@
-// top: generated; change the graph, not this file. A sample every 64 cycles, its last result after 83.
+// top: generated; change the graph, not this file. A sample every 64 cycles, its last result 82 cycles after its first beat.
 module top (
     input  logic clk,
     input  logic rst,

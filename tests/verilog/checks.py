@@ -56,6 +56,9 @@ def on_time(template: Template, inputs: tuple[Codes, ...], cache: Path) -> None:
     planned = schedule(design, frames)
     start = min(done.cycles[Wire("", k)][0] for k in range(len(inputs)))
     late = min(planned.stamps[Wire("", k)][0] for k in range(len(inputs)))  # it begins without any input
+    if not late:
+        ends = [(done.cycles[w] - start)[: b.stream.beats] for w, b in zip(design.ends, design.outputs, strict=True)]
+        assert planned.first == min(e[0] for e in ends) and planned.latency == max(e[-1] for e in ends)
     for wire, stamps in planned.stamps.items():
         known = stamps[stamps >= 0]  # what no output hangs on may move after the last of them
         first = design.stream(wire).beats if late else 0  # such a frame begins while the bench still waits

@@ -149,7 +149,8 @@ def _number(value: int) -> str:
 def _pace(planned: Schedule | None) -> str:
     if planned is None or planned.stuck:
         return ""
-    return f" A sample every {planned.interval:.0f} cycles, its last result after {planned.latency}."
+    every, last = f"{planned.interval:.0f}", planned.latency
+    return f" A sample every {every} cycles, its last result {last} cycles after its first beat."
 
 
 def _instance(design: Design, instance: Template, planned: Schedule | None) -> list[str]:

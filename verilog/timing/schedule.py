@@ -22,7 +22,7 @@ from espalier.verilog.timing.cycles import STUCK, UnitNetwork, run
 class Schedule:
     """Cycles of a design without stalls at its inputs and outputs.
 
-    `first` and `latency`: from the first input beat of a frame to its first and past its last output beat, in an idle
+    `first` and `latency`: cycles from the first input beat of a frame to its first and its last output beat, in an idle
     design. `interval`: between consecutive frames in the steady state. `busy` by instance: its active share of the
     interval. `stamps` by wire: the cycle of each transfer. `peaks` by FIFO: its peak fill in beats.
     """
@@ -74,10 +74,10 @@ def _scheduled(design: Design, frames: int, spacing: int) -> Schedule:
     if not stuck:
         beats = [b.stream.beats for b in design.outputs]
         first = min(int(s[0]) for s in outs) - started
-        latency = max(int(s[n - 1]) for s, n in zip(outs, beats, strict=True)) - started + 1
+        latency = max(int(s[n - 1]) for s, n in zip(outs, beats, strict=True)) - started
         ends = [s.reshape(frames, n)[:, -1] for s, n in zip(outs, beats, strict=True)]
         half = frames // 2
-        interval = max(float(e[-1] - e[half - 1]) / (frames - half) for e in ends) if frames > 1 else float(latency)
+        interval = max(float(e[-1] - e[half - 1]) / (frames - half) for e in ends) if frames > 1 else float(latency + 1)
     busy = {
         i.name: max((e.steps for e in i.engines()), default=0) / interval if interval else 0.0
         for i in design.instances
