@@ -88,7 +88,8 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
     elif tensors := data.get("tensors"):
         yield from _packed_lines(tensors)
     if "max_abs_diff" in data:
-        yield f"run and compared with the model: results differ by {data['max_abs_diff']:.3g} at most"
+        most = f"{data['max_abs_diff']:.3g}"
+        yield f"run and compared with the model: on the inputs tried, results differ by up to {most}"
     yield from (f"note: {n}" for n in data["warnings"])
     if "check" in data:
         yield from check_lines(data["check"], data["bytes"])

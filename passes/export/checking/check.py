@@ -43,7 +43,10 @@ class Check:
 
 def ready(form: str) -> None:
     """Raise ExportError for a form whose files no registered runtime checks, or whose runtime is not installed."""
-    target = TARGETS.get(form)
+    target = TARGETS.find(form)
+    if target is None:
+        raise ExportError(f"Files of the form {form} are not checked in a runtime.",
+                          f"Export without the check, or as {', '.join(sorted(TARGETS))}.")  # fmt: skip
     if missing := target.missing():
         raise ExportError(f"The check needs {missing}, which is not installed.", f"Install it: pip install {missing}.")
 

@@ -256,7 +256,7 @@ def _again(graph: Graph, store: WeightStore, model: Any, path: Path) -> tuple[An
         try:
             again = load(path, type(model), model.dtype, config)
         except FAILURES as error:
-            why = first_line(error)
+            why = _unread(error)
             continue
         found = _compared(alone, store, again)
         if found is None or (found.difference is not None and found.difference <= found.allowed):
@@ -264,6 +264,13 @@ def _again(graph: Graph, store: WeightStore, model: Any, path: Path) -> tuple[An
         why = found.notes[-1].rstrip(".")
     raise ExportError(f"transformers does not read the same model from the file ({why}), so it is not written.",
                       "Export it as compressed-tensors or packed.")  # fmt: skip
+
+
+def _unread(error: BaseException) -> str:
+    """Why transformers did not load the file; its own text on sizes speaks of a report that it has printed."""
+    if "ignore_mismatched_sizes" in str(error):
+        return "it expects weights of other sizes, and does not load it"
+    return f"it does not load it ({type(error).__name__}: {first_line(error).rstrip('.')})"
 
 
 def _compared(graph: Graph, store: WeightStore, again: Any) -> Compared | None:

@@ -26,8 +26,9 @@ def test_calls_take_turns() -> None:
 
 def test_a_form_without_a_runtime_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(TARGETS) and "onnx" in TARGETS
-    with pytest.raises(ExportError, match="form that can be checked"):
+    with pytest.raises(ExportError, match="graphml are not checked in a runtime") as found:
         ready("graphml")
+    assert "onnx" in found.value.hint and "compressed-tensors" not in found.value.hint
     assert main(["export", "demo:digits-mlp", "--as", "graphml", "--check", "-o", str(tmp_path / "g")]) == 2
     assert not list(tmp_path.iterdir())
     assert main(["export", "demo:digits-mlp", "--as", "onnx", "--data", "demo:digits", "-o", str(tmp_path / "g")]) == 2

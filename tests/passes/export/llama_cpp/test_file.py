@@ -68,6 +68,8 @@ def test_transformers_computes_the_same(
     config = None
     if kind in ("gpt2", "biased", "qwen3"):  # transformers' reader takes other sizes, or no biases; a note says so
         assert any("config=…" in note for note in done.notes)
+        assert not any("report" in note or "`" in note for note in done.notes)  # of transformers' own text
+        assert any("weights of other sizes" in note for note in done.notes) == (kind != "biased")
         config = transformers.AutoConfig.from_pretrained(tmp_path / "home")
     else:
         assert not any("config=…" in note for note in done.notes)
