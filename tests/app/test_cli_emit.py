@@ -68,6 +68,26 @@ def test_writes_a_design_that_is_equal_each_time(capsys: Capture, project: Path,
     assert "a sample every 128 cycles" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["simulate.build", "lint.lint"])
+def test_a_stop_says_that_the_files_are_complete(
+    where: str, capsys: Capture, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("espalier.verilog.proof.tools.simulator", lambda _: ("icarus", None))
+    monkeypatch.setattr(f"espalier.verilog.proof.{where}", stop)
+    folder = tmp_path / "rtl"
+    assert main(["emit", str(project), "-o", str(folder), "--simulate"]) == 130
+    told = capsys.readouterr().err.strip().splitlines()
+    assert told[-1] == f"Stopped. The files in {folder} are complete, but their simulation did not end."
+    assert (folder / "top.sv").exists()
+    monkeypatch.setattr("espalier.verilog.lowering.lower.lower", stop)
+    assert main(["emit", str(project), "-o", str(tmp_path / "none")]) == 130
+    assert capsys.readouterr().err.strip().splitlines()[-1] == "Stopped." and not (tmp_path / "none").exists()
+
+
 @pytest.mark.rtl
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
 def test_a_step_tells_no_empty_list(capsys: Capture, tmp_path: Path) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser
 from espalier.app.commands.console import Console, table
+from espalier.app.commands.interrupts import ToldInterrupt
 from espalier.app.commands.opening import opened
 from espalier.app.features.hardware.state.score_comparison import ADVICE, scored_accuracy, scored_verdict
 from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
 from espalier.passes.analysis.hardware import HardwareOptions
-from espalier.passes.base import run_step
+from espalier.passes.base import Context, run_step
 from espalier.verilog.rtl.edited_modules import texts_in
 
+WRITTEN, SYNTHESISING = 2, 4  # steps of the pass, as it reports them: files are there, synthesis began
 MIN_STALLED = 0.01  # share of the cycles from which a stall is printed
 AREA = ("lut", "ff", "dsp", "bram")
 DETAILS = """examples
@@ -72,10 +75,34 @@ def _run(args: Arguments, console: Console) -> Answer:
         )  # fmt: skip
         options = replace(options, modules=texts_in(target.project.extras))
         step = Step("hardware", options, target.context.seed)
-        report = run_step(target.project.graph, step, target.context).report
+        with _telling_what_is_written(options, target.context, console):
+            report = run_step(target.project.graph, step, target.context).report
     data = {**report.summary, "rows": list(report.rows)}
     failed = bool(data.get("mismatches") or data.get("stuck"))
     return Answer(data, lambda: _lines(data, Path(args.output)), 1 if failed else 0)
+
+
+@contextlib.contextmanager
+def _telling_what_is_written(options: HardwareOptions, context: Context, console: Console) -> Generator[None]:
+    """On Ctrl+C say whether the folder is written, and which check of it did not end."""
+    begun, progress = 0, context.progress
+
+    def heard(done: int, total: int, text: str) -> None:
+        nonlocal begun
+        begun = max(begun, done)
+        progress(done, total, text)
+
+    context.progress = heard
+    try:
+        yield
+    except KeyboardInterrupt:
+        if begun < WRITTEN:
+            raise
+        check = "synthesis" if begun >= SYNTHESISING else "simulation" if options.simulate else "check of the text"
+        console.note(f"Stopped. The files in {options.folder} are complete, but their {check} did not end.")
+        raise ToldInterrupt from None
+    finally:
+        context.progress = progress
 
 
 def _lines(data: dict[str, Any], folder: Path) -> Iterable[str]:
