@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from espalier.app.commands.command import Arguments
 from espalier.app.commands.console import Console
 from espalier.model.document.project import Project, save_project
-from espalier.model.errors import MissingCodeError, SourceError
+from espalier.model.errors import ChangedError, MissingCodeError, SourceError
 from espalier.model.leftovers import scratch
 from espalier.model.opening import Opened, is_project, needs_source, open_any, reopen
+from espalier.model.store.open_files import Version
 from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
@@ -22,10 +23,11 @@ from espalier.passes.recipes.offered import missing_notice
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An opened model and the context of its passes."""
+    """An opened model and the context of its passes. `versions`: of the project files as this command knows them."""
 
     opened: Opened
     context: Context
+    versions: dict[Path, Version] = field(default_factory=dict[Path, Version])
 
     @property
     def project(self) -> Project:
@@ -47,6 +49,8 @@ def opened(spec: str, args: Arguments, console: Console, *, cached: bool = True)
     inputs = tuple(i.strip() for i in (getattr(args, "inputs", None) or "").split(",") if i.strip())
     with scratch() as folder:
         console.progress(0, 0, f"opening {spec}")
+        path = Path(spec).expanduser().resolve()
+        version = Version.of(path) if is_project(spec) else None  # before it is read
         result = open_any(spec, folder, inputs, args.seed, cached=cached, origin=Origin.TYPED)
         result.project = project = _reading_as(result.project, args)
         if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
@@ -59,7 +63,7 @@ def opened(spec: str, args: Arguments, console: Console, *, cached: bool = True)
             source=project.source,
         )  # fmt: skip
         with explaining(refused):
-            yield Target(result, context)
+            yield Target(result, context, {path: version} if version else {})
 
 
 def _reading_as(project: Project, args: Arguments) -> Project:
@@ -93,7 +97,19 @@ def explaining(refused: SourceError | None) -> Generator[None]:
         raise MissingCodeError(f"{error.message} {refused.message}", refused.hint, error.node) from error
 
 
-def save(target: Target, project: Project, path: str) -> str:
-    """Write the project; returns the path as given."""
-    save_project(project, target.store, Path(path))
+def save(target: Target, project: Project, path: str, *, everything: bool = False) -> str:
+    """Write the project; returns the path as given.
+
+    Raises ChangedError, and writes nothing, where it is the opened file and another program has changed that since.
+    """
+    place = Path(path).resolve()
+    try:
+        saved = save_project(
+            project, target.store, place, everything=everything, over=target.versions.get(place)
+        )  # fmt: skip
+    except ChangedError as error:
+        hint = f"Write the result to another file (-o), or run the command again on the changed {place.name}."
+        raise ChangedError(error.message, hint) from error
+    if saved.version:
+        target.versions[place] = saved.version
     return path

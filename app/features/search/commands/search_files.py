@@ -19,7 +19,7 @@ from espalier.app.commands.command import UsageError
 from espalier.app.commands.opening import Target, save
 from espalier.app.features.search.commands.search_charts import PICTURES, Picture
 from espalier.model.borders import opened_zip, read_member, tried
-from espalier.model.document.project import MOST_OWN, Project, save_project
+from espalier.model.document.project import MOST_OWN, Project
 from espalier.model.document.recipe import Recipe
 from espalier.model.files import write_bytes, write_text
 from espalier.model.private import redacted
@@ -167,7 +167,7 @@ class Output:
         project = self.target.project
         with self._made.in_store(self.target.store) if self._made else contextlib.nullcontext():
             if recipe is not None and self.other:
-                save_project(self._architecture(trials), self.target.store, self.path, everything=True)
+                save(self.target, self._architecture(trials), str(self.path), everything=True)
                 return
             if recipe is not None:
                 project = self._applied(project, recipe)
