@@ -24,6 +24,7 @@ from espalier.app.canvas.layout import Layout
 from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.theme import PAD, SMALL, SPARSITY, Palette
+from espalier.app.translation import tr
 
 HEIGHT = 27
 MINIMAP = (152, 40)  # pixels
@@ -141,7 +142,7 @@ class LegendCard(Card):
     """The legend of the node colours, in one or two rows. `holds`: whether the room holds any of it."""
 
     def __init__(self, parent: QWidget, palette: Palette) -> None:
-        super().__init__(parent, palette, "Legend")
+        super().__init__(parent, palette, tr("Legend"))
         self.legend = Legend("")
         self.holds = True
         self._marks = (False, False)
@@ -207,7 +208,7 @@ class LegendCard(Card):
         self.update()
 
     def _range(self) -> str:
-        return f"{self.legend.low} to {self.legend.high}" if self.legend.low else ""
+        return tr("{} to {}", self.legend.low, self.legend.high) if self.legend.low else ""
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -263,7 +264,7 @@ class Minimap(QWidget):
     def __init__(self, parent: QWidget, palette: Palette, view: Callable[[], QRectF]) -> None:
         super().__init__(parent)
         self.tokens, self._view = palette, view
-        self.setAccessibleName("Minimap")
+        self.setAccessibleName(tr("Minimap"))
         self.resize(MINIMAP[0] + 2 * FRAME, MINIMAP[1] + 2 * FRAME)
         self._picture: QPixmap | None = None
         self._shown: tuple[Layout | None, Palette | None] = (None, None)

@@ -15,9 +15,10 @@ from espalier.app.canvas.hierarchy import Hierarchy
 from espalier.app.canvas.node_metrics import NodeMetrics, amount
 from espalier.app.number_text import percent
 from espalier.app.theme import CATEGORIES, CATEGORY_TITLES, Palette
+from espalier.app.translation import tr, translated
 
 BINS = 24
-NOT_MEASURED = "not measured yet"
+NOT_MEASURED = tr("not measured yet")
 # Modes whose values are measured: mode → (title, unit; "share" is shown in per cent, "log" is a power of ten).
 MEASURED: dict[str, tuple[str, str]] = {
     "weight_sqnr": ("weight SQNR", "dB"),
@@ -37,14 +38,16 @@ MEASURED: dict[str, tuple[str, str]] = {
     "shard_time": ("predicted time on a device", "ms"),
 }
 TRAINS = ("frozen", "trains", "adapter")  # meaning of the codes of `trains`
-MODES: dict[str, str] = {
-    "kind": "op kind",
-    "bits": "weight bits",
-    "sparsity": "sparsity",
-    "parameters": "parameters",
-    "trainable": "trainable",
-    **{mode: title for mode, (title, _) in MEASURED.items()},
-}
+MODES: dict[str, str] = translated(
+    {
+        "kind": "op kind",
+        "bits": "weight bits",
+        "sparsity": "sparsity",
+        "parameters": "parameters",
+        "trainable": "trainable",
+        **{mode: title for mode, (title, _) in MEASURED.items()},
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ def by_training(values: NDArray[np.float64], palette: Palette) -> Colouring:
     known = np.isfinite(values)
     codes = np.where(known, np.nan_to_num(values), len(TRAINS)).astype(np.int64)
     swatches = tuple((name, colours[k]) for k, name in enumerate(TRAINS) if bool((values == k).any()))
-    legend = Legend("trainable", swatches) if swatches else Legend("trainable: no parameters")
+    legend = Legend("trainable", swatches) if swatches else Legend(tr("trainable: no parameters"))
     return Colouring(colours, codes, legend, values, named=True)
 
 

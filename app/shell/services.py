@@ -23,6 +23,7 @@ from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
 from espalier.app.shell.tour import Tour
 from espalier.app.shell.what_is import WhatIs
+from espalier.app.translation import tr
 from espalier.app.widgets.figure_files import FigureFiles
 from espalier.app.widgets.selections_menu import fill_selections
 
@@ -157,14 +158,14 @@ class Services:
         menus = Menus(self._window, bar, rows, MENU_ORDER, lambda: session.document is not None)
         menus.menus["View"].aboutToShow.connect(menus.refresh)  # what is presented follows the focus
         keys = KeyBindings(menus, parts.settings, follow)
-        recent = menus.submenu("File", "Open recent", "save")
+        recent = menus.submenu("File", tr("Open recent"), "save")
         recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))
-        selections, saved = menus.submenu("Edit", "Saved selections", "find"), session.saved_selections
+        selections, saved = menus.submenu("Edit", tr("Saved selections"), "find"), session.saved_selections
         selections.aboutToShow.connect(
             lambda: fill_selections(selections, saved, self._window, can_save=bool(session.selection))
         )
         saved.changed.connect(host.mark_changed)
-        passes = menus.submenu("Model", "Plug-in passes", "plugins")
+        passes = menus.submenu("Model", tr("Plug-in passes"), "plugins")
         passes.aboutToShow.connect(lambda: self.fill_plugins(passes))
         return menus
 

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 from espalier.app.features.allocate.choices import PORTS
 from espalier.app.number_text import figure
 from espalier.app.theme import ROW
+from espalier.app.translation import tr
 from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.charts.chart_export import table_text
 from espalier.app.widgets.drag_handle import offer_table
@@ -122,7 +123,7 @@ class AllocateTable(QTableView):
         head.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         head.setMinimumSectionSize(40)
         head.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        self.setAccessibleName("Choices by layer")
+        self.setAccessibleName(tr("Choices by layer"))
         self.handle = offer_table(self, AllocateTable.as_text)
         self.activated.connect(lambda index: self.node_wanted.emit(self.rows.nodes[index.row()]))
 

@@ -12,6 +12,7 @@ from espalier.app.figures.facts import Fact
 from espalier.app.figures.structure_cache import STRUCTURES, Same
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import heading
 from espalier.model.graph.graph import Graph, Node
 from espalier.passes.structure.summary import ties
@@ -36,7 +37,7 @@ class StructureSection(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        column.addWidget(heading("Structure"))
+        column.addWidget(heading(tr("Structure")))
         column.addWidget(self.rows)
         column.addWidget(self.description)
         self.hide()
@@ -61,7 +62,7 @@ class StructureSection(QWidget):
         shown = rows[:MAX_ROWS]
         self.rows.show_facts([Fact(role, count, text) for role, count, text in shown])
         lines = [f"{role.capitalize()}: {text}." for role, _, text in shown]
-        lines += [f"And {len(rows) - MAX_ROWS} more."] if len(rows) > MAX_ROWS else []
+        lines += [tr("And {} more.", len(rows) - MAX_ROWS)] if len(rows) > MAX_ROWS else []
         self.description.setText("\n".join(lines))
 
     def close_previews(self) -> None:

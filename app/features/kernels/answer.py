@@ -13,6 +13,7 @@ from espalier.app.features.kernels.answer_pictures import view_of
 from espalier.app.features.kernels.measurement_tab import Pages
 from espalier.app.features.kernels.source import PythonColours
 from espalier.app.features.kernels.state.answer_text import note_text, value_text
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link
 from espalier.app.widgets.source.source_text import SourceText
@@ -31,9 +32,9 @@ class AnswerView(QWidget):
         super().__init__()
         self.question = question
         self.view, self.figures, self.source = view_of(question.key), Table(), Sources(question)
-        self.figures.setAccessibleName("Metrics of the answer")
-        self.save = link("Save…", self._save)
-        self.save.setToolTip("The picture as PNG, SVG or CSV; the metrics as CSV")
+        self.figures.setAccessibleName(tr("Metrics of the answer"))
+        self.save = link(tr("Save…"), self._save)
+        self.save.setToolTip(tr("The picture as PNG, SVG or CSV; the metrics as CSV"))
         self.pages = Pages({"Picture": self.view, "Metrics": self.figures, "Source": self.source}, (self.save,))
         self.pages.shown.connect(lambda at: self.save.setVisible(at < 2))
         self._lines: tuple[Line, ...] | None = None
@@ -51,9 +52,9 @@ class AnswerView(QWidget):
 
     def _save(self) -> None:
         if self.pages.pages.currentWidget() is self.figures:
-            self.save_wanted.emit(self.figures, "Save the metrics", f"{self.question.key}.csv")
+            self.save_wanted.emit(self.figures, tr("Save the metrics"), f"{self.question.key}.csv")
         else:
-            self.save_wanted.emit(self.view.picture, "Save the picture", f"{self.question.key}.png")
+            self.save_wanted.emit(self.view.picture, tr("Save the picture"), f"{self.question.key}.png")
 
 
 class Sources(QWidget):
@@ -64,7 +65,7 @@ class Sources(QWidget):
         self._question = question
         self.text: SourceText | None = None
         self.choice = Choice(question.sources, tuple(f"{s.name} · {s.file}" for s in question.sources))
-        self.choice.setAccessibleName("Function to read")
+        self.choice.setAccessibleName(tr("Function to read"))
         self.choice.edited.connect(self._show)
         self._box = QVBoxLayout(self)
         self._box.setContentsMargins(12, 4, 12, 0)
@@ -75,7 +76,7 @@ class Sources(QWidget):
         super().showEvent(event)
         if self.text is None:
             self.text = SourceText(PythonColours)
-            self.text.setAccessibleName("Source")
+            self.text.setAccessibleName(tr("Source"))
             self._box.addWidget(self.text, 1)
             self._show()
 
@@ -115,4 +116,4 @@ def links_html(question: Question, colour: str) -> str:
     anchors = [
         f'<a style="color:{colour}" href="{html.escape(k.url)}">{html.escape(k.text)}</a>' for k in question.links
     ]
-    return "Read: " + " · ".join(anchors)
+    return tr("Read: ") + " · ".join(anchors)

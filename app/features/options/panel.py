@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QMenu, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import option_of
 from espalier.app.widgets.heading import muted, warning
 from espalier.model.errors import EspalierError
@@ -46,7 +47,7 @@ def _made(options: Any, graph: Graph | None) -> QWidget:
 
     if isinstance(options, EvaluateOptions) and type(options) is not EvaluateOptions:
         names = tuple(f.name for f in fields(options) if f.name not in READ_OPTIONS)
-        groups = Group("", names, folded=False), Group("How data are read", READ_OPTIONS)
+        groups = Group("", names, folded=False), Group(tr("How data are read"), READ_OPTIONS)
         made = GroupedForm(type(options), groups, graph=graph, brief=False)
         made.put(options, graph)
         made.column.addStretch(1)
@@ -55,7 +56,7 @@ def _made(options: Any, graph: Graph | None) -> QWidget:
         return Form(type(options), options, graph)
     from espalier.app.widgets.forms.training_groups import GROUPS
 
-    form = GroupedForm(FinetuneOptions, (*GROUPS, Group("Trainable", ("freeze",))))
+    form = GroupedForm(FinetuneOptions, (*GROUPS, Group(tr("Trainable"), ("freeze",))))
     form.put(options, graph)
     form.column.addStretch(1)
     return form
@@ -107,7 +108,7 @@ class OptionsWindow(QDialog):
         self.apply_button.setProperty("primary", True)
         self.apply_button.setDefault(True)
         self.apply_button.clicked.connect(self.apply)
-        cancel = QPushButton("Cancel")
+        cancel = QPushButton(tr("Cancel"))
         cancel.clicked.connect(self.close)
         buttons = QHBoxLayout()
         buttons.addStretch(1)
@@ -145,7 +146,7 @@ class OptionsWindow(QDialog):
             menu = QMenu(self)
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             name = path.rpartition(".")[2].replace("_", " ")
-            menu.addAction(f"Sweep {name}…", lambda: self.sweep_wanted.emit(path))
+            menu.addAction(tr("Sweep {}…", name), lambda: self.sweep_wanted.emit(path))
             menu.popup(event.globalPos())
 
     def _current(self) -> Any:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem,
 from espalier.app.features.outline.model import CHIPS, Chips
 from espalier.app.number_text import THIN
 from espalier.app.theme import ROW, SPARSITY, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import tokens
 
 Index = QModelIndex | QPersistentModelIndex
@@ -99,7 +100,7 @@ class OutlineTree(QTreeView):
         self.setVerticalScrollMode(QTreeView.ScrollMode.ScrollPerPixel)
         self.setItemDelegate(RowPainter(self))
         self.setMouseTracking(True)
-        self.setAccessibleName("Outline of the model")
+        self.setAccessibleName(tr("Outline of the model"))
 
     def ground(self, state: QStyle.StateFlag, look: Palette) -> QColor:
         """Background colour of a row."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from espalier.app.errors import EDIT, cause, cause_of
+from espalier.app.translation import tr
 from espalier.model.errors import EspalierError, JobError
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent
 
@@ -64,7 +65,7 @@ class Problems(QObject):
     def _add(self, of: str, message: str, hint: str, node: str | None) -> None:
         when = time.strftime("%H:%M:%S")
         self._resolve(of)
-        self.errors.append({"kind": f"error, {when}", "node": node, "message": message, "hint": hint})
+        self.errors.append({"kind": tr("error, {}", when), "node": node, "message": message, "hint": hint})
         self._causes.append(of)
         self.changed.emit()
 

@@ -13,6 +13,7 @@ from espalier.app.menu import Action, always
 from espalier.app.settings import SIZES
 from espalier.app.shell.actions.edit import is_selected
 from espalier.app.shell.workspaces import GRAPH, WORKSPACES
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
@@ -113,7 +114,9 @@ def size_rows(settings: Settings, host: Host) -> list[Action]:
 
     def choose(size: int) -> None:
         settings.size = size
-        host.banner.show_message(f"From the next start, the window is drawn at {size} %.", "Save and start it again.")
+        host.banner.show_message(
+            tr("From the next start, the window is drawn at {} %.", size), tr("Save and start it again.")
+        )
 
     return [
         Action(f"size_{s}", f"{s} %", "View/Size", partial(choose, s), needs=always,

@@ -17,6 +17,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPai
 from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QComboBox, QLineEdit, QPushButton, QWidget
 
 from espalier.app.theme import DARK, LIGHT, Palette
+from espalier.app.translation import tr
 from espalier.model.errors import EspalierError, OptionsError
 
 MIXED = "mixed"
@@ -235,13 +236,13 @@ class NumberField(QLineEdit):
 
     @property
     def _noun(self) -> str:
-        return "whole number" if self.kind is int else "number"
+        return tr("whole number") if self.kind is int else "number"
 
     @property
     def _range(self) -> str:
         if self.low is not None and self.high is not None:
-            return f" from {self.low:g} to {self.high:g}"
-        return f" of at least {self.low:g}" if self.low is not None else ""
+            return tr(" from {:g} to {:g}", self.low, self.high)
+        return tr(" of at least {:g}", self.low) if self.low is not None else ""
 
     def _in_range(self, value: float) -> bool:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)

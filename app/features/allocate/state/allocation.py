@@ -16,6 +16,7 @@ from espalier.app.features.allocate.state.predicted_total import divergence_of, 
 from espalier.app.jobs.latest_task import LatestTask
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import sensitivities_of
+from espalier.app.translation import tr
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph, Node
@@ -234,7 +235,7 @@ class Allocations(SearchSpace):
         if amount < low - 1e-9 * abs(low):
             direction = "least" if self.current.cost.better == "low" else "most"
             minimum = self.current.problem.figure(0, low)
-            text = f"The {direction} possible is {minimum:.6g} {self.current.cost.unit}.".replace(" .", ".")
+            text = tr("The {} possible is {:.6g} {}.", direction, minimum, self.current.cost.unit).replace(" .", ".")
             raise OptionsError(text, "Add cheaper formats or more pruning.")
 
     def reset(self) -> None:
@@ -330,7 +331,7 @@ class Allocations(SearchSpace):
         if recipe is None or base is None or current is None or self.reached is None:
             return
         self._applied = recipe, base
-        self._session.set_recipe(recipe, f"Allocate {current.cost.title.lower()} {self.reached:.4g}")
+        self._session.set_recipe(recipe, tr("Allocate {} {:.4g}", current.cost.title.lower(), self.reached))
 
 
 def title_of(candidate: Candidate) -> str:

@@ -11,6 +11,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from espalier.app.features.search.state.texts import PAUSED, limited, main_text
 from espalier.app.figures.study.labels import LOST, STATES, UNMEASURED, state_text, title, value_words
 from espalier.app.number_text import cell, duration, shown
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.table import alignment, plain
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
@@ -24,10 +25,10 @@ SAID = frozenset(
 )
 _FURTHER = tuple(n for n in all_metrics() if n not in ("accuracy", "loss"))
 FIGURES = ("accuracy", *_FURTHER, "loss", "weight_bits", "activation_bits", "size_bytes", "bitops", "sparsity")
-FILTERS: dict[str, str] = {
+FILTERS: dict[str, str] = translated({
     "all": "all trials", "feasible": "within the limits", "complete": "complete", "front": "the best", "pruned":
     "ended early", "failed": "failed", "lost": "lost", "hand": "by hand",
-}  # fmt: skip
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,7 @@ class TrialRows(QAbstractTableModel):
 
     def _tip(self, trial: Trial, column: Column) -> str:
         if column.key in ("number", "state"):
-            return "\n".join(filter(None, (state_text(trial), f"Note: {trial.note}" if trial.note else "")))
+            return "\n".join(filter(None, (state_text(trial), tr("Note: {}", trial.note) if trial.note else "")))
         noise = main_text(trial, *self.baseline) if trial.main and column.key == trial.main.name else ""
         return noise or plain(column.of(trial))
 
