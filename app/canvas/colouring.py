@@ -147,7 +147,7 @@ def by_value(title: str, values: NDArray[np.float64], palette: Palette, unit: st
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     colours = tuple(palette.sequential(i / (BINS - 1)) for i in range(BINS))
     codes = _bins(values, low, high)
-    legend = _scale(title, low, high, unit, note) if len(known) else Legend(f"{title}: {note or 'no values yet'}")
+    legend = _scale(title, low, high, unit, note) if len(known) else Legend(f"{title}: {note or tr('no values yet')}")
     if len(known) and low == high:  # a single value has no scale
         legend = Legend(legend.title, ((legend.low, colours[0]),))
     return Colouring((*colours, palette.line), codes, legend, np.where(np.isfinite(values), values, np.nan), low, high)

@@ -209,7 +209,7 @@ def amount(value: float) -> str:
 
 def counts(nodes: int, parameters: int, twins: tuple[int, bool]) -> tuple[str, ...]:
     """`27 nodes · 198 k parameters · ×12 identical` and shorter forms; `×12, differ` if the choices of twins differ."""
-    some = tr("{} node{}", amount(nodes), "s" * (nodes != 1))
+    some = tr("{} node", amount(nodes)) if nodes == 1 else tr("{} nodes", amount(nodes))
     many, unlike = twins
     same = (tr("×{}, choices differ", many) if unlike else tr("×{} identical", many)) if many > 1 else ""
     short = (tr("×{}, differ", many) if unlike else f"×{many}") if same else ""

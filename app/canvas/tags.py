@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from espalier.app.canvas.hierarchy import Hierarchy, Stub, Tensor
+from espalier.app.number_text import plural
 from espalier.app.translation import tr
 
 MAX_TAGS = 3  # of one group; the last one counts the rest
@@ -38,7 +39,7 @@ def tag_groups(tree: Hierarchy) -> None:
 
 def blocks(count: int) -> str:
     """The number of groups that use a tensor, as text."""
-    return tr("{} block{}", count, "s" * (count != 1))
+    return plural(count, "block")
 
 
 def _more(tags: list[Stub]) -> Stub:

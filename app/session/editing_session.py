@@ -86,7 +86,7 @@ class EditingSession(ScoringSession):
 
     def set_format(self, ids: Sequence[str], port: str, fmt: Format | None) -> None:
         """Set the format of a port of nodes; consecutive edits of the same format type are one undo step."""
-        label, key = f"{port} → {fmt.label if fmt else 'float'}", ("format", tuple(ids), port, fmt and fmt.name)
+        label, key = f"{port} → {fmt.label if fmt else tr('float')}", ("format", tuple(ids), port, fmt and fmt.name)
         nodes = self.saved_selections.selecting(ids, lambda n: port in offered(n))
         self.set_recipe(with_format(self.recipe, nodes, port, fmt), label, key)
 

@@ -41,7 +41,7 @@ def description(state: PluginState) -> str:
     """What a plug-in registered, or its error."""
     if state.error:
         return state.error.removeprefix(f"The plug-in {Path(state.source).name} ")
-    parts = [f"{'analysis' if p.kind == 'analysis' else 'pass'} {p.name}" for p in state.passes]
+    parts = [tr("analysis {}", p.name) if p.kind == "analysis" else tr("pass {}", p.name) for p in state.passes]
     parts += [*(tr("format {}", f) for f in state.formats), *(tr("cost {}", c) for c in state.costs),
               *(tr("data source {}", s) for s in state.sources), *state.others]  # fmt: skip
     return ", ".join(parts)

@@ -64,7 +64,7 @@ class TabBar(QTabBar):
         if text != self.tabText(index):
             self.setTabText(index, text)
         self.setTabIcon(index, tinted("running", colour, colour, ICON) if colour else self._no_icon)
-        self.setTabToolTip(index, f"{source or name}{' · a job is running' if colour else ''}")
+        self.setTabToolTip(index, f"{source or name}{tr(' · a job is running') if colour else ''}")
         self.close_button(index).setAccessibleName(tr("Close {}", name))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 NOWHERE = ("",)
+NO_MODEL = tr("Open a model to allocate formats to its layers.")
 UNITS = {"size_bytes": (1024.0, "KiB"), "bitops": (1e6, "M"), "sparsity": (0.01, "%")}
 
 
@@ -91,9 +92,7 @@ class AllocatePanel(AllocateWidgets):
         self.finder.setEnabled(not sensitivities.running)
         status = sensitivities.status
         text = f"{ABOUT}\n\n{status[:1].upper()}{status[1:]}." if sensitivities.error else ABOUT
-        self.about.setText(
-            text.replace("..", ".") if document else tr("Open a model to allocate formats to its layers.")
-        )
+        self.about.setText(text.replace("..", ".") if document else NO_MODEL)
         self.about.setMinimumHeight(self.about.heightForWidth(WORDS))
         if not filled or document is None:
             return

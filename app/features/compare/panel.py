@@ -297,7 +297,7 @@ def _facts(comparison: StateComparison) -> tuple[str, str]:
     for side in ("a", "b"):
         values = {name: getattr(rows[name], side) for name in ("accuracy", "size_bytes", "weight_bits") if name in rows}
         values_shown = [
-            f"{figure_text(n, v)}{' bits' * (n == 'weight_bits')}" for n, v in values.items() if v is not None
+            f"{figure_text(n, v)}{tr(' bits') * (n == 'weight_bits')}" for n, v in values.items() if v is not None
         ]
         texts.append(" · ".join(values_shown))
     return texts[0], texts[1]

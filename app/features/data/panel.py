@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PAUSE = 500  # milliseconds after the last key before other data are loaded
 WIDE = 1300
 SOURCE, COLUMNS = ("data",), ("text", "label", "tokenizer", "max_length", "task")
+LOADING = tr("The data are being loaded.")
 EMPTY = tr("No data yet. Name a demo, a data set of the hub, a file or a folder above.")
 
 
@@ -185,7 +186,7 @@ class DataPanel(QWidget):
         if not options.data:
             self._show_message(EMPTY)
             return
-        self._show_message(tr("The data are being loaded."))
+        self._show_message(LOADING)
         self.loader.ask("data", options)
 
     def _on_changed(self) -> None:
@@ -236,9 +237,7 @@ class DataPanel(QWidget):
             self.browser.predict.setText(_prediction_status(job))
         elif name == "data" and job and self._summary is None:
             blocking = next((j.title for j in self._session.jobs if j.state == "running" and j is not job), "")
-            self._show_message(
-                tr("The data are loaded after {}.", blocking) if blocking else tr("The data are being loaded.")
-            )
+            self._show_message(tr("The data are loaded after {}.", blocking) if blocking else LOADING)
         elif name == "data" and job is None and self._summary is None:
             self._loaded = None  # stopped by the user: Enter loads the data again
 

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSlider, QVBoxLayout, QWidget
 from espalier.app.features.deploy.charts import ScalingChart
 from espalier.app.features.deploy.labelled_chart import LabelledChart
 from espalier.app.features.deploy.summary import devices_html
+from espalier.app.number_text import plural
 from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import link
@@ -78,7 +79,7 @@ class ScalingView(QWidget):
         if (row := self.row) is None:
             self.chart.mark(None)
             return
-        count = tr("{} device{}", row["devices"], "s" if row["devices"] > 1 else "")
+        count = plural(row["devices"], "device")
         self.count.setText(count)
         self.figures.setText(devices_html(row, self._outdated, tokens(self)))
         self.plan_link.setToolTip(tr("Plan the model over the mesh {}", row["mesh"]))

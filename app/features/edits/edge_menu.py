@@ -81,7 +81,7 @@ def edge_menu(host: Host, graph: Graph, edge: Edge) -> QMenu:
     menu = QMenu(host.canvas)
     menu.setToolTipsVisible(True)
     shape = shape_text(graph[edge.source].ports.get(out_port(edge.output)))
-    title = f"{edge.source} → {edge.user or 'several'} · {shape}"
+    title = f"{edge.source} → {edge.user or tr('several')} · {shape}"
     menu.addAction(title.replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
     rows = menu.addMenu(tr("Insert here"))
@@ -146,7 +146,7 @@ def show_edge_menu(host: Host, edge: Edge, spot: QPoint) -> None:
 def group_menu(host: Host, path: str) -> QMenu:
     """The menu of a group: expand, collapse, and paste a configuration."""
     canvas, menu = host.canvas, QMenu(host.canvas)
-    title = f"{path or 'model'} · {plural(len(host.session.selection), 'node')}"
+    title = f"{path or tr('model')} · {plural(len(host.session.selection), 'node')}"
     menu.addAction(title.replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
     opened = path in (canvas.open_groups or frozenset())

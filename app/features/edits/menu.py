@@ -36,7 +36,7 @@ def _edits(host: Host) -> list[Action]:
                       help=f"{text} On the canvas: {key}")  # fmt: skip
 
     return [
-        row("bypass", tr("Bypass the selected nodes"), tr("Delete"), tr("Their users take what they took.")),
+        row("bypass", tr("Bypass the selected nodes"), "Delete", tr("Their users take what they took.")),
         row("mute", tr("Mute the selected nodes"), "M", tr("Identities stand for them, until they are unmuted.")),
         row("rename", tr("Rename the selected nodes"), "F2", tr("They are shown under another title.")),
         row(

@@ -69,7 +69,7 @@ class ScopeSection(QWidget):
         """Show the name of the saved selection that edits name in their steps."""
         name = self._session.saved_selections.picked
         short = name if len(name) <= SHOWN_NAME else f"{name[: SHOWN_NAME - 1].rstrip()}…"
-        self.saved_button.setText(f"{short.replace('&', '&&') or 'Saved'} ▾")
+        self.saved_button.setText(f"{short.replace('&', '&&') or tr('Saved')} ▾")
         tip = tr('Edits apply to the saved selection "{}", and their steps name it', name)
         self.saved_button.setToolTip(tip if name else tr("Selections that the project keeps under a name"))
 

@@ -73,7 +73,7 @@ class LogLines(QObject):
             case Started() | Done() if is_replay:
                 pass
             case Started():
-                self.add(f"{job.title}: {'continued' if job.waited else 'started'}")
+                self.add(f"{job.title}: {tr('continued') if job.waited else tr('started')}")
             case Yielded():
                 self.add(tr("{}: waiting for another job, after {}", job.title, duration(job.worked(time.monotonic()))))
             case LogLine(text):

@@ -57,7 +57,7 @@ class RowPainter(QStyledItemDelegate):
         font.setPixelSize(11)
         painter.setFont(font)
         right = room.right()
-        for text in (f"×{chips.twins}{' differ' * chips.differ}" if chips.twins > 1 else "", chips.label):
+        for text in (f"×{chips.twins}{tr(' differ') * chips.differ}" if chips.twins > 1 else "", chips.label):
             if text:
                 right = self._chip(painter, text, right, room, colours)
         if chips.sparsity:

@@ -129,20 +129,9 @@ class SearchSetup(DeferredWork):
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(7)
-        parts = (
-            head,
-            self._recipe_note,
-            self._recipe_link,
-            caption(tr("Vary")),
-            self._list,
-            self._adds,
-            caption(tr("Goal")),
-            self.goals,
-            caption(tr("How")),
-            self.how,
-            self._train_fold,
-            self.score,
-        )
+        parts = (head, self._recipe_note, self._recipe_link, caption(tr("Vary")), self._list, self._adds,
+                 caption(tr("Goal")), self.goals, caption(tr("How")), self.how, self._train_fold,
+                 self.score)  # fmt: skip
         for part in parts:
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)

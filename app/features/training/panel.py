@@ -203,9 +203,7 @@ class TrainingPanel(DeferredWork):
         """Offer to resume an interrupted training."""
         shown = isinstance(run, InterruptedRun) and self._trainings.job is None
         if isinstance(run, InterruptedRun):
-            self.interrupted.setText(
-                tr("This training was interrupted at step {} of {}.", count(run.step), count(run.steps))
-            )
+            self.interrupted.setText(_interrupted_text(run))
         for widget in (self.interrupted, self.resume, self.restart):
             widget.setVisible(shown)
         self.train.setVisible(not shown and self._trainings.job is None)
@@ -287,6 +285,10 @@ class TrainingPanel(DeferredWork):
         self._show_error(error)
         if not self.visibleRegion().isEmpty():
             self.refused.emit()
+
+
+def _interrupted_text(run: InterruptedRun) -> str:
+    return tr("This training was interrupted at step {} of {}.", count(run.step), count(run.steps))
 
 
 def _trainable_row(panel: TrainingPanel) -> QWidget:

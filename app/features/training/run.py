@@ -35,7 +35,7 @@ def stage(job: JobInfo) -> str:
     done = job.progress
     text = done.text if done and done.text else "running"
     at = tr(" · step {} of {}", count(done.done), count(done.total)) if done and done.total > 1 else ""
-    return f"{'Paused' if job.state == 'paused' else text.capitalize()}{at}"
+    return f"{tr('Paused') if job.state == 'paused' else text.capitalize()}{at}"
 
 
 class TrainingRun(QWidget):

@@ -207,7 +207,7 @@ class MaskMap(QWidget):
         columns = _span(picture.region.left, picture.region.wide, wide, j)
         where = f"{_range('output', *rows)}, {_range('input', *columns)}"
         if picture.values is not None:
-            return f"{where}: {figure(float(picture.values[i, j]))}{'' if picture.kept[i, j] else ', pruned'}"
+            return f"{where}: {figure(float(picture.values[i, j]))}{'' if picture.kept[i, j] else tr(', pruned')}"
         number = (rows[1] - rows[0]) * (columns[1] - columns[0])
         kept = round(float(picture.kept[i, j]) * number)
         return tr("{}: {} of {} kept ({})", where, count(kept), count(number), percent(kept / number, 0))

@@ -77,7 +77,7 @@ class ImportanceChart(PaintedChart):
             f'<span style="color:{self._colour(k)}">■</span> {escape(title(g))}' for k, g in enumerate(self._shown())
         ]
         text = " &nbsp; ".join(entries) + tr(" &nbsp; of {} complete trials", count(self._of))
-        return f'<span style="color:{self.look.muted}">{text}{"; being updated" * self.busy}</span>'
+        return f'<span style="color:{self.look.muted}">{text}{tr("; being updated") * self.busy}</span>'
 
     @override
     def empty(self) -> str:

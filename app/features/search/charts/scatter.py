@@ -141,7 +141,7 @@ class ScatterChart(StudyChart):
         return [f"{title(n)} {bounds[n][0]} {value_words(n, bounds[n][1])}" for n in names if n in bounds]
 
     def _better(self, figure: str) -> str:
-        return f"{title(figure)} {'high' if self.study.sign(figure) > 0 else 'low'}"
+        return f"{title(figure)} {tr('high') if self.study.sign(figure) > 0 else tr('low')}"
 
     @override
     def build(self, palette: Palette) -> None:

@@ -38,8 +38,9 @@ class Bar:
         """Tooltip of a bar."""
         row = self.line.row
         assert row is not None
-        return (
-            f"{row.node} · {row.port}\nKL {divergence_text(self.value)} {'measured' if self.measured else 'predicted'}"
+        value = divergence_text(self.value)
+        return f"{row.node} · {row.port}\n" + (
+            tr("KL {} measured", value) if self.measured else tr("KL {} predicted", value)
         )
 
 

@@ -57,7 +57,8 @@ class MemoryPassesPicture(Picture):
         sheet.box(box, sheet.colour(colour))
         if wide > 40:
             ground = sheet.look.on_accent if sheet.look.dark else "#FFFFFF"
-            sheet.text(box.adjusted(5, 0, -3, 0), f"{'read' if colour == READS else 'write'} {tensor}", ground, 10.5)
+            text = tr("read {}", tensor) if colour == READS else tr("write {}", tensor)
+            sheet.text(box.adjusted(5, 0, -3, 0), text, ground, 10.5)
         return x + wide + GAP
 
     def _foot(self, sheet: Sheet, box: QRectF, row: Row | None) -> None:
