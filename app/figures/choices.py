@@ -47,7 +47,7 @@ def importance(study: Study, goal: str, look: Palette = LIGHT) -> Drawing:
     about, columns = asked(study, [goal], "ped")
     if about["rows"] < MIN_TRIALS:
         return _message(tr("{} trials are complete; importance needs {}.", about["rows"], MIN_TRIALS), look)
-    names = [*about["choices"], tr("goal {}", goal)]
+    names = [*about["choices"], f"goal {goal}"]
     shares = importances(about, {n: c.tolist() for n, c in zip(names, columns, strict=True)})[goal]
     short = short_names([study.scales[n].choice for n in shares])
     bars = sorted(shares.items(), key=lambda b: -b[1])[:MAX_ITEMS]

@@ -163,7 +163,7 @@ class Session(EditingSession):
         store, locations = self._store, getattr(job, "locations", None)
         if store is None or locations is None or getattr(job, "workdir", None) != store.folder:
             return job
-        name = tr("kept-{}", next(self._copies))
+        name = f"kept-{next(self._copies)}"
         return replace(cast("Any", job), locations=locations | store.elsewhere(locations, name))
 
     def export(self, form: str, path: Path, done: Callable[[Any], None], **options: Any) -> None:

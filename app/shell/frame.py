@@ -39,7 +39,7 @@ TOOLS = ("open", "save", "|", "undo", "redo", "|", "evaluate", "Model/Report", "
 
 def brand() -> QLabel:
     """The name of the program, left of the menus."""
-    label = QLabel(tr("Espalier"), margin=4)
+    label = QLabel("Espalier", margin=4)
     label.setProperty("role", "strong")
     label.setContentsMargins(10, 0, 6, 0)
     return label
@@ -100,7 +100,7 @@ class Tools(QToolBar):
 
     def _menu_button(self, actions: Menus, name: str) -> QToolButton:
         button = QToolButton()
-        button.setText(f"{name.rpartition('/')[2]} ▾")
+        button.setText(f"{tr(name.rpartition('/')[2])} ▾")
         button.setMenu(actions.menus[name])
         button.setObjectName(name)
         button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)

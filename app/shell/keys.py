@@ -64,9 +64,7 @@ class KeyBindings:
         self, menus: Menus, settings: Settings, follow: Callable[[Mapping[str, tuple[str, ...]]], object]
     ) -> None:
         self._menus, self._settings, self._follow = menus, settings, follow
-        self._mnemonics = {
-            normal(f"Alt+{m.partition('/')[0][0]}"): tr("the menu {}", m) for m in menus.menus if "/" not in m
-        }
+        self._mnemonics = {normal(f"Alt+{tr(m)[0]}"): tr("the menu {}", tr(m)) for m in menus.menus if "/" not in m}
         self._chosen: dict[str, str] = {}
         for name, text in settings.keys.items():  # a file that was edited by hand may hold anything
             if name in self.defaults and (not text or self._can_take(name, text)):

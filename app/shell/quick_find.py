@@ -64,12 +64,12 @@ class QuickFind:
         for row in self._actions.rows:
             action = self._actions.actions[row.id]
             score = (
-                rank(text, f"{action.text()} {row.menu} {row.section}")
+                rank(text, f"{action.text()} {row.menu_text} {row.section}")
                 if action.isEnabled() and row.id != "find"
                 else None
             )
             if score is not None:
-                menu = f"{row.menu}/{row.section}".rstrip("/").replace("/", " › ")
+                menu = f"{row.menu_text} › {row.section}".removesuffix(" › ")
                 detail = f"{menu}   {action.shortcut().toString()}".strip()
                 run = partial(self._actions.run, row.id)
                 entries.append((score, Entry(action.text().rstrip("…"), detail, "command", run)))

@@ -54,7 +54,7 @@ class Saving(QObject):
         buttons = QMessageBox.StandardButton
         box = QMessageBox(self._parent)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.setWindowTitle(tr("Espalier"))
+        box.setWindowTitle("Espalier")
         if document.dirty:
             box.setText(tr("Save the changes to {}?", name))
             box.setInformativeText(tr("Otherwise they are lost. {}", warning).strip())

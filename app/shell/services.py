@@ -150,6 +150,7 @@ class Services:
             *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench, self.presenting), host),
             *view.theme_rows(parts.settings, parts.appearance),
             *view.size_rows(parts.settings, host),
+            *view.language_rows(parts.settings, host),
             *model.rows(session, self.forms, self.reports, self.exports, self._show_plugins),
             *run.rows(session, self.evaluation),
             *(row for _, rows_of in MENUS.items() for row in rows_of(host)),

@@ -112,7 +112,7 @@ class ShortcutsWindow(QDialog):
     def _fill(self, fixed: Sequence[tuple[str, str, str]]) -> None:
         for row in self._keys.rows:
             title = row.title.rstrip("…")
-            item = self._items[row.id] = QTreeWidgetItem(self.table, [row.menu.replace("/", " › "), title, ""])
+            item = self._items[row.id] = QTreeWidgetItem(self.table, [row.menu_text, title, ""])
             item.setData(0, ID, row.id)
             item.setToolTip(1, row.help or title)
         for where, what, keys in fixed:

@@ -225,7 +225,7 @@ class Window(QMainWindow):
     def _show_title(self) -> None:
         document = self.session.document
         name, dirty = self.ownership.title, bool(document and document.dirty)
-        self.setWindowTitle(tr("{}[*] — Espalier", name) if name else tr("Espalier"))
+        self.setWindowTitle(f"{name}[*] — Espalier" if name else "Espalier")
         self.setWindowModified(dirty)
         self.title.show_name(name, dirty)
         self.title_changed.emit()

@@ -10,7 +10,6 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QSplitter, QStackedWidget, QTabWidget, QVBoxLayout, QWidget
 
 from espalier.app.shell.workspaces import GRAPH, WORKSPACES, WorkspaceBar
-from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
@@ -258,10 +257,10 @@ class Workbench(QWidget):
 
     def state(self) -> dict[str, QByteArray]:
         """The sizes of all parts, by name."""
-        splits = {tr("split_{}", name): split.saveState() for name, split in self._splits.items()}
-        areas = {tr("area_{}", name): area.saveState() for name, area in self.areas.items()}
-        shown = [self.current, *(tr("graph_{}", n) for n, on in self._shows_graph.items() if on),
-                 *(tr("drawer_{}", n) for n, on in self._shows_drawer.items() if on),
+        splits = {f"split_{name}": split.saveState() for name, split in self._splits.items()}
+        areas = {f"area_{name}": area.saveState() for name, area in self.areas.items()}
+        shown = [self.current, *(f"graph_{n}" for n, on in self._shows_graph.items() if on),
+                 *(f"drawer_{n}" for n, on in self._shows_drawer.items() if on),
                  f"{HEIGHT}{self.areas[DRAWER].height() if self.drawer_shown else self._drawer_height}"]  # fmt: skip
         return {"column": self._column.saveState(), **splits, **areas, "shown": QByteArray(" ".join(shown).encode())}
 
@@ -272,8 +271,8 @@ class Workbench(QWidget):
             self._shows_drawer = {n: f"drawer_{n}" in shown for n in self._shows_drawer}
             height = next((n.removeprefix(HEIGHT) for n in shown if n.startswith(HEIGHT)), "")
             self._drawer_height = int(height) if height.isdecimal() else self._drawer_height
-        for name, widget in (("column", self._column), *((tr("split_{}", n), s) for n, s in self._splits.items()),
-                             *((tr("area_{}", n), a) for n, a in self.areas.items())):  # fmt: skip
+        for name, widget in (("column", self._column), *((f"split_{n}", s) for n, s in self._splits.items()),
+                             *((f"area_{n}", a) for n, a in self.areas.items())):  # fmt: skip
             if name in state:
                 widget.restoreState(state[name])
         if shown and shown[0] in self._places:

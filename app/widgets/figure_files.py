@@ -52,7 +52,7 @@ def _written(write: Write, suffix: str) -> bytes:
     """What `write` writes into a file of this suffix. Raises FileError."""
     try:
         with scratch() as folder:
-            path = folder / tr("figure{}", suffix)
+            path = folder / f"figure{suffix}"
             write(path)
             return path.read_bytes()
     except OSError as error:

@@ -27,7 +27,7 @@ def save_script(host: Host) -> None:
         return
     name = document.path.stem if document.path else "recipe"
     host.ask_path(tr("Save as script"), lambda path: _write(host, path), save=True, names=tr("Python (*.py)"),
-                  suggestion=tr("{}.py", name))  # fmt: skip
+                  suggestion=f"{name}.py")  # fmt: skip
 
 
 def _write(host: Host, path: Path) -> None:

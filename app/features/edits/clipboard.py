@@ -6,14 +6,13 @@ import json
 
 from PySide6.QtGui import QGuiApplication
 
-from espalier.app.translation import tr
 from espalier.model.document.codec import decode, encode
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.node import Node
 from espalier.passes.choices.configuration import Configuration, configuration_of
 
 KEY, LONGEST = (
-    tr("espalier configuration"),
+    "espalier configuration",
     100_000,
 )  # largest length in characters, since the clipboard may hold any text
 

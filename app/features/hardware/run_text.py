@@ -116,7 +116,8 @@ def lint_rows(result: RunResult) -> list[dict[str, Any]]:
 def host_rows(result: RunResult) -> list[dict[str, Any]]:
     """Table rows of the host: ports and the nodes that it computes."""
     ports = [{"node": r["node"], "where": tr("gives {}", r["port"]) if r["way"] == "in" else tr("takes {}", r["port"]),
-              "host": r["host"], "stream": r["stream"], "beats": r["beats"]} for r in result.summary.get("ports", ())]  # fmt: skip
+              "host": r["host"], "stream": r["stream"], "beats": r["beats"]}
+             for r in result.summary.get("ports", ())]  # fmt: skip
     nodes = [{"node": h["node"], "where": tr("computes {}", h["op"]), "host": h["why"], "stream": None, "beats": None}
              for h in result.summary.get("host", ())]  # fmt: skip
     return ports + nodes

@@ -52,7 +52,7 @@ class CompilePage(MeasurementTab):
 
     def __init__(self, session: Session) -> None:
         self.part = Choice((WHOLE, SELECTED, MODULE), (tr("the whole model"), tr("the selected nodes"), tr("a module")))
-        self.module = Line(tr("encoder.layer.0"))
+        self.module = Line("encoder.layer.0")
         self.module.setAccessibleName(tr("Module"))
         self.lacking = muted(LACKING)
         self.versions, self.calls = Table(), Table()

@@ -6,7 +6,6 @@ from typing import Any
 
 from espalier.app.canvas.node_metrics import trains
 from espalier.app.figures.captions import shape_text
-from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import macs
 
@@ -33,7 +32,7 @@ def row_of(node: Node, graph: Graph) -> Row:
         "input": data.label if data else None,
         "sparsity": sparsity.ratio if sparsity else None,
         "adapter": adapter.label if adapter else None,
-        "trains": None if frozen != frozen else ("frozen", tr("own weights"), "adapter")[int(frozen)],
+        "trains": None if frozen != frozen else ("frozen", "own weights", "adapter")[int(frozen)],
         "tag": node.annotation.colour or None,
         "note": node.annotation.note.partition("\n")[0] or None,
         "muted": node.annotation.muted or None,

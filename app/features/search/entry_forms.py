@@ -140,7 +140,7 @@ class OptionForm(EntryForm):
 
     def __init__(self, kind: str, graph: Graph | None, recipe: Recipe) -> None:
         super().__init__(kind, graph, recipe)
-        self.axis, self.key = AxisField(), Line(tr("lora.rank"))
+        self.axis, self.key = AxisField(), Line("lora.rank")
         self.key.setAccessibleName(tr("Option"))
         self.share = Range(tr("4, 8, 16 or 0.1:0.9:0.1 or on, off"))
         self._grid.addWidget(self.axis, 0, 0, 1, 2)

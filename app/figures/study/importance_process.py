@@ -14,7 +14,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from espalier.app.translation import tr
 from espalier.model.orphans import end_with_parent
 
 MIN_TRIALS = 10  # complete trials
@@ -23,7 +22,7 @@ MIN_TRIALS = 10  # complete trials
 def read(source: BinaryIO) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """The request and the columns by name; missing values are NaN."""
     about = json.loads(source.readline())
-    names = [*about["choices"], *(tr("goal {}", g) for g in about["goals"])]
+    names = [*about["choices"], *(f"goal {g}" for g in about["goals"])]
     columns = np.frombuffer(source.read(), np.float64).reshape(len(names), about["rows"])
     return about, dict(zip(names, columns.tolist(), strict=True))
 

@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from espalier.app.widgets.style import Appearance
 
 KEYS = (
-    (tr("Graph"), tr("Bypass, mute, rename the selected nodes"), tr("Delete; M; F2")),
+    (tr("Graph"), tr("Bypass, mute, rename the selected nodes"), "Delete; M; F2"),
     (tr("Graph"), tr("Copy, cut, paste a configuration"), "Ctrl+C; Ctrl+X; Ctrl+V"),
     (tr("Graph"), tr("Duplicate the selected node"), "Ctrl+D"),
-    (tr("Inspector"), tr("Next, previous field"), tr("Tab, Shift+Tab")),
-    (tr("Inspector"), tr("Step a number, by ten"), tr("Up, Down; PgUp, PgDown")),
-    (tr("Inspector"), tr("Back to the graph"), tr("Esc")),
-    (tr("Forms"), tr("Apply"), tr("Return")),
-    (tr("Forms"), tr("Close without applying"), tr("Esc")),
-    (tr("Recipe"), tr("Edit the selected step"), tr("Return")),
-    (tr("Recipe"), tr("Enable or disable the selected step"), tr("Space")),
-    (tr("Recipe"), tr("Move the selected step"), tr("Alt+Up, Alt+Down")),
-    (tr("Recipe"), tr("Remove the selected step"), tr("Delete")),
+    (tr("Inspector"), tr("Next, previous field"), "Tab, Shift+Tab"),
+    (tr("Inspector"), tr("Step a number, by ten"), "Up, Down; PgUp, PgDown"),
+    (tr("Inspector"), tr("Back to the graph"), "Esc"),
+    (tr("Forms"), tr("Apply"), "Return"),
+    (tr("Forms"), tr("Close without applying"), "Esc"),
+    (tr("Recipe"), tr("Edit the selected step"), "Return"),
+    (tr("Recipe"), tr("Enable or disable the selected step"), "Space"),
+    (tr("Recipe"), tr("Move the selected step"), "Alt+Up, Alt+Down"),
+    (tr("Recipe"), tr("Remove the selected step"), "Delete"),
     (tr("Tables"), tr("Copy rows as TSV"), "Ctrl+C"),
-    (tr("Console"), tr("Run, or continue an open block"), tr("Return")),
+    (tr("Console"), tr("Run, or continue an open block"), "Return"),
     (tr("Console"), tr("Run as it is; new line"), "Ctrl+Return; Shift+Return"),
-    (tr("Console"), tr("Earlier, later text"), tr("Up, Down")),
-    (tr("Console"), tr("Complete"), tr("Tab")),
+    (tr("Console"), tr("Earlier, later text"), "Up, Down"),
+    (tr("Console"), tr("Complete"), "Tab"),
     (tr("Console"), tr("Stop the running text"), "Ctrl+C"),
     (tr("Console"), tr("Clear the output"), "Ctrl+L"),
-    (tr("Console"), tr("Back to the graph"), tr("Esc")),
+    (tr("Console"), tr("Back to the graph"), "Esc"),
 )
 
 
@@ -103,7 +103,7 @@ def about(window: QWidget) -> None:
     from espalier.model.document.project import APP
 
     page, box = _page(window, tr("About Espalier"), 420, 200)
-    name = QLabel(tr("Espalier"))
+    name = QLabel("Espalier")
     name.setProperty("role", "display")
     box.addWidget(name)
     box.addWidget(muted(tr("A workbench for neural-network compression: see a model as a graph, compress it "

@@ -36,7 +36,7 @@ def rows(
     }
     return [
         *(Action(**{
-            "id": s.name, "title": s.title + "…" * (s.options is not NoOptions), "menu": tr("Model"),
+            "id": s.name, "title": tr(s.title) + "…" * (s.options is not NoOptions), "menu": "Model",
             "run": partial(forms.ask, s.name), "help": s.doc.split("\n")[0], "section": section, "group": group,
             **extras.get(s.name, {}),
         }) for group, (section, specs) in enumerate(sections().items()) for s in specs),
@@ -56,8 +56,8 @@ def fill_plugins(menu: QMenu, plugins: Plugins, forms: PassForms, is_open: bool)
     """Fill a menu with the passes of plug-ins, enabled if a model is open."""
     menu.clear()
     for spec in plugins.specs:
-        action = menu.addAction(spec.title.replace("&", "&&"), partial(forms.run_plugin, spec.name))
-        action.setToolTip(spec.doc.split("\n")[0])
+        action = menu.addAction(tr(spec.title).replace("&", "&&"), partial(forms.run_plugin, spec.name))
+        action.setToolTip(tr(spec.doc.split("\n")[0]))
         action.setEnabled(is_open)
     if not plugins.specs:
         menu.addAction(tr("No passes of plug-ins")).setEnabled(False)

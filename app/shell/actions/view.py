@@ -12,6 +12,7 @@ from espalier.app.canvas.colouring import MODES
 from espalier.app.menu import Action, always
 from espalier.app.settings import SIZES
 from espalier.app.shell.actions.edit import is_selected
+from espalier.app.shell.language import ENGLISH, SYSTEM, language_title, languages
 from espalier.app.shell.workspaces import GRAPH, WORKSPACES
 from espalier.app.translation import tr
 
@@ -122,6 +123,21 @@ def size_rows(settings: Settings, host: Host) -> list[Action]:
         Action(f"size_{s}", f"{s} %", "View/Size", partial(choose, s), needs=always,
                checked=lambda s=s: settings.size == s, group=3, help="Texts, charts and controls, from the next start")
         for s in SIZES
+    ]  # fmt: skip
+
+
+def language_rows(settings: Settings, host: Host) -> list[Action]:
+    """Rows for the language of the texts: that of the desktop, English, and those of the user's catalogues."""
+
+    def choose(code: str, title: str) -> None:
+        settings.language = code
+        host.banner.show_message(tr("From the next start, the language is: {}.", title), tr("Save and start it again."))
+
+    titles = {SYSTEM: tr("System"), ENGLISH: "English", **{c: language_title(c) for c in languages()}}
+    return [
+        Action(f"language_{c}", t, "View/Language", partial(choose, c, t), needs=always,
+               checked=lambda c=c: settings.language == c, group=3, help="Texts of the window, from the next start")
+        for c, t in titles.items()
     ]  # fmt: skip
 
 

@@ -43,7 +43,7 @@ class ConfusionView(QWidget):
     def as_text(self, delimiter: str) -> str:
         """The counts as delimited text, a row per true class."""
         rows = [(name, *counts) for name, counts in zip(self.classes, self.matrix.tolist(), strict=True)]
-        return table_text(((tr("true class"), *self.classes), rows), delimiter)
+        return table_text((("true class", *self.classes), rows), delimiter)
 
     def show_matrix(self, matrix: Array, classes: tuple[str, ...]) -> None:
         """Draw the counts, indexed [true class, predicted class]."""

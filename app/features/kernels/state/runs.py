@@ -261,7 +261,7 @@ class KernelBench(QObject):
         finished = [run for run in self.runs.values() if not run.job]
         for run in finished:
             run.home = document
-        text = tr('{{"version":{},"runs":[{}]}}', VERSION, ",".join(run.to_json() for run in finished))
+        text = f'{{"version":{VERSION},"runs":[{",".join(run.to_json() for run in finished)}]}}'
         document.keep(MEMBER, text.encode() if finished else None)
         self.stored.emit()
 

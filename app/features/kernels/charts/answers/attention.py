@@ -49,7 +49,7 @@ class AttentionPicture(Picture):
                 for v, points in rows.items() if points]  # fmt: skip
 
     def _memory(self) -> list[Curve]:
-        curves = [Curve(TITLES[v], COLOURS[v], list(self.measured.by_size(tr("attention memory {}", v)).items()))
+        curves = [Curve(TITLES[v], COLOURS[v], list(self.measured.by_size(f"attention memory {v}").items()))
                  for v in ("naive", "torch")]  # fmt: skip
         rows = plain_attention(self.measured, "naive")
         scores = [(float(r.shape["s"]), float(score_bytes(r.shape["b"], r.shape["h"], r.shape["s"],
