@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.measured.live import is_evaluation
 from espalier.app.settings import data_folder
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import column_of
 from espalier.model.errors import EspalierError, JobError, PassError
@@ -121,7 +121,7 @@ class Banner(QFrame):
         buttons: list[Button] = [(tr("Show node"), lambda: self.show_node.emit(node))] if node else []
         if isinstance(error, JobError):
             buttons.append((tr("Show log"), self.show_log.emit))
-        self.show_message(error.message, error.hint, buttons, "error")
+        self.show_message(message(error.message), message(error.hint), buttons, "error")
         self._unassigned, self._cause = (error, "") if isinstance(error, JobError) else (None, cause_of(error))
 
     def follow(self, session: Session) -> None:

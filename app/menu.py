@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One row; its texts are translated. `menu` may name a submenu ("View/Colour by"); `tool` is its title on the toolbar.
+    """One row, its texts translated. `menu` may name a submenu ("View/Colour by"); `tool`: its title on the toolbar.
 
     `needs`: whether the action is enabled; None: enabled while a model is open.
     """

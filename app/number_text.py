@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from espalier.app.translation import tr, translated
+from espalier.app.translation import numerus, tr, translated
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.passes.tasks.base import all_metrics
@@ -44,8 +44,8 @@ def column_title(key: str) -> str:
     """The title of a report's column or figure."""
     plain = key.replace("_", " ")
     if "sqnr" in plain:  # worst sqnr db, sqnr before db
-        return plain.removesuffix(" db").replace("sqnr", "SQNR") + " (dB)"
-    return _TITLES.get(plain, plain)
+        return tr(plain.removesuffix(" db").replace("sqnr", "SQNR") + " (dB)")
+    return _TITLES.get(plain) or tr(plain)
 
 
 def count(value: int) -> str:
@@ -60,6 +60,8 @@ def figure(value: float) -> str:
 
 def plural(value: int, noun: str, many: str = "") -> str:
     """`1 node`, `14 nodes`."""
+    if form := numerus(f"%n {noun}", value):
+        return form.replace("%n", count(value))
     return f"{count(value)} {noun if value == 1 else many or noun + 's'}"
 
 

@@ -33,7 +33,8 @@ REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # the unit of `re
 
 def title(step: Step) -> str:
     """The pass's title; its name if it is not installed."""
-    return PASSES.get(step.pass_name).title if step.pass_name in PASSES else tr("{} (not available)", step.pass_name)
+    known = step.pass_name in PASSES
+    return tr(PASSES.get(step.pass_name).title) if known else tr("{} (not available)", step.pass_name)
 
 
 def summary(step: Step, graph: Graph | None = None) -> str:

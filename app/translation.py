@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from string import Formatter
 from typing import Any, TypeVar
 
+from espalier.model.errors import EspalierError
+
 T = TypeVar("T")
 Lookup = Callable[[str, int], str]  # (English text, a number for plural forms or -1) → the translation; empty: none
 
@@ -65,7 +67,18 @@ def message(text: str) -> str:
     for pattern in _patterns:
         if (values := values_of(pattern, text)) is not None:
             return tr(pattern, *values)
-    return text
+    sentences = re.split(r"(?<=[.?!]) ", text)  # a message and its hint on one line
+    if len(sentences) > 1:
+        return " ".join(map(message, sentences))
+    option, colon, rest = text.partition(": ")  # `learning rate: 2 is out of range.`
+    return f"{tr(option)}: {message(rest)}" if colon else text
+
+
+def error_text(error: BaseException) -> str:
+    """The message of an error with its hint, translated."""
+    if isinstance(error, EspalierError):
+        return f"{message(error.message)} {message(error.hint)}".strip()
+    return message(str(error))
 
 
 def is_pattern(text: str) -> bool:

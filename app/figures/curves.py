@@ -75,9 +75,9 @@ AREA = ("lut", "ff", "dsp", "bram")  # hardware resources, written in capitals
 def figure_title(figure: str) -> str:
     """Title of a metric for an axis."""
     if metric := all_metrics().get(figure):
-        return metric.title
+        return tr(metric.title)
     words = (w.upper() if w in AREA else w for w in figure.split("_"))
-    return {"size_bytes": "size", "bitops": tr("BitOPs")}.get(figure, " ".join(words))
+    return tr({"size_bytes": "size", "bitops": "BitOPs"}.get(figure, " ".join(words)))
 
 
 def positions(sweep: Sweep) -> list[float]:

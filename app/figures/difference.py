@@ -267,7 +267,7 @@ def _reach_text(name: str, reach: float) -> str:
 def title_of(name: str) -> str:
     """How a figure is called."""
     metric = all_metrics().get(name)
-    return TITLES.get(name) or (metric.title if metric else name)
+    return TITLES.get(name) or (tr(metric.title) if metric else name)
 
 
 def figure_text(name: str, value: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from espalier.app.number_text import count, duration, left, metric
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.passes.base import is_lasting
 from espalier.passes.jobs.kinds import Job, JobInfo, ReplayJob
 from espalier.passes.training.curve import SAMPLES, VALIDATION
@@ -45,7 +45,9 @@ def _progress(job: JobInfo) -> tuple[str, str]:
     progress = job.progress
     if progress is None:
         return "", ""
-    return progress.text, tr("{} of {}", count(progress.done), count(progress.total)) if progress.total > 1 else ""
+    return message(progress.text), tr(
+        "{} of {}", count(progress.done), count(progress.total)
+    ) if progress.total > 1 else ""
 
 
 def _times(job: JobInfo, now: float, elapsed: bool) -> tuple[str, ...]:
@@ -60,4 +62,5 @@ def activity(job: JobInfo | None, stopped: bool) -> str:
         return tr("Stopped.") if stopped else ""
     if job.state != "running":
         return tr("Queued behind other jobs.")
-    return f"{job.progress.text[:1].upper()}{job.progress.text[1:]} …" if job.progress else tr("Starting …")
+    text = message(job.progress.text) if job.progress else tr("Starting")
+    return f"{text[:1].upper()}{text[1:]} …"

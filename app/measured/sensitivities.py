@@ -12,7 +12,7 @@ from PySide6.QtCore import QTimer, Signal
 from espalier.app.jobs.queue import Rest
 from espalier.app.measured.sensitivity_results import PASS, SensitivityResults, SensitivityRun
 from espalier.app.number_text import plural
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.model.borders import parse_json, tried
 from espalier.model.document.codec import hints
 from espalier.model.document.recipe import Step
@@ -70,7 +70,7 @@ class Sensitivities(SensitivityResults):
     def status(self) -> str:
         """Status text: error, progress or staleness; empty if the rows are current."""
         if self.error:
-            return f"{self.error.message} {self.error.hint}"
+            return error_text(self.error)
         if self.refining:
             return tr("first predictions: measurements correct them")
         if self.uncorrected and not self.running and not self.measuring and not self.stale:

@@ -79,10 +79,10 @@ class EditingSession(ScoringSession):
         options = with_members(kept(options), self.saved_selections.saved, strict=False)
         spec, step = PASSES.get(name), Step(name, options)
         if spec.kind == "analysis":
-            job = self.analyse(spec.title, step, self.report_ready.emit)
+            job = self.analyse(tr(spec.title), step, self.report_ready.emit)
             self.repeats.note(job, lambda: self.run_pass(name, options), self.open_document.recipe)
         else:
-            self.set_recipe(self.recipe.append(step), spec.title)
+            self.set_recipe(self.recipe.append(step), tr(spec.title))
 
     def set_format(self, ids: Sequence[str], port: str, fmt: Format | None) -> None:
         """Set the format of a port of nodes; consecutive edits of the same format type are one undo step."""

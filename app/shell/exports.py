@@ -10,7 +10,7 @@ from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
 from espalier.app.number_text import mebibytes
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
@@ -98,7 +98,7 @@ class Exports:
         error = refusal(form, found)
         leave = (tr("Leave them in float…"), lambda: self._ask_path(form, leave_float=True))
         show = (tr("Show all"), self._show_targets)
-        self._banner.show_message(error.message, found[0].instead, [leave, show], kind="error")
+        self._banner.show_message(message(error.message), message(found[0].instead), [leave, show], kind="error")
         return True
 
     def _ask_path(self, form: str, **options: Any) -> None:

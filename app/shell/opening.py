@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QMenu
 
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import OpenJob
 
@@ -66,7 +66,7 @@ class Opening:
         try:
             names = factories(path)
         except EspalierError as error:
-            self._banner.show_message(error.message, error.hint, kind="error")
+            self._banner.show_message(message(error.message), message(error.hint), kind="error")
             return
         if not names:
             hint = tr("Add a function that returns the model, or (model, example inputs).")

@@ -107,7 +107,7 @@ class PassForms:
         spec: PassSpec = PASSES.get(step.pass_name)
         if spec.options is NoOptions:
             self._host.banner.show_message(
-                tr("{} has no options.", spec.title), tr("Switch it off, move it or remove it in the recipe.")
+                tr("{} has no options.", tr(spec.title)), tr("Switch it off, move it or remove it in the recipe.")
             )
             return
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt, Signal
 
 from espalier.app.errors import PLUGINS, PluginsError
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.model.registry import PASSES
 from espalier.passes.base import PassSpec
@@ -120,7 +120,7 @@ class Plugins(QObject):
         try:
             load_formats(state.source)
         except EspalierError as error:
-            return replace(state, error=error.message, hint=error.hint)
+            return replace(state, error=message(error.message), hint=message(error.hint))
         return state
 
     def _job_event(self, event: JobEvent) -> None:

@@ -11,7 +11,7 @@ from espalier.app.explanations import explain, titles
 from espalier.app.figures.captions import title as op_title
 from espalier.app.number_text import plural
 from espalier.app.shell.find_field import Entry, rank
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Node
 from espalier.passes.query import find_nodes, selection_of
@@ -74,10 +74,10 @@ class QuickFind:
                 run = partial(self._actions.run, row.id)
                 entries.append((score, Entry(action.text().rstrip("…"), detail, "command", run)))
         for spec in self._plugins.specs if self._host.session.document else ():
-            score = rank(text, tr("{} {} Model/Plug-in passes", spec.title, spec.name))
+            score = rank(text, f"{tr(spec.title)} {spec.name} {tr('Plug-in passes')}")
             if score is not None:
                 run = partial(self._forms.run_plugin, spec.name)
-                entries.append((score, Entry(spec.title, tr("Model › Plug-in passes"), "command", run)))
+                entries.append((score, Entry(tr(spec.title), tr("Model › Plug-in passes"), "command", run)))
         return sorted(entries, key=lambda pair: pair[0]) if text else entries
 
     def _query(self, text: str) -> list[Entry] | None:
@@ -90,7 +90,7 @@ class QuickFind:
                 return None
             ids = find_nodes(document.graph, select)
         except EspalierError as error:
-            return [Entry(error.message, error.hint, "query", lambda: None)]
+            return [Entry(message(error.message), message(error.hint), "query", lambda: None)]
         return [self._all(ids, text), *(self._node(document.graph[i]) for i in ids[:NODES])] if ids else []
 
     def _all(self, ids: tuple[str, ...], text: str) -> Entry:

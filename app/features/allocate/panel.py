@@ -21,7 +21,7 @@ from espalier.app.features.allocate.widgets import ABOUT, STEPS, WORDS, Allocate
 from espalier.app.figures.curves import figure_text
 from espalier.app.figures.facts import node_path
 from espalier.app.number_text import figure, percent
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import EspalierError
 from espalier.passes.allocation.decisions import PortRef
 
@@ -246,7 +246,7 @@ class AllocatePanel(AllocateWidgets):
         try:
             self.allocations.aim_at(float(self.number.get()) * self._unit[0])
         except EspalierError as error:
-            self.wrong.setText(f"{error.message} {error.hint}")
+            self.wrong.setText(error_text(error))
             self.wrong.show()
 
     def _find(self) -> None:
@@ -289,4 +289,4 @@ def _single(state: Allocations) -> str:
     if state.current is None or len(state.current.front.solutions) > 1:
         return ""
     cost = state.current.cost
-    return tr("One allocation is the best at every budget. {} is {}.", cost.title, cost.about)
+    return tr("One allocation is the best at every budget. {} is {}.", tr(cost.title), tr(cost.about))

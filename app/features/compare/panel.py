@@ -29,7 +29,7 @@ from espalier.app.features.compare.state.comparing import Comparing, Place
 from espalier.app.features.compare.state.pins import pin, unpin
 from espalier.app.features.compare.tables import DifferenceTable, ScoreTable
 from espalier.app.figures.difference import StateComparison, figure_text
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.heading import Elided, empty_state, link
 from espalier.model.files import write_text
 from espalier.passes.comparison.groups import Group
@@ -179,7 +179,7 @@ class ComparePanel(QWidget):
         is_open = self._session.document is not None
         self.selectors.refresh(is_open)
         if comparing.error is not None:
-            self._say(f"{comparing.error.message} {comparing.error.hint}".strip())
+            self._say(error_text(comparing.error))
         elif not is_open:
             self._say(EMPTY)
         elif comparing.result is None:

@@ -32,7 +32,7 @@ from espalier.app.features.console.messages import (
 )
 from espalier.app.features.console.process import ConsoleProcess, Died, Unsent
 from espalier.app.features.console.terminal import Terminal
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import EspalierError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ConsoleRun(QObject):
         try:
             update = self.document.update()
         except EspalierError as error:
-            self.add_lines(ERROR, [str(error)])
+            self.add_lines(ERROR, [error_text(error)])
             return
         self.running = next(self._numbers)
         self._process.post(Run(self.running, text, update, self._session.selection))

@@ -17,7 +17,7 @@ from espalier.app.features.data.charts.data_charts import ClassChart, LengthChar
 from espalier.app.number_text import count, percent, plural
 from espalier.app.session.analysis_requests import AnalysisRequests
 from espalier.app.session.opened_state import opened_state_of
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
 from espalier.model.data.summary import DataSummary, balance
@@ -177,7 +177,7 @@ class DataPanel(QWidget):
         try:
             options = self.options()
         except EspalierError as error:
-            self._show_message(str(error))
+            self._show_message(error_text(error))
             return
         if self._session.document is None or options == self._loaded:
             return
@@ -218,10 +218,10 @@ class DataPanel(QWidget):
             self._show_confusion()
 
     def _failed(self, name: str, error: EspalierError) -> None:
-        text = f"{error.message} {error.hint}".strip()
+        text = error_text(error)
         field = self.source.editors["data"]
         if name == "data" and field.shows(error):  # the field shows the message, so only the hint goes here
-            self._show_message(error.hint)
+            self._show_message(message(error.hint))
         elif name == "data":
             self._show_message(text, bad=True)
         elif name == "data_rows":

@@ -17,7 +17,7 @@ from espalier.app.features.deploy.run_view import RunView
 from espalier.app.features.deploy.scaling_view import ScalingView
 from espalier.app.features.deploy.state import MODES, PLAN, RUN, SCALING, deployment_of
 from espalier.app.features.deploy.summary import plan_html
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
 from espalier.app.widgets.form_panel import CurrentPageStack, FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Choice, Recolouring, tokens
@@ -231,7 +231,7 @@ class DeployPanel(FormPanel):
             each.setVisible((name == "stop") == bool(busy))
         self._status.show_text(busy)
         error = deployment.error
-        self._error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self._error.setText(error_text(error) if error else "")
         self._error.setVisible(error is not None)
         self.runs.refresh(document is not None, bool(busy))
         self.machine.refresh(document is not None and not busy)

@@ -11,7 +11,7 @@ from espalier.app.features.edits.offers import Offer
 from espalier.app.features.edits.recipe_edits import with_graph_edit, without_mute
 from espalier.app.features.edits.titles import type_title
 from espalier.app.number_text import plural
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.passes.choices.configuration import Configuration, with_configuration
 from espalier.passes.edits.annotate import Rename
@@ -108,7 +108,7 @@ def paste(host: Host) -> None:
     try:
         configuration = clipboard.pasted()
     except EspalierError as error:
-        host.banner.show_message(error.message, error.hint)
+        host.banner.show_message(message(error.message), message(error.hint))
         return
     _configure(host, configuration, tr("Configure"))
 
@@ -120,7 +120,7 @@ def _configure(host: Host, configuration: Configuration, verb: str) -> None:
     try:
         recipe = with_configuration(host.session.recipe, document.graph, [n.id for n in nodes], configuration)
     except EspalierError as error:
-        host.banner.show_message(error.message, error.hint)
+        host.banner.show_message(message(error.message), message(error.hint))
         return
     if recipe != host.session.recipe:
         where = nodes[0].id if len(nodes) == 1 else plural(len(nodes), "node")

@@ -26,7 +26,7 @@ from espalier.app.features.edits.offers import Offer
 from espalier.app.features.edits.titles import type_title
 from espalier.app.number_text import plural
 from espalier.app.theme import TAGS
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.model.graph.annotation import LONGEST_NOTE
 from espalier.model.graph.graph import Graph, Node
@@ -207,7 +207,7 @@ class NodeMenu(QMenu):
         try:
             actions.apply(self._host, edit, self.ids())
         except EspalierError as error:
-            self._host.banner.show_message(error.message, error.hint)
+            self._host.banner.show_message(message(error.message), message(error.hint))
 
 
 def connect(host: Host) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.meta import TensorMeta
@@ -57,7 +57,7 @@ def _held(graph: Graph, name: str) -> str:
     try:
         flowing(node, graph)
     except GraphError as error:
-        return f"{error.message} {error.hint}"
+        return error_text(error)
     return ""
 
 

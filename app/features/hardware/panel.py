@@ -13,7 +13,7 @@ from espalier.app.features.hardware.run_text import ABOUT, FIRST, NO_FORMATS, NO
 from espalier.app.features.hardware.state.hardware import hardware_of
 from espalier.app.features.hardware.views import SOURCE, Views
 from espalier.app.jobs.status import activity
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Recolouring, tokens
 from espalier.app.widgets.forms.form import Form
@@ -189,7 +189,7 @@ class HardwarePanel(FormPanel):
         self._status.setVisible(bool(self._status.text()))
         self.views.front.refresh(rows=False)
         error = hardware.error
-        self._error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self._error.setText(error_text(error) if error else "")
         self._error.setVisible(error is not None)
         self._show_node.setVisible(bool(self._error_node))
 

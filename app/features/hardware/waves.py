@@ -12,7 +12,7 @@ from espalier.app.features.hardware.wave_canvas import COLOURS
 from espalier.app.features.hardware.wave_view import WaveView
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import plural
-from espalier.app.translation import tr, translated
+from espalier.app.translation import error_text, tr, translated
 from espalier.app.widgets.charts.wave_rows import STATES, Rows
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -60,7 +60,7 @@ class WavesView(QWidget):
         self.view.node_wanted.connect(self.node_wanted)
         self.view.read.connect(self.status.setText)
         self._previews.ready.connect(lambda slot, key, rows: self._ready(rows))
-        self._previews.failed.connect(lambda slot, error: self._show_message(str(error)))
+        self._previews.failed.connect(lambda slot, error: self._show_message(error_text(error)))
 
     def _build(self) -> None:
         bar = FlowLayout(spacing=8)

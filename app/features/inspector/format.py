@@ -15,7 +15,7 @@ from espalier.app.features.inspector.figures.formats import FormatFigures, forma
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import plural
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.bits import storage_text
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import heading, link
@@ -38,7 +38,7 @@ class FormatSection(QWidget):
         self._near: bool | None = None  # None: automatic
         self._previews = Previews(self)
         self._previews.ready.connect(lambda slot, key, data: self._show(data))
-        self._previews.failed.connect(lambda slot, error: self._fail(str(error)))
+        self._previews.failed.connect(lambda slot, error: self._fail(error_text(error)))
         self.heading = heading(tr("Format"))
         self.stored, self.source, self.note = _line(), _line(), _line()
         self.source.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -98,7 +98,7 @@ class FormatSection(QWidget):
         if self.format is None or fmt.name != self.format.name:
             self._near = None
         self.format = fmt
-        self.heading.setText(fmt.title.upper())
+        self.heading.setText(tr(fmt.title).upper())
         self.stored.setText(storage_text(fmt))
         self.source.setText(tr("Source: {}", fmt.source))
         cached = self._previews.ask("format", fmt, partial(_work, fmt))

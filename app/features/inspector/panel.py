@@ -30,7 +30,7 @@ from espalier.app.figures.facts import (
     node_path,
     node_title,
 )
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import apply_field_style
 from espalier.model.document.document import Change
 from espalier.model.graph.check import Problem
@@ -231,4 +231,5 @@ class InspectorPanel(QScrollArea):
 
 
 def _problem_text(problem: Problem) -> str:
-    return problem.message if problem.severity == "error" else tr("Note: {}", problem.message)
+    text = message(problem.message)
+    return text if problem.severity == "error" else tr("Note: {}", text)

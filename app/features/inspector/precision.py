@@ -17,7 +17,7 @@ from espalier.app.features.inspector.terms import TERMS, explain_formula
 from espalier.app.figures.captions import title
 from espalier.app.glossary import meaning
 from espalier.app.number_text import plural
-from espalier.app.translation import tr
+from espalier.app.translation import english, tr
 from espalier.app.widgets.bits import BitsBar, formula, legend
 from espalier.app.widgets.forms.delayed_edit import DelayedEdit
 from espalier.app.widgets.forms.format_editor import FormatEditor, short_name
@@ -177,9 +177,9 @@ class PrecisionSection(QWidget):
         self._column.addWidget(self.table)
 
     def _header(self, grid: QGridLayout) -> list[QLabel]:
-        labels = [QLabel(t) for t in ("port", "format", *[""] * CELLS, "SQNR")]
+        labels = [QLabel(t) for t in (tr("port"), tr("format"), *[""] * CELLS, "SQNR")]
         for label in labels:
-            label.setToolTip(TERMS.get(label.text()) or meaning(label.text()))
+            label.setToolTip(TERMS.get(english(label.text())) or meaning(label.text()))
             label.setProperty("role", "small")
         middle = QWidget()
         row = QHBoxLayout(middle)
@@ -271,7 +271,7 @@ class PrecisionSection(QWidget):
         names = [short_name(n) for n in row.editor.parameter_names()] or self._other_names()
         for i, label in enumerate(self._heads):
             label.setText(names[i] if i < len(names) else "")
-            label.setToolTip(TERMS.get(label.text()) or meaning(label.text()))
+            label.setToolTip(TERMS.get(english(label.text())) or meaning(label.text()))
         self.formula.setText(formula(row.port, fmt) + row.given if fmt else "")
         self.formula.setToolTip(explain_formula(fmt.formula) if fmt else "")
         self.bits.show_format(fmt)

@@ -16,7 +16,7 @@ from espalier.app.figures.facts import node_path
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count, percent
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.heading import heading, link
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
@@ -39,7 +39,7 @@ class SparsityMapView(QWidget):
         self._session = session
         self._previews = Previews(self, until=session.opened)
         self._previews.ready.connect(self._ready)
-        self._previews.failed.connect(lambda _, error: self.description.setText(str(error)))
+        self._previews.failed.connect(lambda _, error: self.description.setText(error_text(error)))
         self._key: Hashable = None
         self._read: Callable[[], Matrix] | None = None
         self.map = MaskMap(eager)

@@ -24,7 +24,7 @@ from espalier.app.figures.facts import node_path
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count, figure, percent, plural
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import heading, link
 from espalier.model.formats.base import Format
@@ -221,7 +221,7 @@ class WeightSection(QWidget):
     def _failed(self, slot: str, error: Exception) -> None:
         if slot == "histogram":
             self.plot.show_histogram(None)
-            self._update_text(str(error))
+            self._update_text(error_text(error))
         elif slot == SLOT:
             self.statistics.rows.show_facts(())
 

@@ -16,7 +16,7 @@ from espalier.app.features.kernels.charts.answers.picture import Picture
 from espalier.app.features.kernels.charts.answers.tiles import TilesPicture
 from espalier.app.features.kernels.charts.roofline import Roofline
 from espalier.app.features.kernels.state.row_text import row_tooltip
-from espalier.app.translation import tr, translated
+from espalier.app.translation import error_text, tr, translated
 from espalier.app.widgets.forms.fields import Choice, NumberField
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, muted
@@ -61,7 +61,7 @@ class View(QWidget):
 
     def show_error(self, error: EspalierError | None) -> None:
         """Show or clear the error of the fields; the picture is unchanged."""
-        self.error.setText(f"{error.message} {error.hint}" if error else "")
+        self.error.setText(error_text(error) if error else "")
         self.error.setVisible(error is not None)
 
 

@@ -13,7 +13,7 @@ from espalier.app.features.kernels.answer import AnswerView, formulas_html, line
 from espalier.app.features.kernels.measurement_tab import disable_item
 from espalier.app.features.kernels.state.answers import kernel_answers_of
 from espalier.app.theme import ROW
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.form_panel import CurrentPageStack, FormArea
 from espalier.app.widgets.forms.fields import Choice, Recolouring
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -190,7 +190,7 @@ class KernelExplanations(QWidget):
         self.measure_button.setToolTip(text if job is None else tr("A measurement is running"))
         self._put(self.status, state.status)
         self.status.setVisible(bool(state.status))
-        self.error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self.error.setText(error_text(error) if error else "")
         self.error.setVisible(error is not None)
         progress = job.progress if job else None
         self.bar.setVisible(job is not None)

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLa
 from espalier.app.features.kernels.state.measurement import MeasurementResult, measurement_of
 from espalier.app.features.kernels.state.runs import kernel_runs_of
 from espalier.app.jobs.status import activity
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.form_panel import CurrentPageStack, FormPanel, empty_page
 from espalier.app.widgets.forms.fields import OPTION, Choice, Recolouring, apply_field_style
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -198,7 +198,7 @@ class MeasurementTab(FormPanel):
         self.status.setText(activity(state.job, state.stopped))
         self.status.setVisible(bool(self.status.text()))
         error = state.error
-        self.error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self.error.setText(error_text(error) if error else "")
         self.error.setVisible(error is not None)
         self.show_node.setVisible(bool(self._error_node))
         self._results.setCurrentIndex(1 if state.result else 0)

@@ -15,7 +15,7 @@ from espalier.app.features.kernels.state.row_text import busy_text, limits_text
 from espalier.app.features.kernels.state.runs import Run, kernel_runs_of
 from espalier.app.features.kernels.views import SOURCE, Views
 from espalier.app.number_text import plural
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.form_panel import FormArea
 from espalier.app.widgets.forms.fields import Choice, apply_field_style
 from espalier.app.widgets.heading import Elided, link, muted, row_of, warning
@@ -120,7 +120,7 @@ class KernelRuns(QWidget):
                 self.setup.run()
         self._run_pending = False
         self._again.setVisible(lab is None and error is not None)
-        text = f"{error.message} {error.hint}" if error else tr("The kernels are being listed.")
+        text = error_text(error) if error else tr("The kernels are being listed.")
         self.views.source.show_message(text)
         if lab is None:
             self.list.show_message(tr("not listed") if error else tr("being listed …"))
@@ -226,7 +226,7 @@ def _title(run: Run) -> str:
 def _state_text(run: Run) -> str:
     """Progress, or row counts, machine, ceilings and date of a run."""
     if run.job:
-        progress = run.job.progress.text if run.job.progress else "queued"
+        progress = message(run.job.progress.text) if run.job.progress else tr("queued")
         progress = progress if run.job.state != "paused" else "paused"
         return f"{progress} · {plural(len(run.rows), 'row')}"
     failed = sum(not r.seconds for r in run.rows)
@@ -237,4 +237,4 @@ def _state_text(run: Run) -> str:
 
 
 def _error_text(error: EspalierError | None) -> str:
-    return f"{error.message} {error.hint}".strip() if error else ""
+    return error_text(error) if error else ""

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPush
 
 from espalier.app.number_text import duration, plural
 from espalier.app.theme import ROW
-from espalier.app.translation import tr, translated
+from espalier.app.translation import error_text, tr, translated
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField, set_tab_chain
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import muted
@@ -251,7 +251,7 @@ class KernelSetup(QWidget):
         try:
             request = self.request()
         except EspalierError as error:
-            self.estimate.setText(f"{error.message} {error.hint}".strip() if self._lab else "")
+            self.estimate.setText(error_text(error) if self._lab else "")
             self.run_button.setEnabled(False)
         else:
             rows, seconds = self._work(request)

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.number_text import duration
 from espalier.app.session.recovery import is_copy
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.model.document.document import Change
 from espalier.model.errors import EspalierError
 from espalier.model.private import redacted
@@ -91,7 +91,7 @@ class LogLines(QObject):
 
     def add_error(self, error: EspalierError) -> None:
         """Add a line for an error that was shown."""
-        self.add(f"{error.message} {error.hint}".rstrip())
+        self.add(error_text(error))
 
     def add_change(self, change: Change) -> None:
         """Add a line for an edit."""

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStac
 
 from espalier.app.features.nodes.rows import Row, rows_of
 from espalier.app.number_text import column_title, plural
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import Elided, empty_state, link
 from espalier.app.widgets.table import Table
@@ -135,7 +135,7 @@ class NodesPanel(QWidget):
                 ids = set(find_nodes(graph, select))
                 rows, text = [r for r in rows if r["node"] in ids], ""
         except EspalierError as error:
-            rows, text, message = [], "", f"{error.message} {error.hint}"
+            rows, text, message = [], "", error_text(error)
         self.table.show_rows(rows)
         self.table.rows.set_filter(text)
         self.message.show_text(message)

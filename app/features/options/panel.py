@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QMenu, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.fields import option_of
 from espalier.app.widgets.heading import muted, warning
 from espalier.model.errors import EspalierError
@@ -92,13 +92,13 @@ class OptionsWindow(QDialog):
     ) -> None:
         super().__init__(parent, Qt.WindowType.Tool)
         self.subject, self._initial = subject, None
-        self.setWindowTitle(spec.title)
+        self.setWindowTitle(tr(spec.title))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._session, self._form, self._on_apply = session, form, apply
         self._initial = self._current()
         session.opened.connect(self.close)  # its options belong to the previous document
         self._error = warning()
-        title = QLabel(spec.title)
+        title = QLabel(tr(spec.title))
         title.setProperty("role", "title")
         area = QScrollArea()
         area.setWidgetResizable(True)
@@ -178,5 +178,5 @@ class OptionsWindow(QDialog):
             self.close()
 
     def _refuse(self, error: EspalierError) -> None:
-        self._error.setText(f"{error.message} {error.hint}".strip())
+        self._error.setText(error_text(error))
         self._error.show()

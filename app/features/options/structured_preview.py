@@ -19,7 +19,7 @@ from espalier.app.figures.structure_cache import STRUCTURES, Same
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count, plural
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.heading import heading
 from espalier.model.errors import EspalierError
 from espalier.passes.saved import with_members
@@ -118,7 +118,7 @@ class StructuredPreview(QWidget):
     def _refuse(self, error: object) -> None:
         self._lines = []
         self.table.hide()
-        text = f"{error.message} {error.hint}" if isinstance(error, EspalierError) else str(error)
+        text = error_text(error)
         self.summary.setText(text.strip())
         self.able.emit(text.strip())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from espalier.app.jobs.status import trains
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo, Metric
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class PlottedRuns(QObject):
         """Say what a training does before its first metric."""
         if trains(job.job):
             running = job.state == "running"
-            doing = f": {job.progress.text}" if job.progress and job.progress.text else ""
+            doing = f": {message(job.progress.text)}" if job.progress and job.progress.text else ""
             text = tr("{} is running{}. Its curves are drawn here live.", job.title, doing)
             self.text = text if running else EMPTY
             self.text_changed.emit()

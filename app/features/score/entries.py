@@ -47,7 +47,9 @@ def _of_metric(metric: Metric, *, main: bool = False) -> Entry:
     """The entry of a task's metric."""
     write, change = (percent, _points) if metric.share else (lambda v: f"{v:.4g}".replace("-", "−"), _absolute(3))
     sign = 1 if metric.better == "high" else -1
-    return Entry(metric.name, metric.title, write, change, sign, metric.help, measured=True, asks=main, traced=False)
+    return Entry(
+        metric.name, tr(metric.title), write, change, sign, tr(metric.help), measured=True, asks=main, traced=False
+    )
 
 
 def _further() -> tuple[Entry, ...]:

@@ -19,7 +19,7 @@ from espalier.app.features.search.state.searches import check_source
 from espalier.app.features.search.state.templates import FOLDER, load, templates, to_toml
 from espalier.app.features.search.state.texts import entry_text, size_words, time_text
 from espalier.app.features.search.training import TrainingField
-from espalier.app.translation import tr, translated
+from espalier.app.translation import error_text, tr, translated
 from espalier.app.widgets.forms.axis_field import caption
 from espalier.app.widgets.forms.collapsible import Collapsible
 from espalier.app.widgets.forms.deferred_work import DeferredWork
@@ -342,7 +342,7 @@ def _check(spec: SearchSpec, space: Space, graph: Graph, recipe: Recipe | None, 
 
 
 def _words(error: EspalierError) -> str:
-    return f"{error.message} {error.hint}".strip()
+    return error_text(error)
 
 
 def _beside(message: str) -> str:

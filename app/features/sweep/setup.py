@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.number_text import count, duration, plural
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.axis_field import AxisField, caption
 from espalier.app.widgets.forms.fields import Choice, NumberField, apply_field_style
 from espalier.app.widgets.forms.score_field import ScoreField
@@ -212,7 +212,7 @@ class SweepSetup(QWidget):
             sweep = self.sweep()
             estimate_of_sweep = estimate(sweep, self._timed)
         except EspalierError as error:
-            text = f"{error.message} {error.hint}".strip()
+            text = error_text(error)
             self._words.setText(text if self._recipe.steps else tr("Add a step to the recipe to vary it."))
             self.run_button.setEnabled(False)
             return

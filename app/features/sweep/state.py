@@ -11,7 +11,7 @@ from PySide6.QtCore import Signal
 from espalier.app.jobs.queue import Rest
 from espalier.app.measured.live import is_evaluation
 from espalier.app.session.document_runs import DocumentRuns
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe
@@ -177,7 +177,7 @@ class Sweeps(DocumentRuns):
             self._give_way(run)
         elif isinstance(job_event.event, TERMINAL):
             run.job = None
-            run.error = job_event.event.message if isinstance(job_event.event, Failed) else ""
+            run.error = message(job_event.event.message) if isinstance(job_event.event, Failed) else ""
             self.write()
         self.changed.emit(run)
 

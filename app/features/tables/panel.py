@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStac
 
 from espalier.app.features.tables.state import document_reports_of
 from espalier.app.number_text import column_title, plural, shown
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import Elided, empty_state, link
 from espalier.app.widgets.table import Table
@@ -172,7 +172,7 @@ class TablesPanel(QWidget):
         if isinstance(event, Started):
             self._show_waiting(self.current)
         elif isinstance(event, Failed):
-            self._message.setText(tr("There is no table. {} {}", event.message, event.hint).strip())
+            self._message.setText(tr("There is no table. {} {}", message(event.message), message(event.hint)).strip())
         elif isinstance(event, Stopped):
             self._message.setText(tr("There is no table, as the job was stopped. Choose the report again."))
 

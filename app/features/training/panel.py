@@ -18,7 +18,7 @@ from espalier.app.features.training.trainable_selection import TrainableSelectio
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count
 from espalier.app.session.opened_state import opened_state_of
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.forms.data_fields import DataField
 from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.grouped_form import GroupedForm
@@ -182,7 +182,7 @@ class TrainingPanel(DeferredWork):
             self._show_interrupted(None)
             self._previews.forget("unfinished")
             if document:
-                self.words.setText(error.message)
+                self.words.setText(message(error.message))
             return
         self.estimate.forget()
 
@@ -220,7 +220,7 @@ class TrainingPanel(DeferredWork):
         if isinstance(data, DataField) and data.shows(error):
             self.error.hide()
             return
-        self.error.setText(f"{error.message} {error.hint}".strip())
+        self.error.setText(error_text(error))
         self.error.show()
 
     # -- the run

@@ -24,7 +24,7 @@ TRAINING = {"loss": tr("training loss"), "rate": tr("learning rate")}
 
 def figures() -> dict[str, dict[str, str]]:
     """Line → label of a metric → its series, in the order of the tasks' metrics."""
-    titles = dict.fromkeys(metric.title for metric in all_metrics().values())
+    titles = dict.fromkeys(tr(metric.title) for metric in all_metrics().values())
     return {"validation": {title: VALIDATION + title for title in titles}, "training": TRAINING}
 
 

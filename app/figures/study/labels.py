@@ -51,7 +51,7 @@ def rises(goal: Goal) -> bool:
 
 def title(name: str) -> str:
     """A figure's name on an axis."""
-    return {"kl": tr("KL divergence"), "trial": "trial"}.get(name, figure_title(name))
+    return {"kl": tr("KL divergence"), "trial": tr("trial")}.get(name) or figure_title(name)
 
 
 def value_words(name: str, value: float) -> str:

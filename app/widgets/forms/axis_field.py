@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.number_text import plural
 from espalier.app.step_text import title
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.fields import Choice, Line, set_tab_chain
 from espalier.app.widgets.heading import link, muted, set_role
 from espalier.model.document.recipe import Recipe
@@ -133,7 +133,7 @@ class AxisField(QWidget):
         try:
             values = self.axis().values
         except EspalierError as error:
-            self._set_preview(f"{error.message} {error.hint}" if self._recipe.steps else "", "wrong")
+            self._set_preview(error_text(error) if self._recipe.steps else "", "wrong")
             return
         listed = ", ".join(value_text(v) for v in values[:MAX_PREVIEW]) + (", …" if len(values) > MAX_PREVIEW else "")
         self._set_preview(f"{plural(len(values), 'value')}: {listed}", "muted")

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.jobs.previews import Previews
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice, Line
 from espalier.app.widgets.forms.folder_field import FolderField
 from espalier.app.widgets.heading import set_role
@@ -128,8 +128,8 @@ class DataField(QWidget):
     def _set_summary(self, text: str, hint: str = "", *, bad: bool = False) -> None:
         """Show a line below the field, with `hint` as its tool tip."""
         self.wrong = text if bad else ""
-        self.summary.setText(text)
-        self.summary.setToolTip(hint)
+        self.summary.setText(message(text))
+        self.summary.setToolTip(message(hint))
         self.summary.setVisible(bool(text))
         set_role(self.summary, "wrong" if bad else "small")
 
@@ -138,8 +138,8 @@ class DataField(QWidget):
         return bool(self.wrong) and error.message.endswith(self.wrong)
 
     def _fail(self, error: Exception) -> None:
-        message, hint = (error.message, error.hint) if isinstance(error, EspalierError) else (str(error), "")
-        self._set_summary(message, hint, bad=True)
+        text, hint = (error.message, error.hint) if isinstance(error, EspalierError) else (str(error), "")
+        self._set_summary(text, hint, bad=True)
         self.previewed.emit(DataPreview())
 
 

@@ -17,7 +17,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPai
 from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QComboBox, QLineEdit, QPushButton, QWidget
 
 from espalier.app.theme import DARK, LIGHT, Palette
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import EspalierError, OptionsError
 
 MIXED = "mixed"
@@ -41,7 +41,7 @@ def error_of(value: Callable[[], object]) -> str:
     try:
         value()
     except EspalierError as error:
-        return str(error)
+        return error_text(error)
     return ""
 
 
@@ -332,7 +332,7 @@ class Choice(QComboBox):
         value = self.values[self.currentIndex()] if 0 <= self.currentIndex() < len(self.values) else None
         self.values = values
         self.clear()
-        self.addItems([*(texts or tuple(str(v).replace("_", " ") for v in values))])
+        self.addItems([*(texts or tuple(tr(str(v).replace("_", " ")) for v in values))])
         self.setCurrentIndex(values.index(value) if value in values else 0 if values else -1)
 
     def get(self) -> Any:
@@ -417,7 +417,7 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
         inner = [k for k in get_args(kind) if k is not type(None)]
         kind = inner[0] if len(inner) == 1 else None
     if kind is bool:
-        return Choice((None, True, False), ("none", "yes", "no")) if optional else Check()
+        return Choice((None, True, False), (tr("none"), tr("yes"), tr("no"))) if optional else Check()
     if kind in (int, float):
         return NumberField(
             kind, metadata.get("min"), metadata.get("max"), optional, _zero_text(metadata.get("help", ""))
@@ -426,14 +426,14 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
         if names := metadata.get("names"):
             offered: Any = names() if callable(names) else names
             values = tuple(offered)
-            return Choice(values, tuple(v or metadata.get("empty", "default") for v in values))
-        return Line(metadata.get("hint", ""), optional)
+            return Choice(values, tuple(v or tr(metadata.get("empty", "default")) for v in values))
+        return Line(tr(metadata.get("hint", "")), optional)
     if get_origin(kind) is Literal:
         values = get_args(kind)
-        texts = tuple(str(v).replace("_", " ") or metadata.get("empty", "default") for v in values)
-        return Choice((None, *values), ("none", *texts)) if optional else Choice(values, texts)
+        texts = tuple(tr(str(v).replace("_", " ") or metadata.get("empty", "default")) for v in values)
+        return Choice((None, *values), (tr("none"), *texts)) if optional else Choice(values, texts)
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,) and get_args(kind)[0] in (str, int, float):
-        return None if optional else WordList(get_args(kind)[0], metadata.get("hint", ""))
+        return None if optional else WordList(get_args(kind)[0], tr(metadata.get("hint", "")))
     return None
 
 

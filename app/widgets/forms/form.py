@@ -381,8 +381,8 @@ class Form(QWidget):
 
     def _add(self, field: Field[Any], kind: Any) -> None:
         editor = self.editors[field.name] = editor_for(kind, field.metadata, self._graph)
-        title = QLabel(field.name.replace("_", " "))
-        help_text = str(field.metadata.get("help", "")) or meaning(title.text())
+        title = QLabel(tr(field.name.replace("_", " ")))
+        help_text = tr(str(field.metadata.get("help", ""))) or meaning(title.text())
         for part in (title, editor):
             part.setToolTip(help_text)
             part.setProperty(OPTION, field.name)

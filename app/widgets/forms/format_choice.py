@@ -45,7 +45,7 @@ def matches(name: str, query: str) -> bool:
     if name in FORMATS:
         fmt = FORMATS.get(name)
         family = next((f for f, members in FAMILIES.items() if name in members), OTHERS)
-        text = " ".join((text, fmt.title, family, *fmt.aliases))
+        text = " ".join((text, tr(fmt.title), family, *fmt.aliases))
     text = text.casefold()
     return all(word in text for word in query.casefold().split())
 
@@ -171,7 +171,7 @@ class FormatList(QFrame):
         if name in FORMATS:
             fmt = FORMATS.get(name)
             item.setToolTip(
-                "\n".join((fmt.title, fmt.formula, f"Also: {', '.join(fmt.aliases)}" if fmt.aliases else ""))
+                "\n".join((tr(fmt.title), fmt.formula, tr("Also: {}", ", ".join(fmt.aliases)) if fmt.aliases else ""))
             )
         self.items.addItem(item)
 

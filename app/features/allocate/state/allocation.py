@@ -16,7 +16,7 @@ from espalier.app.features.allocate.state.predicted_total import divergence_of, 
 from espalier.app.jobs.latest_task import LatestTask
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import sensitivities_of
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph, Node
@@ -188,7 +188,7 @@ class Allocations(SearchSpace):
         try:
             self.current = result()
         except EspalierError as error:
-            self.error = f"{error.message} {error.hint}"
+            self.error = error_text(error)
         self.built.emit()
         if self.current is not None and self.wanted is not None:  # keep the budget
             self.aim(self.wanted)
@@ -331,7 +331,7 @@ class Allocations(SearchSpace):
         if recipe is None or base is None or current is None or self.reached is None:
             return
         self._applied = recipe, base
-        self._session.set_recipe(recipe, tr("Allocate {} {:.4g}", current.cost.title.lower(), self.reached))
+        self._session.set_recipe(recipe, tr("Allocate {} {:.4g}", tr(current.cost.title).lower(), self.reached))
 
 
 def title_of(candidate: Candidate) -> str:

@@ -41,7 +41,7 @@ class CostInputs(QObject):
             return
         data = self._session.measured_on
         formats = tuple(c.format for r in allocations.sensitivities.table for c in r.candidates if c.format is not None)
-        self._for, self.words = allocations, tr("Measuring: {} …", cost(allocations.figure).title.lower())
+        self._for, self.words = allocations, tr("Measuring: {} …", tr(cost(allocations.figure).title).lower())
         try:
             self._job = self._session.analyse(
                 cost(allocations.figure).title, finding(finder, data, formats), lambda _: None, base.graph, self._failed

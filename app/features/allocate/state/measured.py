@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError, OptionsError
 from espalier.passes.allocation.true_divergence import AllocatedOptions
@@ -98,7 +98,7 @@ class Measurement(QObject):
         )
 
     def _failed(self, error: JobError) -> None:
-        self.error = f"{error.message} {error.hint}".strip()
+        self.error = error_text(error)
 
     def _clear(self) -> None:
         self.points.clear()

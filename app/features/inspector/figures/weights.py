@@ -26,7 +26,7 @@ from espalier.app.figures.tensor_chunks import (
     row_sample,
     sample,
 )
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
 from espalier.model.graph.views import View
@@ -156,7 +156,7 @@ def _guarded(fmt: Format, find: Callable[[], Loss]) -> Loss:
         with np.errstate(all="ignore"):
             return find()
     except EspalierError as error:
-        return Loss(reason=str(error))
+        return Loss(reason=error_text(error))
     except (ValueError, TypeError, NotImplementedError, OverflowError, IndexError):
         return Loss(
             reason=tr("The error of {} is not computed here; see the report of quantisation errors.", fmt.label)

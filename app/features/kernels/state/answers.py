@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.features.kernels.state.measurement import MeasurementResult, measurement_of
 from espalier.app.features.kernels.state.runs import kernel_runs_of
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.kernels.bench import results as files
 from espalier.kernels.bench.answers.measured_data import Fact, MeasuredData, merge_measurements
 from espalier.kernels.bench.answers.questions import question
@@ -148,7 +148,7 @@ class KernelAnswers(QObject):
             )
         if job.state != "running":
             return tr("Queued behind other jobs.")
-        text = job.progress.text if job.progress else "starting"
+        text = message(job.progress.text) if job.progress else tr("starting")
         return f"{text[:1].upper()}{text[1:]} …"
 
     def _failed(self, error: JobError) -> None:

@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.jobs.queue import Rest
 from espalier.app.number_text import plural
-from espalier.app.translation import tr
+from espalier.app.translation import error_text, tr
 from espalier.kernels.bench import results as files
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.request import Request
@@ -298,7 +298,7 @@ def _runs(raw: bytes, on_error: Callable[[], None]) -> list[tuple[dict[str, Any]
 
 
 def _fail(run: Run, error: JobError) -> None:
-    run.error = f"{error.message} {error.hint}".strip()
+    run.error = error_text(error)
 
 
 def _remaining_job(run: Run, remaining: int) -> Rest | None:

@@ -1,0 +1,186 @@
+"""Every text of the window that can be translated: from calls of `tr`, from constructors, registries and errors."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from espalier.app.glossary import COLUMNS, common_words, terms
+from espalier.app.number_text import column_title
+from espalier.app.shell.sections import SECTIONS
+from espalier.model.document.codec import hints
+from espalier.model.registry import FORMATS, PASSES
+from espalier.passes.costs.base import COSTS
+from espalier.passes.tasks.base import all_metrics
+from tests.reference.markdown import structures
+from tests.test_architecture import sources
+
+
+class Text(NamedTuple):
+    """A text with the first place that it stands at; `plural`: it has forms for numbers."""
+
+    text: str
+    place: str
+    plural: bool = False
+
+
+# Constructors that translate what they are given: positions, then keywords; "/" separates the names of menus.
+CONSTRUCTORS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
+    "Action": ((1, 2), ("title", "menu", "help", "section", "tool")),
+}
+# Constants whose texts are also identities: they stay English there, and are translated where they are shown.
+IDENTITIES: dict[str, tuple[str, ...]] = {}
+RAISED = ("Failed", "Problem", "Impossible", "Damage", "Progress", "Unsafe")
+NOTED = ("warning", "note", "why", "remark")  # keys of summaries whose texts the window shows
+
+
+def name_of(call: ast.Call) -> str:
+    """The last part of what a call names."""
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+def constants(node: ast.AST) -> Iterator[str]:
+    """All texts below a node, but for the keys of dicts."""
+    keys = {id(k) for n in ast.walk(node) if isinstance(n, ast.Dict) for k in n.keys}
+    for each in ast.walk(node):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in keys:
+            yield each.value
+
+
+def pattern(node: ast.AST) -> str | None:
+    """A text, or an f-string with `{}` in the place of each value; None for another expression."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(p.value if isinstance(p, ast.Constant) else "{}" for p in parts)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            first, second = pattern(left), pattern(right)
+            return None if first is None or second is None else first + second
+        case _:
+            return None
+
+
+def of_window() -> Iterator[Text]:
+    """Texts in the source of the window."""
+    for path, tree in sources().items():
+        if path.startswith("app/"):
+            for node in ast.walk(tree):
+                yield from (Text(t, path, plural) for t, plural in _texts(node) if has_letters(t))
+            yield from (Text(t, path) for n in tree.body for t in _identities(path, n))
+
+
+def _texts(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    if not isinstance(node, ast.Call):
+        return
+    name = name_of(node)
+    if name == "tr" and node.args and isinstance(node.args[0], ast.Constant):
+        yield str(node.args[0].value), False
+    elif name == "translated":
+        yield from ((t, False) for t in constants(node.args[0]))
+    elif name == "plural" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+        yield f"%n {node.args[1].value}", True
+    elif name in CONSTRUCTORS:
+        at, keywords = CONSTRUCTORS[name]
+        given = [node.args[i] for i in at if i < len(node.args)]
+        given += [k.value for k in node.keywords if k.arg in keywords]
+        for text in (t for g in given for t in _branches(g)):
+            yield from ((t, False) for t in text.split("/"))
+
+
+def _branches(node: ast.AST) -> Iterator[str]:
+    """The texts that an argument may be."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.IfExp(body=body, orelse=other):
+            yield from (*_branches(body), *_branches(other))
+        case _:
+            return
+
+
+def _identities(path: str, node: ast.stmt) -> Iterator[str]:
+    names = IDENTITIES.get(path, ())
+    for each in ast.walk(node) if names else ():
+        targets = (
+            each.targets if isinstance(each, ast.Assign) else [each.target] if isinstance(each, ast.AnnAssign) else []
+        )
+        if any(isinstance(t, ast.Name) and t.id in names for t in targets) and each.value is not None:  # type: ignore[attr-defined]
+            value = each.value  # type: ignore[attr-defined]
+            yield from constants(value)
+            yield from (str(k.value) for k in getattr(value, "keys", ()) if isinstance(k, ast.Constant))
+
+
+def of_messages() -> Iterator[Text]:
+    """Errors with their hints, and what jobs say of their progress."""
+    for path, tree in sources().items():
+        if "/commands/" in path or path.startswith(("app/api", "app/commands", "app/cli")):
+            continue
+        for node in ast.walk(tree):
+            yield from (Text(t, path) for t in _messages(node) if t and has_letters(t))
+
+
+def _messages(node: ast.AST) -> Iterator[str | None]:
+    if isinstance(node, ast.Call):
+        name = name_of(node)
+        if name.endswith("Error") or name in (*RAISED, "progress"):
+            yield from map(pattern, (*node.args, *(k.value for k in node.keywords)))
+    elif isinstance(node, ast.Dict):
+        named = zip(node.keys, node.values, strict=True)
+        yield from (pattern(v) for k, v in named if isinstance(k, ast.Constant) and k.value in NOTED)
+
+
+def of_registries() -> Iterator[Text]:
+    """Titles, helps and options of passes, costs, metrics and formats; terms of the glossary; columns."""
+    own = [spec for name, spec in PASSES.items() if PASSES.is_own(name)]
+    for spec in own:
+        yield from (Text(t, f"pass {spec.name}") for t in (spec.title, spec.doc.split("\n")[0]))
+    for cost in (c for n, c in COSTS.items() if COSTS.is_own(n)):
+        yield from (Text(t, f"cost {cost.name}") for t in (cost.title, cost.about, cost.unit))
+    for metric in all_metrics().values():
+        yield from (Text(t, f"metric {metric.name}") for t in (metric.title, metric.help))
+    for fmt in (f for n, f in FORMATS.items() if FORMATS.is_own(n)):
+        yield Text(fmt.title, f"format {fmt.name}")
+    for kind in (*(s.options for s in own), *structures(s.options for s in own), *(f for _, f in FORMATS.items())):
+        yield from (Text(t, f"option of {kind.__name__}") for t in _options(kind))
+    yield from (Text(title, "menu Model") for title in SECTIONS)
+    for lines in (terms(), *common_words().values()):
+        yield from (Text(line, "glossary") for line in lines.values())
+    yield from (Text(column_title(key), COLUMNS) for key in common_words()["column"])
+
+
+def _options(kind: Any) -> Iterator[str]:
+    if not dataclasses.is_dataclass(kind):
+        return
+    types = hints(kind)
+    for field in dataclasses.fields(kind):
+        yield field.name.replace("_", " ")
+        yield from (str(field.metadata[k]) for k in ("help", "hint", "empty") if field.metadata.get(k))
+        for part in (types[field.name], *get_args(types[field.name])):
+            if get_origin(part) is Literal:
+                yield from (str(v).replace("_", " ") for v in get_args(part))
+
+
+def has_letters(text: str) -> bool:
+    """Whether there is anything to translate."""
+    return any(c.isalpha() for c in text.replace("{}", "").replace("%n", ""))
+
+
+def texts() -> dict[tuple[str, bool], Text]:
+    """Every text once, sorted."""
+    found: dict[tuple[str, bool], Text] = {}
+    for each in (*of_window(), *of_registries(), *of_messages()):
+        if has_letters(each.text):
+            found.setdefault((each.text, each.plural), each)
+    return dict(sorted(found.items()))
+
+
+def unique(found: Iterable[Text]) -> set[str]:
+    """The texts alone."""
+    return {t.text for t in found}
