@@ -1,0 +1,98 @@
+"""The window in a language in which every text that is looked up is bracketed; a process of its own, see `main`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QSettings, QThreadPool
+from PySide6.QtWidgets import QApplication, QDialog, QWidget
+
+from espalier.app import translation
+from tests.texts.walk import Shown, shown
+
+OPEN, CLOSE = "⟦", "⟧"
+
+
+def bracketed(text: str, _: int = -1) -> str:
+    """The text in the pseudo language."""
+    return f"{OPEN}{text}{CLOSE}"
+
+
+def settle(milliseconds: int = 150) -> None:
+    """Run the events for a while."""
+    end = time.monotonic() + milliseconds / 1000
+    while time.monotonic() < end:
+        QApplication.processEvents()
+        time.sleep(0.005)
+
+
+def main(spec: str) -> int:
+    """Open `spec`, visit all places and print {place: [[text, part, widget], …]} as JSON."""
+    translation.install(bracketed)
+    from espalier.app.settings import Settings
+    from espalier.app.shell.application import make_application, make_window
+
+    app = make_application()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(QSettings(f"{folder}/settings.ini", QSettings.Format.IniFormat))
+        window = make_window(app, settings, "light")
+        window.resize(1440, 900)
+        window.show()
+        found: dict[str, set[Shown]] = {}
+
+        def look(place: str, root: QWidget | None = None) -> None:
+            settle()
+            found.setdefault(place, set()).update(shown(root or window))
+
+        try:
+            visit(window, spec, look)
+        finally:
+            window.close_now()
+            QThreadPool.globalInstance().waitForDone(5000)
+    print("RESULT" + json.dumps({p: sorted(map(list, t)) for p, t in found.items()}))
+    return 0
+
+
+def visit(window: object, spec: str, look: Callable[..., None]) -> None:
+    """Go through the start page, all workspaces and panels, and the dialogs."""
+    from espalier.app.shell.docks import DOCKS
+    from espalier.app.shell.window import Window
+    from espalier.app.shell.workspaces import WORKSPACES
+
+    assert isinstance(window, Window)
+    look("start")
+    window.begin_opening(spec)
+    end = time.monotonic() + 120
+    while (window.session.document is None or window.session.jobs or window.live.waiting) and time.monotonic() < end:
+        settle()
+    assert window.session.document is not None
+    layer = next(n.id for n in window.session.document.graph if n.op == "linear")
+    for workspace in WORKSPACES:
+        window.pages.workbench.bar.buttons[workspace.id].click()
+        look(f"workspace {workspace.id}")
+    for dock in DOCKS:
+        window.docks.bring(dock.id)
+        look(f"panel {dock.id}")
+    window.session.select((layer,))
+    window.docks.bring("inspector")
+    look("a layer")
+    for name in ("shortcuts", "plugins", "about", "history", "tour"):
+        window.actions_table.run(name)
+        settle()
+        for dialog in window.findChildren(QDialog):
+            look(f"dialog {name}", dialog)
+            dialog.close()
+    for name in ("quantise", "prune", "evaluate"):
+        window.actions_table.run(name)
+        look(f"form {name}")
+    look("end")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "roots"))
+    sys.exit(main(sys.argv[1]))
