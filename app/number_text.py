@@ -189,7 +189,7 @@ def cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return tr("yes") if value else tr("no")
     if isinstance(value, int):
         return count(value)
     if isinstance(value, float):
@@ -223,7 +223,7 @@ def row_value(row: Mapping[str, object], key: str) -> object:
     if value is None and error and error in row:
         # No zeros and no cosine: no element is finite.
         empty = row.get("elements") == 0 or (row.get("zeros") == 0 and row.get("cosine", 0) is None)
-        return tr("no signal") if row[error] or empty else "exact"
+        return tr("no signal") if row[error] or empty else tr("exact")
     return value
 
 

@@ -142,7 +142,7 @@ class CanvasBars(QObject):
     def show_shapes(self, hidden: int, shown: bool) -> None:
         """Tell how many operations on shapes are hidden, with a switch; nothing where there are none."""
         words = tr("{} hidden  ", plural(hidden, "shape op")) if hidden else tr("Shape ops  ")
-        pieces = [(words, False, False), ("hide" if shown else "show", True, True)]
+        pieces = [(words, False, False), (tr("hide") if shown else tr("show"), True, True)]
         self.shapes.set_pieces(pieces if hidden or shown else [])
         self.shapes.setToolTip(
             tr("Operations that only move values, such as view and transpose; edges run through them.")
@@ -151,20 +151,24 @@ class CanvasBars(QObject):
 
     def show_colouring(self, scene: Scene, mode: str, overlay: str | None) -> None:
         """Show the mode of the colours and their legend; `overlay`: the title of values set by another part."""
-        arrow = "right" if scene.layout.horizontal else "down"
+        arrow = tr("right") if scene.layout.horizontal else tr("down")
         self._mode, self._modes = mode, MODES | ({"overlay": overlay} if overlay else {})
         name = self._modes[mode]
         self.colour_by.set_pieces(
             [
                 (tr("Colour by "), False, False),
                 (f"{name} ▾", True, True),
-                ("   Flow ", False, False),
+                (tr("   Flow "), False, False),
                 (arrow, True, True),
             ]
         )
         if scene.sizes is not None:
             self.colour_by.set_pieces(
-                [*self.colour_by.pieces, (tr("   Bars {} ", scene.sizes.legend), False, False), ("remove", True, True)]
+                [
+                    *self.colour_by.pieces,
+                    (tr("   Bars {} ", scene.sizes.legend), False, False),
+                    (tr("remove"), True, True),
+                ]
             )
         pruned = bool(np.isfinite(scene.figures.sparsity).any())
         legend = replace(scene.colours.legend, edges=scene.transfers.legend if scene.transfers else ())

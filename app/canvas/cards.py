@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
-from espalier.app.canvas.colouring import Legend
+from espalier.app.canvas.colouring import KIND, Legend
 from espalier.app.canvas.layout import Layout
 from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
@@ -165,19 +165,19 @@ class LegendCard(Card):
     @property
     def told(self) -> bool:
         """Whether it explains more than the kinds of operations, whose names are on the nodes."""
-        return self.legend.title != "kind" or bool(self.legend.edges)
+        return self.legend.title != KIND or bool(self.legend.edges)
 
     def _entries(self) -> list[tuple[str, str]]:
         sparsity, folds = self._marks
-        marks = [("sparsity", _BAR)] * sparsity + [("differs", _DOT)] * folds
+        marks = [(tr("sparsity"), _BAR)] * sparsity + [(tr("differs"), _DOT)] * folds
         edges = [(text, f"{_LINE}{colour}") for text, colour in self.legend.edges]
         own = [*self.legend.swatches, *(marks if self.legend.swatches else marks[sparsity:])]
-        return [*edges, *own] if self.legend.title == "kind" else [*own, *edges]  # kinds are on the nodes, too
+        return [*edges, *own] if self.legend.title == KIND else [*own, *edges]  # kinds are on the nodes, too
 
     def _flow(self) -> None:
         """Place the entries, in a second row where the first is full."""
         metrics = QFontMetricsF(font(SMALL))
-        title = "" if self.legend.swatches and self.legend.title == "kind" else self.legend.title
+        title = "" if self.legend.swatches and self.legend.title == KIND else self.legend.title
         start = PAD + (metrics.horizontalAdvance(title) + 10 if title else 0.0)
         x, row, end = start, 0, start
         words = metrics.horizontalAdvance(self.legend.low) + metrics.horizontalAdvance(self.legend.high)

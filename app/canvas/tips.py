@@ -27,7 +27,7 @@ def tip(scene: Scene, hit: Hit) -> str:
     node = scene.graph.nodes[tree.ids[number]]
     name = node.target if node.call == "call_module" else node.id
     muted = tr("muted: an identity stands for it") if node.annotation.muted else ""
-    pinned = "pinned" if Item("node", hit.place) in scene.layout.pinned else ""
+    pinned = tr("pinned") if Item("node", hit.place) in scene.layout.pinned else ""
     problem, adapter = scene.problems.get(number, ""), scene.figures.adapters[number]
     lines = [name, muted, pinned, wrapped(node.annotation.note), adapter, problem, sent]
     return "\n".join(filter(None, lines))

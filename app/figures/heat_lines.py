@@ -193,9 +193,9 @@ def block_of(node: Node) -> str:
 def divergence_text(value: float | None) -> str:
     """Format a divergence briefly: 0.012, 3.4e−5, `exact` for 0."""
     if value is None:
-        return "unknown"
+        return tr("unknown")
     if value <= 0:
-        return "exact"
+        return tr("exact")
     if not math.isfinite(value):
         return tr("all lost")
     if value >= 10:

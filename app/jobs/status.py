@@ -13,9 +13,11 @@ def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
     """The state of a job as one line. `elapsed`: show the elapsed time also if the remaining time is known."""
     if job.finished is not None:
         took = duration(job.took)
-        return {"done": tr("done in {}", took), "failed": tr("failed after {}", took), "stopped": "stopped"}[job.state]
+        return {"done": tr("done in {}", took), "failed": tr("failed after {}", took), tr("stopped"): "stopped"}[
+            job.state
+        ]
     if job.state == "waiting" and not job.begun:
-        return tr("queued: {}", job.waits) if job.waits else "queued"
+        return tr("queued: {}", job.waits) if job.waits else tr("queued")
     done = _progress(job)
     state = () if job.state == "running" and any(done) else (job.state,)
     return " · ".join(p for p in (*state, *done, *_times(job, now, elapsed), figures(job)) if p)

@@ -32,7 +32,7 @@ NOTHING = tr("nothing is quantised")
 NONE_SUCH = translated({"weight_sqnr": "no weight is quantised", "activation_sqnr": "no activation is quantised"})
 NO_DATA = tr("needs data: set it first (Run → Evaluate on…)")
 STALE = tr("before the last edits; choose again to measure")
-RUNNING = "measuring"
+RUNNING = tr("measuring")
 
 
 def values_of(report: Report, mode: str) -> dict[str, float]:

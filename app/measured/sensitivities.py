@@ -76,7 +76,7 @@ class Sensitivities(SensitivityResults):
         if self.uncorrected and not self.running and not self.measuring and not self.stale:
             return tr("first predictions: no measurement has corrected them")
         if self.running:
-            return "computing"
+            return tr("computing")
         if self._result is None:
             return tr("not measured yet")
         activity = tr("measuring cells") if self.measuring else ""

@@ -50,7 +50,7 @@ class UnsavedProject:
         """What it contains and what of it cannot be read, as a phrase."""
         edits = self.edits
         if not edits.count:
-            content = tr("a copy of the project without the edits after it") if self.file.exists() else "nothing"
+            content = tr("a copy of the project without the edits after it") if self.file.exists() else tr("nothing")
             return tr("{}, because {} is damaged", content, self.journal.name)
         queued = tr("; still queued: {}", ", ".join(edits.waiting)) if edits.waiting else ""
         damaged = tr("; {} of its journal could not be read", plural(edits.damaged, "line")) if edits.damaged else ""

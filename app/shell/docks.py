@@ -92,7 +92,7 @@ DOCKS: tuple[Spec, ...] = (
     Spec("log", tr("Log"), DRAWER, LogPanel),
     Spec("console", tr("Console"), DRAWER, ConsolePanel, console.connect, _state(console_of)),
     Spec("sensitivity", tr("Sensitivity"), "compress", SensitivityPanel, sensitivity.connect, sensitivity.follow),
-    Spec("sqnr", "SQNR", "compress", SqnrPanel, sqnr.connect),
+    Spec("sqnr", tr("SQNR"), "compress", SqnrPanel, sqnr.connect),
     Spec("allocate", tr("Allocate"), "compress", AllocatePanel, allocate.connect),
     Spec("search", tr("Search"), "experiments", SearchPanel, search.connect, search.follow),
     Spec("sweeps", tr("Sweeps"), "experiments", SweepsPanel, sweep.connect, sweep.follow),

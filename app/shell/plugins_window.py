@@ -143,7 +143,7 @@ class PluginsWindow(QDialog):
         return item
 
     def _row(self, name: str, state: PluginState | None, tip: str) -> QTreeWidgetItem:
-        text = description(state) if state else "loading…" if self._plugins.loading else tr("not loaded")
+        text = description(state) if state else tr("loading…") if self._plugins.loading else tr("not loaded")
         item = QTreeWidgetItem([name, text])
         item.setToolTip(0, tip)
         item.setToolTip(1, f"{state.error} {state.hint}" if state and state.error else text)

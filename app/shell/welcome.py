@@ -47,7 +47,7 @@ class Card:
 def cards() -> list[Card]:
     """The demos whose weights are installed, in the order of the registry."""
     demos = [d for d in DEMOS.values() if (d.folder / "model.safetensors").exists()]
-    return [Card(f"demo:{d.name}", d.title, d.description, _figures(d.folder / "card.json")) for d in demos]
+    return [Card(f"demo:{d.name}", tr(d.title), tr(d.description), _figures(d.folder / "card.json")) for d in demos]
 
 
 def _figures(path: Path) -> str:

@@ -42,7 +42,7 @@ def sqnr_text(value: float | None) -> str:
     """`42.1`; `exact` for an infinite SQNR; `no signal` for None."""
     if value is None:
         return tr("no signal")
-    return "exact" if math.isinf(value) else f"{value:.1f}".replace("-", "−")
+    return tr("exact") if math.isinf(value) else f"{value:.1f}".replace("-", "−")
 
 
 class SqnrModel(QAbstractTableModel):

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.features.allocate.state.allocation import FIRST, title_of
 from espalier.app.number_text import percent
-from espalier.app.translation import tr
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.axis_field import caption
 from espalier.app.widgets.forms.chips import Chips
 from espalier.app.widgets.forms.fields import Choice
@@ -18,7 +18,7 @@ from espalier.passes.allocation.decisions import Column, column
 from espalier.passes.costs.base import separable
 from espalier.passes.sensitivity.table import Candidate
 
-PORTS = {"weight": "weights", "data_in": "inputs", "bias": "biases", "data_out": "outputs"}
+PORTS = translated({"weight": "weights", "data_in": "inputs", "bias": "biases", "data_out": "outputs"})
 UNPRUNED = tr("nothing pruned")
 
 
@@ -55,10 +55,10 @@ class AllocateChoices(QWidget):
     def offer_costs(self) -> None:
         """List the registered costs, those of plug-ins included."""
         costs = separable()
-        self.cost.offer(tuple(c.name for c in costs), tuple(c.title for c in costs))
+        self.cost.offer(tuple(c.name for c in costs), tuple(tr(c.title) for c in costs))
         if self.cost.get() not in {c.name for c in costs} or not self._columns:
             self.cost.put(FIRST)
-        self.cost.setToolTip("\n".join(f"{c.title}: {c.about}" for c in costs))
+        self.cost.setToolTip("\n".join(f"{tr(c.title)}: {tr(c.about)}" for c in costs))
 
     def offer(self, candidates: Iterable[Candidate], ports: Iterable[str]) -> None:
         """Offer chips for the candidates of a table; new chips are checked, the others keep their state."""

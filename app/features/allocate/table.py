@@ -76,7 +76,7 @@ class AllocateModel(QAbstractTableModel):
         labels, kl = self._cells.get(node, (("",) * len(self.ports), 0.0))
         if column <= len(self.ports):
             return labels[column - 1]
-        return ("unknown" if kl is None else figure(kl)) if node in self._cells else ""
+        return (tr("unknown") if kl is None else figure(kl)) if node in self._cells else ""
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if side != Qt.Orientation.Horizontal or section >= self.columnCount():
@@ -90,7 +90,7 @@ class AllocateModel(QAbstractTableModel):
     @property
     def titles(self) -> tuple[str, ...]:
         """The titles of the columns."""
-        return ("layer", *(PORTS.get(p, p) for p in self.ports), "KL")
+        return (tr("layer"), *(PORTS.get(p, p) for p in self.ports), "KL")
 
     def values_of(self, row: int) -> tuple[object, ...]:
         """The cells of a row with the name of the node, and the divergence in full precision."""

@@ -323,8 +323,8 @@ def _facts(summary: DataSummary) -> str:
 def _kind(summary: DataSummary) -> str:
     """The kind of the samples in the plural, with the shape of those that are no texts."""
     if summary.kind == "text":
-        return "texts"
-    kind = {"image": "images", "audio": "sounds"}.get(summary.kind, "arrays")
+        return tr("texts")
+    kind = {"image": tr("images"), "audio": tr("sounds")}.get(summary.kind, "arrays")
     return f"{kind}, {' × '.join(map(str, summary.shape))}"
 
 

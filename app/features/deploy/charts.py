@@ -20,7 +20,7 @@ from espalier.app.widgets.charts.chart_export import Table
 Row = dict[str, Any]
 TIMES = (("compute_ms", "compute", "matmul"), ("communication_ms", "communication", "activation"),
          ("bubble_ms", "bubble", "other"))  # fmt: skip
-MEMORY = (("state_bytes", tr("weights and state"), "linear"), ("activation_bytes", "activations", "norm"))
+MEMORY = (("state_bytes", tr("weights and state"), "linear"), ("activation_bytes", tr("activations"), "norm"))
 GIB, MIB = 2.0**30, 2.0**20
 PER_PLAN, AROUND = 44, 60  # pixels of height: of a bar with its gap, of the axis
 Part = tuple[str, str, str]  # column, name, category of its colour

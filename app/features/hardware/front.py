@@ -44,7 +44,7 @@ class FrontView(QWidget):
         self.table.setAccessibleName(tr("Area and interval"))
         self.area = Choice(tuple(AREAS), tuple(AREAS.values()))
         self.area.setAccessibleName(tr("Area"))
-        self.budgets = {name: NumberField(int, 0, optional=True, zero="any") for name in BUDGETS}
+        self.budgets = {name: NumberField(int, 0, optional=True, zero=tr("any")) for name in BUDGETS}
         self.best = link(tr("Fastest within budget"), self._take_best)
         self.note = muted("", wrap=False)
         self._again = link(tr("Compute again"), self.wanted.emit)

@@ -46,7 +46,7 @@ def _area(area: dict[str, Any]) -> str:
 
 def verdicts(result: RunResult) -> list[tuple[str, str]]:
     """(tone, text) of each check; tone: "good", "bad", or "same" if it was not run."""
-    summary, tools = result.summary, " and ".join(result.summary["lint"]["tools"])
+    summary, tools = result.summary, tr(" and ").join(result.summary["lint"]["tools"])
     lint = len(summary["lint"]["findings"])
     texts = [("bad", tr("✗ lint: {}", plural(lint, "finding"))) if lint else ("good", tr("✓ lint: clean by {}", tools))]
     if not tools:
@@ -95,7 +95,7 @@ def synthesis_text(synthesis: dict[str, Any]) -> str:
 
 def mismatch_rows(result: RunResult) -> list[dict[str, Any]]:
     """Table rows of the first mismatching beats."""
-    return [{**m, "expected": _codes(m["expected"]), "got": _codes(m["got"]) or "nothing"}
+    return [{**m, "expected": _codes(m["expected"]), "got": _codes(m["got"]) or tr("nothing")}
             for m in result.summary.get("first_mismatches", ())]  # fmt: skip
 
 

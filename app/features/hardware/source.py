@@ -286,5 +286,5 @@ def copy_text(copy: Edited, outdated: bool) -> str:
     library_lines = (built_in(copy.module) or copy.original).splitlines()
     steps = difflib.SequenceMatcher(None, library_lines, copy.text.splitlines(), autojunk=False).get_opcodes()
     different = sum(max(b - a, d - c) for kind, a, b, c, d in steps if kind != "equal")
-    text = tr("{} changed", plural(different, "line")) if different else "unchanged"
+    text = tr("{} changed", plural(different, "line")) if different else tr("unchanged")
     return tr("{} · built-in module has changed since", text) if outdated else text

@@ -9,7 +9,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTreeWidgetItem
 
 from espalier.app.features.hardware.elided_table import ElidedColumns
-from espalier.app.number_text import count, shown
+from espalier.app.number_text import column_title, count, shown
 from espalier.app.translation import tr, translated
 from espalier.verilog.rtl.hierarchy import TextInstance, instances_in
 
@@ -53,7 +53,7 @@ class ModuleTree(QTreeWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setColumnCount(len(COLUMNS))
-        self.setHeaderLabels(list(COLUMNS))
+        self.setHeaderLabels([column_title(c) for c in COLUMNS])
         for k, name in enumerate(COLUMNS):
             self.headerItem().setToolTip(k, HELP.get(name, ""))
             if name in NUMBERS:

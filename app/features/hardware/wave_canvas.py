@@ -198,8 +198,8 @@ class WaveCanvas(QAbstractScrollArea):
         painter.drawLine(0, HEAD - 1, wide, HEAD - 1)
         painter.setPen(QColor(look.muted))
         middle = Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(QRect(12, 0, self.left, HEAD), middle, "stream")
-        title = "moves" if self._state is State.TRANSFER else self._state.name.lower()
+        painter.drawText(QRect(12, 0, self.left, HEAD), middle, tr("stream"))
+        title = STATES[self._state]
         right = Qt.AlignmentFlag.AlignRight | middle
         painter.drawText(QRect(self.left - SHARE, 0, SHARE - 12, HEAD), right, title)
         minimum = 1 if self.span.length < 40 else 0

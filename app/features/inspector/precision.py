@@ -104,7 +104,7 @@ def sqnr_text(value: float | None) -> str:
     """Format an SQNR: `42.1 dB`, or `exact`."""
     if value is None:
         return ""
-    return "exact" if math.isinf(value) else f"{value:.1f} dB".replace("-", "−")
+    return tr("exact") if math.isinf(value) else f"{value:.1f} dB".replace("-", "−")
 
 
 class PortName(QLabel):

@@ -52,7 +52,7 @@ def sensitivity_text(row: Sensitivity, fmt: Format | None, cost: float | None) -
     index = next((i for i, c in enumerate(row.candidates) if c == Candidate(fmt)), None)
     parts: list[str] = []
     if fmt is not None and index is not None:
-        how = "predicted" if row.measured[index] is None else "measured"
+        how = tr("predicted") if row.measured[index] is None else tr("measured")
         parts.append(f"KL {divergence_text(row.known[index])} {how}")
     elif fmt is not None and cost is not None:
         parts.append(tr("KL {} estimated", divergence_text(cost)))

@@ -13,7 +13,7 @@ from espalier.app.features.kernels.answer_pictures import view_of
 from espalier.app.features.kernels.measurement_tab import Pages
 from espalier.app.features.kernels.source import PythonColours
 from espalier.app.features.kernels.state.answer_text import note_text, value_text
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link
 from espalier.app.widgets.source.source_text import SourceText
@@ -90,7 +90,7 @@ class Sources(QWidget):
 
 def text_html(question: Question) -> str:
     """The answer's paragraphs as HTML."""
-    parts = [f'<p style="margin:0 0 6px 0">{html.escape(t)}</p>' for t in question.text]
+    parts = [f'<p style="margin:0 0 6px 0">{html.escape(tr(t))}</p>' for t in question.text]
     return "".join(parts)
 
 
@@ -106,7 +106,7 @@ def lines_html(lines: Sequence[Line], grey: str) -> str:
         value, note = html.escape(value_text(line)), html.escape(note_text(line))
         cell = f"<b>{value}</b>" if line.value is not None else f'<span style="color:{grey}">{value}</span>'
         small = f'<br><span style="color:{grey};font-size:11px">{note}</span>' if note else ""
-        rows.append(f'<tr><td style="padding:1px 12px 1px 0">{html.escape(line.label)}{small}</td>'
+        rows.append(f'<tr><td style="padding:1px 12px 1px 0">{html.escape(message(line.label))}{small}</td>'
                     f'<td style="padding:1px 0">{cell}</td></tr>')  # fmt: skip
     return f'<table cellspacing="0">{"".join(rows)}</table>'
 

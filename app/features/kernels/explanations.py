@@ -61,7 +61,7 @@ class KernelExplanations(QWidget):
     # -- building
 
     def _build(self) -> None:
-        self.list.addItems([q.name for q in QUESTIONS])
+        self.list.addItems([tr(q.name) for q in QUESTIONS])
         self.list.setStyleSheet(f"QListWidget::item {{ min-height: {ROW}px; padding-left: 8px; }}")
         self.list.setUniformItemSizes(True)
         self.list.setAccessibleName(tr("Questions about kernels"))
@@ -149,7 +149,7 @@ class KernelExplanations(QWidget):
         question, measured = self.question, self.state.measured(str(self.device.get()))
         palette, lines = self.palette(), lines_of(question.key, measured)
         grey = palette.placeholderText().color().name()
-        self._put(self.title, question.title)
+        self._put(self.title, tr(question.title))
         self._put(self.text, text_html(question))
         self._put(self.formulas, formulas_html(question))
         self._put(self.figures, lines_html(lines, grey))
@@ -186,7 +186,8 @@ class KernelExplanations(QWidget):
         error = state.error or ledger
         show_running(self.measure_button, self.stop_button, job is not None,
                   lambda: self.measure_button.setEnabled(job is None))  # fmt: skip
-        text = tr("{}{} (Ctrl+Return)", self.question.measures[:1].upper(), self.question.measures[1:])
+        what = tr(self.question.measures)
+        text = tr("{}{} (Ctrl+Return)", what[:1].upper(), what[1:])
         self.measure_button.setToolTip(text if job is None else tr("A measurement is running"))
         self._put(self.status, state.status)
         self.status.setVisible(bool(state.status))

@@ -67,10 +67,10 @@ class KernelList(QWidget):
             font.setWeight(QFont.Weight.DemiBold)
             top.setFont(0, font)
         for info in inside:
-            title = info.title.removeprefix(f"{family}, ")
+            title = tr(info.title).removeprefix(f"{family}, ")
             item = QTreeWidgetItem(top, [title[:1].upper() + title[1:]])
             item.setData(0, NAME, info.name)
-            item.setToolTip(0, f"{info.name}\n{info.about}\n{info.formula}")
+            item.setToolTip(0, f"{info.name}\n{tr(info.about)}\n{info.formula}")
 
     # -- selection
 

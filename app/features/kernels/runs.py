@@ -227,10 +227,10 @@ def _state_text(run: Run) -> str:
     """Progress, or row counts, machine, ceilings and date of a run."""
     if run.job:
         progress = message(run.job.progress.text) if run.job.progress else tr("queued")
-        progress = progress if run.job.state != "paused" else "paused"
+        progress = progress if run.job.state != "paused" else tr("paused")
         return f"{progress} · {plural(len(run.rows), 'row')}"
     failed = sum(not r.seconds for r in run.rows)
-    parts = ("stopped" if run.stopped else "", plural(len(run.rows), "row"),
+    parts = (tr("stopped") if run.stopped else "", plural(len(run.rows), "row"),
              tr("{} without a time", failed) if failed else "", run.machine if run.file else "",
              limits_text(run.results.ceilings) if run.results.ceilings else "", run.results.date)  # fmt: skip
     return " · ".join(p for p in parts if p)

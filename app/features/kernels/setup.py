@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPush
 
 from espalier.app.number_text import duration, plural
 from espalier.app.theme import ROW
-from espalier.app.translation import error_text, tr, translated
+from espalier.app.translation import error_text, message, tr, translated
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField, set_tab_chain
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import muted
@@ -43,7 +43,7 @@ class KernelSetup(QWidget):
         self.types = {name: QCheckBox(title) for name, title in TYPES.items()}
         self.versions: dict[str, QCheckBox] = {}
         self.sizes, self.own = Choice(tuple(SIZES), tuple(SIZES.values())), Line()
-        self.seconds, self.threads = NumberField(float, 0, 60), NumberField(int, 0, 1024, zero="torch's")
+        self.seconds, self.threads = NumberField(float, 0, 60), NumberField(int, 0, 1024, zero=tr("torch's"))
         self.run_button, self.stop_button = QPushButton(tr("Run")), QPushButton(tr("Cancel"))
         self.estimate, self.lacking, self.foot = QLabel(wordWrap=True), muted(""), QWidget()
         self._versions = FlowLayout(spacing=10, between=0)
@@ -134,7 +134,7 @@ class KernelSetup(QWidget):
             reason = lab.missing.get(name, "")
             model.item(at).setEnabled(not reason)
             self.device.setItemData(at, reason or None, Qt.ItemDataRole.ToolTipRole)
-            self.device.setItemText(at, f"{DEVICES[name]}: {reason}" if reason else _machine(lab, name))
+            self.device.setItemText(at, f"{DEVICES[name]}: {message(reason)}" if reason else _machine(lab, name))
         self.device.put("cpu" if "cuda" in lab.missing else "cuda")
         cores = lab.machines.get("cpu", {}).get("cores")
         self.threads.high = float(cores or 1024)
@@ -190,7 +190,7 @@ class KernelSetup(QWidget):
               self.run_button, self.stop_button)  # fmt: skip
         lacking = {n: w for n, versions in by_name.items() if (w := _why_not(versions, self._device))}
         whys = {reason: [n for n, w in lacking.items() if w == reason] for reason in lacking.values()}
-        self.lacking.setText("; ".join(f"{', '.join(names)}: {reason}" for reason, names in whys.items()))
+        self.lacking.setText("; ".join(f"{', '.join(names)}: {message(reason)}" for reason, names in whys.items()))
         self.lacking.setVisible(bool(lacking))
 
     def _box(self, name: str, versions: list[VersionInfo]) -> QCheckBox:
@@ -201,8 +201,8 @@ class KernelSetup(QWidget):
         box.setEnabled(not reason and not baseline)
         fixed = tr("always: it is the baseline of ratios") if baseline else ""
         late = tr("slow to start") if any(v.optional for v in versions) else ""
-        about = versions[0].about if len({v.about for v in versions}) == 1 else ""
-        box.setToolTip("\n".join(t for t in (about, fixed, late, reason) if t))
+        about = tr(versions[0].about) if len({v.about for v in versions}) == 1 else ""
+        box.setToolTip("\n".join(t for t in (about, fixed, late, message(reason)) if t))
         box.toggled.connect(lambda _: self.update_estimate())
         return box
 
@@ -257,7 +257,7 @@ class KernelSetup(QWidget):
             rows, seconds = self._work(request)
             self.estimate.setText(tr("{} · about {}", plural(rows, "row"), duration(seconds)))
             self.run_button.setEnabled(not self._running)
-        names = [i.title for i in self._infos]
+        names = [tr(i.title) for i in self._infos]
         self.run_button.setText(tr("Run {}", plural(len(names), "kernel")) if len(names) > 1 else tr("Run"))
         self.changed.emit()
 

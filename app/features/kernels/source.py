@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.kernels.state.row_text import cost_model_text
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
@@ -99,7 +99,7 @@ class KernelSource(QWidget):
     def offer(self, infos: Sequence[KernelInfo]) -> None:
         """Offer kernels."""
         self._infos = {i.name: i for i in infos}
-        self.kernel.offer(tuple(self._infos), tuple(i.title for i in infos))
+        self.kernel.offer(tuple(self._infos), tuple(tr(i.title) for i in infos))
         self._show(bool(infos))
         self._kernel_chosen()
 
@@ -131,9 +131,12 @@ class KernelSource(QWidget):
         version = next((v for v in info.versions if v.name == self.version.get()), None) if info else None
         if info is None or version is None:
             return
-        lacks = "; ".join(tr("not on {}: {}", d, reason) for d, reason in version.missing.items())
-        lines = [f"{info.about}  {info.formula}", f"{version.name}: {version.about}" + (f" ({lacks})" if lacks else ""),
-                 *cost_model_text(info, version.name, self._rows())]  # fmt: skip
+        lacks = "; ".join(tr("not on {}: {}", d, message(reason)) for d, reason in version.missing.items())
+        lines = [
+            f"{tr(info.about)}  {info.formula}",
+            f"{version.name}: {tr(version.about)}" + (f" ({lacks})" if lacks else ""),
+            *cost_model_text(info, version.name, self._rows()),
+        ]
         self.description.setText("\n".join(lines))
         if self.text.toPlainText() != version.source:
             self.text.show_text(version.source, {})

@@ -114,7 +114,7 @@ class NodesPanel(QWidget):
             numbers = [c for c in self._columns() if any(isinstance(r.get(c), int | float) for r in self._rows)]
             for choice in (self.colour, self.bars):
                 chosen = choice.get() if choice.currentIndex() > 0 else ""
-                choice.offer(("", *numbers), ("nothing", *map(column_title, numbers)))
+                choice.offer(("", *numbers), (tr("nothing"), *map(column_title, numbers)))
                 choice.put(chosen if chosen in numbers else "")
             self._filter()
         self._pages.setCurrentIndex(int(document is not None))

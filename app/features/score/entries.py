@@ -62,7 +62,7 @@ def _further() -> tuple[Entry, ...]:
 OWN: tuple[Entry, ...] = (
     Entry(
         "accuracy",
-        "accuracy",
+        tr("accuracy"),
         percent,
         _points,
         1,
@@ -73,14 +73,14 @@ OWN: tuple[Entry, ...] = (
     ),
     Entry(
         "perplexity",
-        "perplexity",
+        tr("perplexity"),
         lambda v: f"{v:.4g}",
         _relative,
         -1,
         tr("e to the power of the loss of the next tokens"),
         measured=True,
     ),
-    Entry("size_bytes", "size", mebibytes, _relative, -1, tr("Bytes of the packed export"), traced=True),
+    Entry("size_bytes", tr("size"), mebibytes, _relative, -1, tr("Bytes of the packed export"), traced=True),
     Entry(
         "weight_bits",
         tr("weight bits"),
@@ -93,7 +93,7 @@ OWN: tuple[Entry, ...] = (
     ),
     Entry(
         "kl",
-        "KL",
+        tr("KL"),
         divergence_text,
         _absolute(3),
         -1,
@@ -104,7 +104,7 @@ OWN: tuple[Entry, ...] = (
     ),
     Entry(
         "loss",
-        "loss",
+        tr("loss"),
         lambda v: f"{v:.3f}",
         _absolute(3),
         -1,
@@ -130,7 +130,7 @@ OWN: tuple[Entry, ...] = (
     ),
     Entry(
         "sparsity",
-        "sparsity",
+        tr("sparsity"),
         percent,
         _points,
         0,

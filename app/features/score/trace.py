@@ -92,7 +92,11 @@ class Trace(QWidget):
         value = shown.values[index]
         what = tr("not measured") if value is None else self._write(value)
         where = (
-            "now" if index == shown.at else "undone" if index > shown.at else tr("after {} edits", shown.counts[index])
+            tr("now")
+            if index == shown.at
+            else tr("undone")
+            if index > shown.at
+            else tr("after {} edits", shown.counts[index])
         )
         base = "" if shown.base is None else tr("\nThin line: {}, {}", self._write(shown.base), shown.base_name)
         go = "" if index == shown.at else tr("\nClick to go there")

@@ -199,7 +199,7 @@ def _doing(study: Study, now: float) -> list[str]:
     job = study.job
     begun = [tr("went on from trial {}", study.went_on)] if study.went_on is not None else []
     if study.paused:
-        return [*begun, "paused"]
+        return [*begun, tr("paused")]
     if job is None:
         return [
             *begun,

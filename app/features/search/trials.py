@@ -88,7 +88,7 @@ class SearchTrials(QWidget):
         self.search = Line(tr("filter"))
         self.search.setAccessibleName(tr("Filter the trials"))
         self.search.setMaximumWidth(150)
-        self.copy_link, self.save_link = link(tr("Copy"), self.table.copy), link("CSV…", lambda: None)
+        self.copy_link, self.save_link = link(tr("Copy"), self.table.copy), link(tr("CSV…"), lambda: None)
         self.copy_link.setToolTip(tr("Copy the selected trials, or all, as TSV"))
         self.words = muted("", wrap=True)
         self.note = Line(tr("Note on this trial"))

@@ -267,7 +267,7 @@ class SweepsPanel(FormPanel):
 def _doing(run: Run) -> str:
     if run.job is None:
         return ""
-    return "running" if run.job.state == "running" else "queued"
+    return tr("running") if run.job.state == "running" else tr("queued")
 
 
 def _bar(runs: QWidget, figure: QWidget, *others: QWidget) -> FlowLayout:

@@ -144,7 +144,8 @@ class TablesPanel(QWidget):
         steps = [s for n in self._state.reports if (s := PASSES.get(n)).kind == "transform"]
         specs, chosen = [*reports(), *steps], self.current
         self._choice.offer(
-            tuple(s.name for s in specs), tuple(tr("Step: {}", s.title) if s in steps else s.title for s in specs)
+            tuple(s.name for s in specs),
+            tuple(tr("Step: {}", tr(s.title)) if s in steps else tr(s.title) for s in specs),
         )
         self._choice.put(chosen if chosen in {s.name for s in specs} else None)
 

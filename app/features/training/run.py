@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.number_text import count, duration, left, metric
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.heading import Elided
 from espalier.app.widgets.progress import Bar
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
@@ -33,7 +33,7 @@ def stage(job: JobInfo) -> str:
     if job.state == "waiting":
         return tr("Queued")
     done = job.progress
-    text = done.text if done and done.text else "running"
+    text = message(done.text) if done and done.text else tr("running")
     at = tr(" · step {} of {}", count(done.done), count(done.total)) if done and done.total > 1 else ""
     return f"{tr('Paused') if job.state == 'paused' else text.capitalize()}{at}"
 

@@ -20,7 +20,7 @@ from espalier.app.number_text import (
     shown,
     training_text,
 )
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.passes.analysis.format_sqnr import columns
@@ -119,13 +119,13 @@ def state_text(trial: Trial, counted: str = "samples") -> str:
     """A trial's state with its reason: `outside weight bits ≤ 4.5`, `failed: …`. `counted`: samples or steps."""
     if trial.state == "complete" and not trial.feasible:
         return tr("outside {}", ", ".join((limit_text(k) for k, v in trial.violation.items() if v > 0)))
-    words, reason = LOST if trial.lost else STATES[trial.state], trial.error
+    words, reason = tr(LOST if trial.lost else STATES[trial.state]), trial.error
     for limit in trial.violation:
         reason = reason.replace(limit, limit_text(limit))
     if trial.unmeasured:
-        return reason or UNMEASURED
+        return message(reason) or tr(UNMEASURED)
     if reason and trial.state in ("failed", "pruned"):
-        return f"{words}: {reason}"
+        return f"{words}: {message(reason)}"
     if trial.state == "pruned" and trial.steps:
         return tr("{} after {} {}", words, cell(trial.steps[-1][0]), counted)
     return tr("{}, equal to an earlier one", words) if trial.reused else words

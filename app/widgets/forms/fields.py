@@ -120,7 +120,7 @@ class Line(QLineEdit):
     def put(self, value: Any) -> None:
         """Show a text, None or MIXED."""
         mixed = value == MIXED
-        self.setPlaceholderText(MIXED if mixed else self._hint)
+        self.setPlaceholderText(tr(MIXED) if mixed else self._hint)
         text = "" if value is None or mixed else str(value)
         if text != self.text():
             self.setText(text)
@@ -191,7 +191,7 @@ class NumberField(QLineEdit):
         self.typing = False  # true while `edited` signals a key press
         self._value: Any = None
         self._mixed = False
-        self._empty = zero or ("none" if optional else "")
+        self._empty = zero or (tr("none") if optional else "")
         self.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.setPlaceholderText(self._empty)
         self.textEdited.connect(self._typed)
@@ -199,7 +199,7 @@ class NumberField(QLineEdit):
     def set_empty_text(self, text: str) -> None:
         """Set the placeholder for no value."""
         self._empty = text
-        self.setPlaceholderText(MIXED if self._mixed else text)
+        self.setPlaceholderText(tr(MIXED) if self._mixed else text)
 
     def get(self) -> Any:
         """The number. Raises OptionsError if the text is not a number or out of range."""
@@ -214,7 +214,7 @@ class NumberField(QLineEdit):
     def put(self, value: Any) -> None:
         """Show a number, None or MIXED."""
         self._mixed = value == MIXED
-        self.setPlaceholderText(MIXED if self._mixed else self._empty)
+        self.setPlaceholderText(tr(MIXED) if self._mixed else self._empty)
         self._value = None if self._mixed else value
         text = "" if self._value is None or (self.zero and not self._value) else _number_text(self._value)
         if text != self.text():
@@ -321,7 +321,7 @@ class Choice(QComboBox):
     def __init__(self, values: tuple[Any, ...] = (), texts: tuple[str, ...] = ()) -> None:
         super().__init__()
         self.values: tuple[Any, ...] = ()
-        self.setPlaceholderText(MIXED)
+        self.setPlaceholderText(tr(MIXED))
         self.setFixedHeight(HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # not by the wheel, which would edit it
         self.offer(values, texts)
@@ -420,7 +420,7 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
         return Choice((None, True, False), (tr("none"), tr("yes"), tr("no"))) if optional else Check()
     if kind in (int, float):
         return NumberField(
-            kind, metadata.get("min"), metadata.get("max"), optional, _zero_text(metadata.get("help", ""))
+            kind, metadata.get("min"), metadata.get("max"), optional, _zero_text(tr(metadata.get("help", "")))
         )
     if kind is str:
         if names := metadata.get("names"):

@@ -221,7 +221,7 @@ class Rows(QWidget):
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(8)
-        noun = "selection" if kind is Select else kind.__name__.lower()
+        noun = tr("selection") if kind is Select else kind.__name__.lower()
         self._none = _caption(tr("No {} yet.", noun))
         self._add = QPushButton(tr("Add {}", noun))
         self._add.clicked.connect(self._added)
@@ -386,7 +386,7 @@ class Form(QWidget):
         for part in (title, editor):
             part.setToolTip(help_text)
             part.setProperty(OPTION, field.name)
-        editor.setAccessibleName(field.name)
+        editor.setAccessibleName(title.text())
         editor.edited.connect(self._edited)
         row = self._grid.rowCount()
         wide = isinstance(editor, Rows | Nested | PortFormats)

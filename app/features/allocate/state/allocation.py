@@ -235,8 +235,10 @@ class Allocations(SearchSpace):
         if amount < low - 1e-9 * abs(low):
             direction = "least" if self.current.cost.better == "low" else "most"
             minimum = self.current.problem.figure(0, low)
-            text = tr("The {} possible is {:.6g} {}.", direction, minimum, self.current.cost.unit).replace(" .", ".")
-            raise OptionsError(text, "Add cheaper formats or more pruning.")
+            unit = f" {self.current.cost.unit}".rstrip()
+            raise OptionsError(
+                f"The {direction} possible is {minimum:.6g}{unit}.", "Add cheaper formats or more pruning."
+            )
 
     def reset(self) -> None:
         """Drop the budget and the solution."""

@@ -44,7 +44,11 @@ class CostInputs(QObject):
         self._for, self.words = allocations, tr("Measuring: {} …", tr(cost(allocations.figure).title).lower())
         try:
             self._job = self._session.analyse(
-                cost(allocations.figure).title, finding(finder, data, formats), lambda _: None, base.graph, self._failed
+                tr(cost(allocations.figure).title),
+                finding(finder, data, formats),
+                lambda _: None,
+                base.graph,
+                self._failed,
             )
         except EspalierError as error:
             self._session.problem.emit(error)

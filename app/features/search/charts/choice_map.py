@@ -239,7 +239,7 @@ class ChoiceMap(PaintedChart):
         scale: Scale | None = axis.scale
         if scale and not scale.numeric:
             return plain(value, scale.choice.fit)
-        return figure(value) if value is not None else "none"
+        return figure(value) if value is not None else tr("none")
 
     # -- pointing
 

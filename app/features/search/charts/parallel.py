@@ -262,7 +262,7 @@ class ParallelChart(AxesOfTrials):
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, short)
         if np.isnan(self._units[self._complete(), index]).any():
             painter.setPen(QColor(self.look.muted))
-            painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, "none")
+            painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, tr("none"))
 
     def _room(self, index: int, widest: int, gap: float, at_end: bool) -> int:
         """Width available for labels, limited by the next axis unless it has equal categories."""

@@ -42,7 +42,7 @@ class Tile(QWidget):
         self._mask: Any = None
         self.charts: dict[str, Any] = {}
         self._stale: set[str] = set()
-        self.kind = Choice(tuple(kinds), tuple(kinds))
+        self.kind = Choice(tuple(kinds), tuple(map(tr, kinds)))
         self.kind.setAccessibleName(tr("Chart"))
         self.kind.put(first)
         self.kind.edited.connect(self._changed)
@@ -211,8 +211,8 @@ class Tile(QWidget):
         self._fold()
 
     def _field(self, option: Option) -> Any:
-        field: Any = Check(option.name) if option.values is None else Choice(option.values, option.texts)
-        field.setAccessibleName(option.hint or option.name)
+        field: Any = Check(tr(option.name)) if option.values is None else Choice(option.values, option.texts)
+        field.setAccessibleName(option.hint or tr(option.name))
         field.setToolTip(option.hint)
         if option.values is not None:
             field.setMaximumWidth(WIDEST)

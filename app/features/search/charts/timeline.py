@@ -59,7 +59,9 @@ class TimelineChart(StudyChart):
         many = [(kind, colour, int((kinds == i).sum()))
                 for i, (kind, colour) in enumerate(zip(KINDS, self.colours(self.look), strict=True))]  # fmt: skip
         entries = [
-            f'<span style="color:{colour}">■</span> {kind} {count(number)}' for kind, colour, number in many if number
+            f'<span style="color:{colour}">■</span> {tr(kind)} {count(number)}'
+            for kind, colour, number in many
+            if number
         ]
         return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(entries)}</span>'
 

@@ -55,7 +55,7 @@ def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[
     noted = any(t.note for t in trials)
     return (
         Column("number", "trial", lambda t: t.number, cell),
-        Column("state", "state", state_label, str),
+        Column("state", "state", state_label, tr),
         *((Column("note", "note", lambda t: t.note, str),) if noted else ()),
         *((Column("sum", "sum", lambda t: t.values[0] if t.values else None, lambda v: cell(v)),) if summed else ()),
         *(Column(f, title(f), _goal(i, f, summed), _figure(f)) for i, f in enumerate(wanted)),
@@ -290,7 +290,7 @@ class TrialRows(QAbstractTableModel):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
             mark = "" if self._sort is None or self._sort[0] != section else " ▴" if self._sort[1] else " ▾"
-            return self.columns[section].title + mark
+            return tr(self.columns[section].title) + mark
         if role == Qt.ItemDataRole.TextAlignmentRole:
             column = self.columns[section]
             value = next((v for t in list(self.trials.values())[:50] if (v := column.of(t)) is not None), None)

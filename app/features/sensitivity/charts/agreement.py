@@ -72,7 +72,7 @@ class AgreementChart(DotChart):
             return ""
         there = {d.kind for d in self.dots}
         kinds = [f'<span style="color:{self.colour(k)}">● {name}</span>'
-                 for k, name in enumerate(("weights", "activations")) if k in there]  # fmt: skip
+                 for k, name in enumerate((tr("weights"), tr("activations"))) if k in there]  # fmt: skip
         lines = tr('<span style="color:{}">line: equal · dashed: a factor of 2 · bars: medians</span>', self.look.muted)
         return " &nbsp; ".join((*kinds, lines))
 
