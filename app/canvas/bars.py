@@ -81,7 +81,7 @@ class CanvasBars(QObject):
         self.zoom = Card(self.below, palette, tr("Fit the graph, and the zoom"))
         self.cards = (self.breadcrumb, self.shapes, self.colour_by, self.legend, self.minimap, self.zoom)
         self._trail: list[int] = []
-        self._labels: list[str] = ["model"]
+        self._labels: list[str] = [tr("model")]
         self._first = 0
         self.breadcrumb.pressed.connect(self._go)
         self.shapes.pressed.connect(self.shapes_wanted)
@@ -181,7 +181,7 @@ class CanvasBars(QObject):
         if trail == self._trail and self.breadcrumb.pieces:
             return
         self._trail = trail
-        self._labels = ["model", *(scene.layout.tree.groups[g].label for g in trail)]
+        self._labels = [tr("model"), *(scene.layout.tree.groups[g].label for g in trail)]
         self.arrange()
 
     def _shorten(self, width: float) -> None:

@@ -13,7 +13,7 @@ def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
     """The state of a job as one line. `elapsed`: show the elapsed time also if the remaining time is known."""
     if job.finished is not None:
         took = duration(job.took)
-        return {"done": tr("done in {}", took), "failed": tr("failed after {}", took), tr("stopped"): "stopped"}[
+        return {"done": tr("done in {}", took), "failed": tr("failed after {}", took), "stopped": tr("stopped")}[
             job.state
         ]
     if job.state == "waiting" and not job.begun:
@@ -26,8 +26,8 @@ def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
 def figures(job: JobInfo) -> str:
     """The last metrics of a job: validation accuracy, then training loss."""
     main = next((n for n in job.metrics if n.startswith(VALIDATION) and n not in (SAMPLES, f"{VALIDATION}loss")), "")
-    names = [n for n in (main, tr("training loss")) if job.metrics.get(n)]
-    return " · ".join(f"{n} {metric(n, job.metrics[n][-1][1])}" for n in names)
+    names = [n for n in (main, "training loss") if job.metrics.get(n)]
+    return " · ".join(f"{tr(n)} {metric(n, job.metrics[n][-1][1])}" for n in names)
 
 
 def can_keep(job: JobInfo) -> bool:

@@ -12,7 +12,7 @@ from espalier.app.session.recovery import UnsavedProject, discard, is_of, title_
 from espalier.app.shell.loading import LoadingPage
 from espalier.app.shell.welcome import WelcomePage
 from espalier.app.shell.workbench import Workbench
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.figure_files import is_own
 from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, OpenJob, Progress
 
@@ -103,7 +103,7 @@ class StartPages(QStackedWidget):
         if not isinstance(event.job.job, OpenJob):
             return
         if isinstance(event.event, Progress):
-            self.loading.show_progress(event.event.text)
+            self.loading.show_progress(message(event.event.text))
         elif isinstance(event.event, TERMINAL) and not isinstance(event.event, Done):
             self.changed.emit()
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.figures.facts import node_path
 from espalier.app.number_text import plural
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link, muted
 from espalier.model.formats.base import Format
@@ -82,7 +82,7 @@ class LayerView(QWidget):
             self.formats[name].offer(tuple(held), tuple(held))
             for part in (self.formats[name], self.links[name]):
                 part.setVisible(bool(held))
-            why = " ".join(tr("{} of {}: {}. {}", u.label, u.port, u.why, u.instead) for u in refused)
+            why = " ".join(tr("{} of {}: {}. {}", u.label, u.port, message(u.why), message(u.instead)) for u in refused)
             could = (
                 tr("holds {} of this weight", plural(len(held), "format"))
                 if layer.has_weight

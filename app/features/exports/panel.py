@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QStackedWidget, 
 
 from espalier.app.features.exports.layer_view import LayerView
 from espalier.app.number_text import plural
-from espalier.app.translation import tr, translated
+from espalier.app.translation import message, tr, translated
 from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.fields import Choice, apply_field_style
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -120,7 +120,7 @@ class ExportPanel(DeferredWork):
         chosen = [layer for layer in found if layer.chosen]
         for name, label in self.counts.items():
             held = sum(not layer.refused[name] for layer in chosen)
-            why = refused_model(name, document.project.source.limits) if document else ""
+            why = message(refused_model(name, document.project.source.limits)) if document else ""
             label.setText(why or (tr("holds {} of {} with choices", held, plural(len(chosen), "layer")) if chosen
                                   else tr("no layer has a format yet")))  # fmt: skip
         kinds = {ALL: found, CHOSEN: chosen, REFUSED: [layer for layer in found if not layer.held_everywhere]}

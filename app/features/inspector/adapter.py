@@ -70,11 +70,11 @@ class AdapterSection(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
         for name in FIELDS:
-            label = QLabel(name)
+            label = QLabel(tr(name))
             label.setProperty("role", "muted")
             field = self.fields[name]
             field.setFixedWidth(46)
-            field.setAccessibleName(tr("LoRA {}", name))
+            field.setAccessibleName(tr("LoRA {}", tr(name)))
             for widget in (label, field):
                 widget.setToolTip(TERMS[f"LoRA {name}"])
                 row.addWidget(widget)

@@ -43,9 +43,9 @@ class ParallelSection(QWidget):
         grid.setHorizontalSpacing(8)
         for k, (name, field) in enumerate(self.fields.items()):
             field.setToolTip(AXES[name])
-            field.setAccessibleName(tr("Parallel {}", name))
+            field.setAccessibleName(tr("Parallel {}", tr(name)))
             field.editingFinished.connect(self._edited)  # partly typed numbers are mostly invalid
-            grid.addWidget(muted(tr("rows") if name == "tokens" else name, wrap=False), 0, k)
+            grid.addWidget(muted(tr("rows" if name == "tokens" else name), wrap=False), 0, k)
             grid.addWidget(field, 1, k)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)

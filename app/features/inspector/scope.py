@@ -95,7 +95,7 @@ class ScopeSection(QWidget):
             self._scopes[TWINS] = same
         if len(every) > 1 and set(every) != set(same):
             self._scopes[ALIKE] = every
-        texts = {THIS: THIS, TWINS: tr("{} twins", len(same)), ALIKE: tr("All {} {}", len(every), node.op)}
+        texts = {THIS: tr(THIS), TWINS: tr("{} twins", len(same)), ALIKE: tr("All {} {}", len(every), node.op)}
         tips = {
             THIS: tr("Edits apply to this node alone"),
             TWINS: tr("The nodes at the same place of the other blocks"),

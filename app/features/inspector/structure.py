@@ -12,7 +12,7 @@ from espalier.app.figures.facts import Fact
 from espalier.app.figures.structure_cache import STRUCTURES, Same
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.heading import heading
 from espalier.model.graph.graph import Graph, Node
 from espalier.passes.structure.summary import ties
@@ -60,8 +60,8 @@ class StructureSection(QWidget):
     def _show(self, rows: list[tuple[str, str, str]]) -> None:
         self.setVisible(bool(rows))
         shown = rows[:MAX_ROWS]
-        self.rows.show_facts([Fact(role, count, text) for role, count, text in shown])
-        lines = [f"{role.capitalize()}: {text}." for role, _, text in shown]
+        self.rows.show_facts([Fact(role, message(amount), message(text)) for role, amount, text in shown])
+        lines = [f"{tr(role).capitalize()}: {message(text)}." for role, _, text in shown]
         lines += [tr("And {} more.", len(rows) - MAX_ROWS)] if len(rows) > MAX_ROWS else []
         self.description.setText("\n".join(lines))
 

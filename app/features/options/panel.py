@@ -118,7 +118,7 @@ class OptionsWindow(QDialog):
         box.setContentsMargins(16, 14, 16, 14)
         box.setSpacing(8)
         box.addWidget(title)
-        box.addWidget(muted(spec.doc.split("\n\n")[0].replace("\n", " ")))
+        box.addWidget(muted(tr(spec.doc.split("\n\n")[0].replace("\n", " "))))
         box.addWidget(area, 1)
         self.preview = preview_of(spec, form, session)
         if self.preview:
