@@ -126,20 +126,23 @@ def _sentence(text: str) -> str:
     return text if not text or text.endswith((".", "?", "!")) else f"{text}."
 
 
-def _first(doc: str | None) -> str:
+def first_paragraph(doc: str | None) -> str:
+    """The first paragraph of a docstring as a sentence."""
     return _sentence((inspect.cleandoc(doc or "")).split("\n\n")[0])
 
 
 def _format(fmt: type[Format]) -> Explanation:
     page = "reference/formats.md" if FORMATS.is_own(fmt.name) else ""
     return Explanation(
-        tr(fmt.title), "format", tr(_first(inspect.getdoc(fmt))), fmt.formula, fmt.source, page, fmt.name
+        tr(fmt.title), "format", tr(first_paragraph(inspect.getdoc(fmt))), fmt.formula, fmt.source, page, fmt.name
     )
 
 
 def _pass(spec: PassSpec) -> Explanation:
     page = "reference/passes.md" if PASSES.is_own(spec.name) else ""
-    return Explanation(tr(spec.title), "pass", tr(_first(spec.doc)) or tr(spec.title), page=page, section=spec.name)
+    return Explanation(
+        tr(spec.title), "pass", tr(first_paragraph(spec.doc)) or tr(spec.title), page=page, section=spec.name
+    )
 
 
 def _cost(cost: Cost) -> Explanation:

@@ -112,7 +112,7 @@ def english(shown: str) -> str:
 
 def _translated(text: str) -> str:
     assert _lookup is not None
-    if text in _english:  # translated before
+    if not text or text in _english:  # translated before
         return text
     shown = _lookup(text, -1) or text
     if places(shown) != places(text):

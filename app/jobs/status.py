@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from espalier.app.number_text import count, duration, left, metric
-from espalier.app.translation import message, tr
+from espalier.app.translation import message, tr, translated
 from espalier.passes.base import is_lasting
 from espalier.passes.jobs.kinds import Job, JobInfo, ReplayJob
 from espalier.passes.training.curve import SAMPLES, VALIDATION
+
+STATES = translated({"waiting": "waiting", "running": "running", "paused": "paused"})
 
 
 def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
@@ -19,7 +21,7 @@ def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
     if job.state == "waiting" and not job.begun:
         return tr("queued: {}", job.waits) if job.waits else tr("queued")
     done = _progress(job)
-    state = () if job.state == "running" and any(done) else (job.state,)
+    state = () if job.state == "running" and any(done) else (STATES.get(job.state, job.state),)
     return " · ".join(p for p in (*state, *done, *_times(job, now, elapsed), figures(job)) if p)
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
+from espalier.app.explanations import first_paragraph
 from espalier.app.glossary import COLUMNS, common_words, terms
 from espalier.app.number_text import column_title
 from espalier.app.shell.sections import SECTIONS
+from espalier.kernels.bench.answers.questions import QUESTIONS
+from espalier.kernels.bench.spec import KERNELS
 from espalier.model.document.codec import hints
 from espalier.model.registry import FORMATS, PASSES
+from espalier.model.sources.demos import DEMOS
 from espalier.passes.costs.base import COSTS
 from espalier.passes.tasks.base import all_metrics
 from tests.reference.markdown import structures
@@ -29,10 +35,36 @@ class Text(NamedTuple):
 # Constructors that translate what they are given: positions, then keywords; "/" separates the names of menus.
 CONSTRUCTORS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Action": ((1, 2), ("title", "menu", "help", "section", "tool")),
+    "Fact": ((0,), ()),
+    "Option": ((0,), ()),
+    "figure_option": ((0,), ()),
+    "Column": ((1,), ()),
 }
+KEYED = ("Pages",)  # constructors that translate the keys of a dict
 # Constants whose texts are also identities: they stay English there, and are translated where they are shown.
-IDENTITIES: dict[str, tuple[str, ...]] = {}
+IDENTITIES: dict[str, tuple[str, ...]] = {
+    "app/canvas/colouring.py": ("TRAINS",),
+    "app/canvas/fold_metrics.py": ("KINDS",),
+    "app/features/inspector/adapter.py": ("FIELDS",),
+    "app/features/inspector/parallel.py": ("AXES",),
+    "app/features/inspector/scope.py": ("THIS",),
+    "app/features/search/charts/choice_map.py": ("name", "SHOWN"),
+    "app/features/search/charts/comparison.py": ("name",),
+    "app/features/search/charts/history.py": ("name",),
+    "app/features/search/charts/importance.py": ("name",),
+    "app/features/search/charts/intermediate.py": ("name",),
+    "app/features/search/charts/parallel.py": ("name",),
+    "app/features/search/charts/scatter.py": ("name",),
+    "app/features/search/charts/timeline.py": ("name", "KINDS"),
+    "app/features/search/state/trial_rows.py": ("FIGURES",),
+    "app/figures/study/labels.py": ("STATES", "LOST", "UNMEASURED"),
+    "app/theme.py": ("CATEGORIES",),
+    "app/widgets/forms/fields.py": ("MIXED",),
+    "passes/figure.py": ("BASELINES", "OPENED"),
+}
+CHOICES = ("Choice",)  # fields that translate their values, if they have no texts
 RAISED = ("Failed", "Problem", "Impossible", "Damage", "Progress", "Unsafe")
+SENTENCE = re.compile(r"[a-z]{2,} (?:\{\} )?[a-z]{2,}")  # in what a function returns
 NOTED = ("warning", "note", "why", "remark")  # keys of summaries whose texts the window shows
 
 
@@ -72,8 +104,8 @@ def of_window() -> Iterator[Text]:
     for path, tree in sources().items():
         if path.startswith("app/"):
             for node in ast.walk(tree):
-                yield from (Text(t, path, plural) for t, plural in _texts(node) if has_letters(t))
-            yield from (Text(t, path) for n in tree.body for t in _identities(path, n))
+                yield from (Text(t, path, plural) for t, plural in _texts(node))
+        yield from (Text(t, path) for n in tree.body for t in _identities(path, n))
 
 
 def _texts(node: ast.AST) -> Iterator[tuple[str, bool]]:
@@ -86,6 +118,10 @@ def _texts(node: ast.AST) -> Iterator[tuple[str, bool]]:
         yield from ((t, False) for t in constants(node.args[0]))
     elif name == "plural" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
         yield f"%n {node.args[1].value}", True
+    elif name in KEYED and node.args and isinstance(node.args[0], ast.Dict):
+        yield from ((k.value, False) for k in node.args[0].keys if isinstance(k, ast.Constant))
+    elif name in CHOICES and len(node.args) == 1:
+        yield from ((t.replace("_", " "), False) for t in constants(node.args[0]))
     elif name in CONSTRUCTORS:
         at, keywords = CONSTRUCTORS[name]
         given = [node.args[i] for i in at if i < len(node.args)]
@@ -120,10 +156,11 @@ def _identities(path: str, node: ast.stmt) -> Iterator[str]:
 def of_messages() -> Iterator[Text]:
     """Errors with their hints, and what jobs say of their progress."""
     for path, tree in sources().items():
-        if "/commands/" in path or path.startswith(("app/api", "app/commands", "app/cli")):
+        if "/commands/" in path or path.startswith(("app/api", "app/commands", "app/cli", "app/interpreter")):
             continue
         for node in ast.walk(tree):
-            yield from (Text(t, path) for t in _messages(node) if t and has_letters(t))
+            told = not path.startswith(("verilog/", "kernels/fake_quant/")) or not isinstance(node, ast.Return)
+            yield from (Text(t, path) for t in _messages(node) if t and told and has_letters(t))
 
 
 def _messages(node: ast.AST) -> Iterator[str | None]:
@@ -131,6 +168,9 @@ def _messages(node: ast.AST) -> Iterator[str | None]:
         name = name_of(node)
         if name.endswith("Error") or name in (*RAISED, "progress"):
             yield from map(pattern, (*node.args, *(k.value for k in node.keywords)))
+    elif isinstance(node, ast.Return | ast.Yield) and node.value is not None:
+        text = pattern(node.value)
+        yield text if text is not None and SENTENCE.search(text) else None
     elif isinstance(node, ast.Dict):
         named = zip(node.keys, node.values, strict=True)
         yield from (pattern(v) for k, v in named if isinstance(k, ast.Constant) and k.value in NOTED)
@@ -140,24 +180,40 @@ def of_registries() -> Iterator[Text]:
     """Titles, helps and options of passes, costs, metrics and formats; terms of the glossary; columns."""
     own = [spec for name, spec in PASSES.items() if PASSES.is_own(name)]
     for spec in own:
-        yield from (Text(t, f"pass {spec.name}") for t in (spec.title, spec.doc.split("\n")[0]))
+        first = spec.doc.split("\n\n")[0].replace("\n", " ")
+        about = (spec.title, spec.doc.split("\n")[0], first, first_paragraph(spec.doc))
+        yield from (Text(t, f"pass {spec.name}") for t in about)
     for cost in (c for n, c in COSTS.items() if COSTS.is_own(n)):
         yield from (Text(t, f"cost {cost.name}") for t in (cost.title, cost.about, cost.unit))
     for metric in all_metrics().values():
         yield from (Text(t, f"metric {metric.name}") for t in (metric.title, metric.help))
     for fmt in (f for n, f in FORMATS.items() if FORMATS.is_own(n)):
-        yield Text(fmt.title, f"format {fmt.name}")
+        yield from (Text(t, f"format {fmt.name}") for t in (fmt.title, first_paragraph(inspect.getdoc(fmt))))
     for kind in (*(s.options for s in own), *structures(s.options for s in own), *(f for _, f in FORMATS.items())):
         yield from (Text(t, f"option of {kind.__name__}") for t in _options(kind))
     yield from (Text(title, "menu Model") for title in SECTIONS)
+    for demo in DEMOS.values():
+        yield from (Text(t, f"demo {demo.name}") for t in (demo.title, demo.description))
+    yield from _of_kernels()
     for lines in (terms(), *common_words().values()):
         yield from (Text(line, "glossary") for line in lines.values())
     yield from (Text(column_title(key), COLUMNS) for key in common_words()["column"])
 
 
+def _of_kernels() -> Iterator[Text]:
+    for kernel in (k for n, k in KERNELS.items() if KERNELS.is_own(n)):
+        info = kernel.info() if hasattr(kernel, "info") else kernel
+        parts = (info.title, info.about, info.family, *(v.about for v in info.versions))
+        yield from (Text(t, f"kernel {info.name}") for t in (*parts, info.title.removeprefix(f"{info.family}, ")))
+    for question in QUESTIONS:
+        texts_ = (question.name, question.title, question.measures, *question.text)
+        yield from (Text(t, f"question {question.key}") for t in texts_)
+
+
 def _options(kind: Any) -> Iterator[str]:
     if not dataclasses.is_dataclass(kind):
         return
+    yield kind.__name__.lower()
     types = hints(kind)
     for field in dataclasses.fields(kind):
         yield field.name.replace("_", " ")

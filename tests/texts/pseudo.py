@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QSettings, QThreadPool
-from PySide6.QtWidgets import QApplication, QDialog, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QMenu, QTabBar, QWidget
 
 from espalier.app import translation
 from tests.texts.walk import Shown, shown
@@ -18,9 +19,12 @@ from tests.texts.walk import Shown, shown
 OPEN, CLOSE = "⟦", "⟧"
 
 
-def bracketed(text: str, _: int = -1) -> str:
-    """The text in the pseudo language."""
-    return f"{OPEN}{text}{CLOSE}"
+def bracketed(text: str) -> str:
+    """The text in the pseudo language: brackets around all of it but the places of its values."""
+    parts = re.split(r"(\{[^{}]*(?:\{\d*\}[^{}]*)*\}|%n)", text) if translation.places(text) else [text]
+    return "".join(
+        f"{OPEN}{p}{CLOSE}" if any(c.isalpha() for c in p) and i % 2 == 0 else p for i, p in enumerate(parts)
+    )
 
 
 def settle(milliseconds: int = 150) -> None:
@@ -32,8 +36,14 @@ def settle(milliseconds: int = 150) -> None:
 
 
 def main(spec: str) -> int:
-    """Open `spec`, visit all places and print {place: [[text, part, widget], …]} as JSON."""
-    translation.install(bracketed)
+    """Open `spec`, visit all places and print as JSON the texts that were looked up, and {place: [[text, part, widget], …]}."""
+    asked: set[str] = set()
+
+    def lookup(text: str, number: int) -> str:
+        asked.add(text)
+        return bracketed(text)
+
+    translation.install(lookup)
     from espalier.app.settings import Settings
     from espalier.app.shell.application import make_application, make_window
 
@@ -54,7 +64,8 @@ def main(spec: str) -> int:
         finally:
             window.close_now()
             QThreadPool.globalInstance().waitForDone(5000)
-    print("RESULT" + json.dumps({p: sorted(map(list, t)) for p, t in found.items()}))
+    result = {"asked": sorted(asked), "shown": {p: sorted(map(list, t)) for p, t in found.items()}}
+    print("RESULT" + json.dumps(result))
     return 0
 
 
@@ -71,6 +82,8 @@ def visit(window: object, spec: str, look: Callable[..., None]) -> None:
     while (window.session.document is None or window.session.jobs or window.live.waiting) and time.monotonic() < end:
         settle()
     assert window.session.document is not None
+    for menu in window.findChildren(QMenu):
+        menu.aboutToShow.emit()
     layer = next(n.id for n in window.session.document.graph if n.op == "linear")
     for workspace in WORKSPACES:
         window.pages.workbench.bar.buttons[workspace.id].click()
@@ -78,6 +91,10 @@ def visit(window: object, spec: str, look: Callable[..., None]) -> None:
     for dock in DOCKS:
         window.docks.bring(dock.id)
         look(f"panel {dock.id}")
+        for bar in window.docks.panels[dock.id].findChildren(QTabBar):
+            for at in range(bar.count()):
+                bar.setCurrentIndex(at)
+                look(f"panel {dock.id} {at}")
     window.session.select((layer,))
     window.docks.bring("inspector")
     look("a layer")

@@ -135,7 +135,7 @@ class AllocatePanel(AllocateWidgets):
             divergence = (
                 ""
                 if present[1] is None
-                else tr("\nKL {} from {}, {}", figure(present[1]), estimate.baseline, estimate.how)
+                else tr("\nKL {} from {}, {}", figure(present[1]), tr(estimate.baseline), estimate.how)
             )
             kl = present[1] if estimate.baseline == state.baseline else None
             marks.append(Mark(present[0], kl, "present", text + divergence))

@@ -31,7 +31,7 @@ def summary(allocations: Allocations, measurement: Measurement) -> str:
         return _present(allocations, measurement)
     parts = [
         _cost_text(allocations.figure, allocations.reached),
-        tr("KL {} from {}, estimated", figure(allocations.kl), allocations.baseline),
+        tr("KL {} from {}, estimated", figure(allocations.kl), tr(allocations.baseline)),
     ]
     parts += [FIRST[:1].lower() + FIRST[1:]] if allocations.sensitivities.uncorrected else []
     parts += _measured(measurement, allocations.allocated_recipe())
@@ -55,7 +55,7 @@ def _present(allocations: Allocations, measurement: Measurement) -> str:
     if present is None:
         return tr("Drag the budget.") if allocations.current else ""
     parts = [_cost_text(allocations.figure, present[0])]
-    how, name = allocations.estimate.how, allocations.estimate.baseline
+    how, name = allocations.estimate.how, tr(allocations.estimate.baseline)
     parts.append(tr("KL unknown") if present[1] is None else tr("KL {} from {}, {}", figure(present[1]), name, how))
     measured = _measured(measurement, allocations.recipe)
     parts += measured[1:] if how == "measured" else measured  # the divergence is in the text already

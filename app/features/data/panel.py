@@ -305,7 +305,9 @@ def _facts(summary: DataSummary) -> str:
     kind = _kind(summary)
     if summary.guessing:
         return _paragraphs(_task_facts(summary, sizes))
-    classes = f"{plural(len(summary.classes), 'class', 'classes')}; {balance(summary.counts, summary.classes)}."
+    classes = (
+        f"{plural(len(summary.classes), 'class', 'classes')}; {message(balance(summary.counts, summary.classes))}."
+    )
     accuracy = tr("Majority-class accuracy: {}", percent(summary.evaluated.majority))
     majority = tr("{} on {}; a model must beat it.", accuracy, summary.evaluated.name)
     lines = [f"<b>{count(sum(summary.counts))} {escape(kind)}</b>", *map(escape, (sizes, classes, majority))]

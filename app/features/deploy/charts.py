@@ -147,7 +147,7 @@ class ScalingChart(Chart):
 
     def legend(self) -> tuple[tuple[str, str], ...]:
         """(label, colour) of each line."""
-        return (("step", self.look.accent), (tr("compute alone"), lighter(CATEGORIES["matmul"], self.look)),
+        return ((tr("step"), self.look.accent), (tr("compute alone"), lighter(CATEGORIES["matmul"], self.look)),
                 (tr("ideal speedup"), self.look.muted))  # fmt: skip
 
     def table(self) -> Table:

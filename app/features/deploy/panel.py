@@ -59,7 +59,7 @@ class DeployPanel(FormPanel):
         self.form = Form(ShardPlanOptions, brief=True)
         self.table, self.times, self.memory = (
             Table(),
-            StackedBars(TIMES, "step", "ms"),
+            StackedBars(TIMES, tr("step"), "ms"),
             StackedBars(MEMORY, tr("memory of a rank"), ""),
         )
         self.scaling, self.tabs, self._charts = ScalingView(), QTabBar(), CurrentPageStack()

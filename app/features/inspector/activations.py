@@ -54,7 +54,11 @@ class ActivationPruningSection(QWidget):
         self.words, self.state = QLabel(), QLabel(wordWrap=True)
         for label in (self.words, self.state):
             label.setProperty("role", "small")
-        for widget, name in ((self.rule, "rule"), (self.slider, "sparsity"), (self.share, tr("sparsity in percent"))):
+        for widget, name in (
+            (self.rule, tr("rule")),
+            (self.slider, tr("sparsity")),
+            (self.share, tr("sparsity in percent")),
+        ):
             widget.setAccessibleName(tr("activation pruning: {}", name))
             widget.setToolTip(TERMS["activation pruning"])
         self._arrange()

@@ -81,7 +81,7 @@ class PruningSection(QWidget):
         for widget, name, term in (
             (self.method, tr("pruning method"), "method"),
             (self.scope, tr("pruning scope"), "scope"),
-            (self.slider, "sparsity", "sparsity"),
+            (self.slider, tr("sparsity"), "sparsity"),
             (self.share, tr("sparsity in percent"), "sparsity"),
         ):
             widget.setAccessibleName(name)

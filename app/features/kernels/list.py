@@ -61,13 +61,13 @@ class KernelList(QWidget):
     def _branch(self, family: str, inside: Sequence[KernelInfo]) -> None:
         top = self.tree.invisibleRootItem()
         if len(inside) > 1:
-            top = QTreeWidgetItem(top, [f"{family}  {len(inside)}"])
-            top.setToolTip(0, tr("All {} of {}", len(inside), family))
+            top = QTreeWidgetItem(top, [f"{tr(family)}  {len(inside)}"])
+            top.setToolTip(0, tr("All {} of {}", len(inside), tr(family)))
             font = QFont(self.tree.font())
             font.setWeight(QFont.Weight.DemiBold)
             top.setFont(0, font)
         for info in inside:
-            title = tr(info.title).removeprefix(f"{family}, ")
+            title = tr(info.title.removeprefix(f"{family}, "))
             item = QTreeWidgetItem(top, [title[:1].upper() + title[1:]])
             item.setData(0, NAME, info.name)
             item.setToolTip(0, f"{info.name}\n{tr(info.about)}\n{info.formula}")

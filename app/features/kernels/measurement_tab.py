@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLa
 from espalier.app.features.kernels.state.measurement import MeasurementResult, measurement_of
 from espalier.app.features.kernels.state.runs import kernel_runs_of
 from espalier.app.jobs.status import activity
-from espalier.app.translation import error_text, tr
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.form_panel import CurrentPageStack, FormPanel, empty_page
 from espalier.app.widgets.forms.fields import OPTION, Choice, Recolouring, apply_field_style
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -205,7 +205,7 @@ class MeasurementTab(FormPanel):
 
 
 class Pages(QWidget):
-    """Views under a row of tabs, with tools at the right."""
+    """Views under a row of tabs, by title, with tools at the right."""
 
     shown = Signal(int)
 
@@ -213,7 +213,7 @@ class Pages(QWidget):
         super().__init__()
         self.tabs, self.pages = QTabBar(), CurrentPageStack()
         for title, view in views.items():
-            self.tabs.addTab(title)
+            self.tabs.addTab(tr(title))
             self.pages.addWidget(view)
         self.tabs.setDrawBase(False)
         self.tabs.setExpanding(False)
@@ -242,7 +242,7 @@ def disable_item(choice: Choice, at: int, reason: str) -> None:
     model = choice.model()
     assert isinstance(model, QStandardItemModel)
     model.item(at).setEnabled(not reason)
-    choice.setItemData(at, reason or None, Qt.ItemDataRole.ToolTipRole)
+    choice.setItemData(at, message(reason) or None, Qt.ItemDataRole.ToolTipRole)
     if reason and choice.currentIndex() == at:
         other = next((k for k in range(choice.count()) if model.item(k).isEnabled()), at)
         choice.setCurrentIndex(other)

@@ -42,8 +42,8 @@ class BaselineChoice(QPushButton):
         document = session.document
         self.setVisible(bool(document and (document.recipe.active or session.measures.pinned)))
         name = session.compared.name if document else OPENED
-        self.setText(tr("changes from {}", name))
-        self.setAccessibleName(tr("Baseline: {}", name))
+        self.setText(tr("changes from {}", tr(name)))
+        self.setAccessibleName(tr("Baseline: {}", tr(name)))
 
     def fill(self) -> None:
         """Fill the menu with the available baselines."""
@@ -58,8 +58,8 @@ class BaselineChoice(QPushButton):
         self.choices.addAction(tr("Pin the current state"), self.pin)
 
     def _offer(self, name: str, tip: str, baseline: Baseline | None, chosen: bool) -> None:
-        action = QAction(name, self.choices, checkable=True, checked=chosen)
-        action.setToolTip(tip)
+        action = QAction(tr(name), self.choices, checkable=True, checked=chosen)
+        action.setToolTip(tr(tip))
         action.triggered.connect(lambda: self._session.compare_with(baseline))
         self.choices.addAction(action)
 

@@ -23,7 +23,7 @@ from espalier.app.number_text import (
     noise_text,
     percent,
 )
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.asking import offer_meaning
 from espalier.passes.dominant import Dominant, Dominants
 from espalier.passes.tasks.base import all_metrics
@@ -168,7 +168,7 @@ class Figure(QWidget):
         self.setMinimumWidth(minimum)
         help_ = self._entry.help
         help_ += f". {self._note}" if self._note else ""
-        help_ += tr("\nTexts: {}", self.texts) if self.texts and self._entry.measured else ""
+        help_ += tr("\nTexts: {}", message(self.texts)) if self.texts and self._entry.measured else ""
         compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
         change_text = tr("{}, {} from {}", self._value.text(), self._change.text(), self.baseline) if compared else ""
         help_ += f"\n{self._noise or change_text}" if self._noise or change_text else ""
@@ -319,7 +319,7 @@ class ScorePanel(QWidget):
         texts = self._session.measures.truncation
         noise, within = self._noise()
         dominant, dominant_label = self._dominant_texts(document.graph if document else None)
-        named = tr("{}, from {}", estimate.how, estimate.baseline)
+        named = tr("{}, from {}", estimate.how, tr(estimate.baseline))
         base = self._session.compared.name if document else ""
         metrics, compared = self._metrics()
         task = self._session.main_task

@@ -98,7 +98,7 @@ class Trace(QWidget):
             if index > shown.at
             else tr("after {} edits", shown.counts[index])
         )
-        base = "" if shown.base is None else tr("\nThin line: {}, {}", self._write(shown.base), shown.base_name)
+        base = "" if shown.base is None else tr("\nThin line: {}, {}", self._write(shown.base), tr(shown.base_name))
         go = "" if index == shown.at else tr("\nClick to go there")
         return f"{shown.labels[index]}\n{self._name} {what} · {where}{base}{go}"
 

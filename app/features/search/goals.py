@@ -65,7 +65,7 @@ class GoalRow(Row):
 
     def _offer_directions(self) -> None:
         usual = figures().get(self.figure.get(), "low")
-        self.better.offer(tuple(BETTER), tuple(text.format(usual) for text in BETTER.values()))
+        self.better.offer(tuple(BETTER), tuple(text.format(tr(usual)) for text in BETTER.values()))
 
     def get(self) -> Goal:
         """The goal; raises OptionsError."""

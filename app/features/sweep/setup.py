@@ -43,7 +43,7 @@ class SweepSetup(QWidget):
         self.seeds = NumberField(int, 1, 100)
         self.seeds.setAccessibleName(tr("Seeds"))
         self.seeds.put(1)
-        self.baseline = Choice((START, OPENED), (START, tr("model as opened")))
+        self.baseline = Choice((START, OPENED), (tr(START), tr("model as opened")))
         self.baseline.setAccessibleName(tr("Baseline"))
         self.baseline.setToolTip(tr("Baseline of the points: the present project, or the model as opened"))
         self.score = ScoreField(

@@ -19,7 +19,7 @@ from espalier.passes.training.curve import VALIDATION
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-TRAINING = {"loss": tr("training loss"), "rate": tr("learning rate")}
+TRAINING = {tr("loss"): "training loss", tr("rate"): "learning rate"}
 
 
 def figures() -> dict[str, dict[str, str]]:

@@ -158,8 +158,8 @@ class NameField(QStackedWidget):
         for widget in (self.line, self.choice):
             self.addWidget(widget)
             widget.edited.connect(self.edited)
-        self.line.setAccessibleName(kind)
-        self.choice.setAccessibleName(kind)
+        self.line.setAccessibleName(tr(kind))
+        self.choice.setAccessibleName(tr(kind))
         self.setFixedHeight(self.choice.height())
 
     def get(self) -> str:

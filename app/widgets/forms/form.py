@@ -221,7 +221,7 @@ class Rows(QWidget):
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(8)
-        noun = tr("selection") if kind is Select else kind.__name__.lower()
+        noun = tr("selection") if kind is Select else tr(kind.__name__.lower())
         self._none = _caption(tr("No {} yet.", noun))
         self._add = QPushButton(tr("Add {}", noun))
         self._add.clicked.connect(self._added)

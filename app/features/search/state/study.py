@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from espalier.app.translation import message, tr
+from espalier.app.translation import message
 from espalier.model.document.recipe import Recipe
 from espalier.passes.jobs.kinds import Done, Failed, JobInfo
 from espalier.passes.search.goals import Wanted, best, front, wanted
@@ -17,7 +17,7 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.search.trial import Trial
 
 FINISHED = ("complete", "pruned", "failed")
-ASKED = tr("as asked")  # end reason of a search stopped by the user
+ASKED = "as asked"  # end reason of a search stopped by the user
 
 
 @dataclass(slots=True)
