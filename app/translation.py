@@ -62,7 +62,7 @@ def message(text: str) -> str:
     if _lookup is None or not text:
         return text
     shown = tr(text)
-    if shown != text:
+    if shown != text or text in _english:
         return shown
     for pattern in _patterns:
         if (values := values_of(pattern, text)) is not None:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from espalier.app.explanations import first_paragraph
+from espalier.app.features.search.state.templates import templates
+from espalier.app.figures.curves import figure_title
 from espalier.app.glossary import COLUMNS, common_words, terms
 from espalier.app.number_text import column_title
 from espalier.app.shell.sections import SECTIONS
@@ -39,6 +41,7 @@ CONSTRUCTORS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Option": ((0,), ()),
     "figure_option": ((0,), ()),
     "Column": ((1,), ()),
+    "titled": ((0,), ()),
 }
 KEYED = ("Pages",)  # constructors that translate the keys of a dict
 # Constants whose texts are also identities: they stay English there, and are translated where they are shown.
@@ -63,6 +66,7 @@ IDENTITIES: dict[str, tuple[str, ...]] = {
     "passes/figure.py": ("BASELINES", "OPENED"),
 }
 CHOICES = ("Choice",)  # fields that translate their values, if they have no texts
+ALL = ("passes/structure/summary.py", "passes/running/data_fit.py")  # modules whose sentences are all shown
 RAISED = ("Failed", "Problem", "Impossible", "Damage", "Progress", "Unsafe")
 SENTENCE = re.compile(r"[a-z]{2,} (?:\{\} )?[a-z]{2,}")  # in what a function returns
 NOTED = ("warning", "note", "why", "remark")  # keys of summaries whose texts the window shows
@@ -161,6 +165,12 @@ def of_messages() -> Iterator[Text]:
         for node in ast.walk(tree):
             told = not path.startswith(("verilog/", "kernels/fake_quant/")) or not isinstance(node, ast.Return)
             yield from (Text(t, path) for t in _messages(node) if t and told and has_letters(t))
+        if path in ALL:
+            parts = map(pattern, ast.walk(tree))
+            yield from (Text(t, path) for t in parts if t and "\n" not in t and SENTENCE.search(t))
+        if path.startswith("kernels/bench/answers/"):
+            lines = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and name_of(n) == "Line")
+            yield from (Text(t, path) for n in lines for t in map(pattern, n.args) if t and has_letters(t))
 
 
 def _messages(node: ast.AST) -> Iterator[str | None]:
@@ -194,6 +204,9 @@ def of_registries() -> Iterator[Text]:
     yield from (Text(title, "menu Model") for title in SECTIONS)
     for demo in DEMOS.values():
         yield from (Text(t, f"demo {demo.name}") for t in (demo.title, demo.description))
+    for template in templates():
+        yield from (Text(t, f"template {template.title}") for t in (template.title, template.about))
+    yield from (Text(figure_title(name), "figure") for name in (*all_metrics(), *(n for n, _ in COSTS.items())))
     yield from _of_kernels()
     for lines in (terms(), *common_words().values()):
         yield from (Text(line, "glossary") for line in lines.values())

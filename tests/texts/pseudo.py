@@ -36,7 +36,7 @@ def settle(milliseconds: int = 150) -> None:
 
 
 def main(spec: str) -> int:
-    """Open `spec`, visit all places and print as JSON the texts that were looked up, and {place: [[text, part, widget], …]}."""
+    """Open `spec`, visit all places, and print what was looked up and {place: [[text, part, widget], …]} as JSON."""
     asked: set[str] = set()
 
     def lookup(text: str, number: int) -> str:

@@ -33,7 +33,7 @@ def _edits(host: Host) -> list[Action]:
     def row(name: str, title: str, key: str, text: str) -> Action:
         run = KEYS[name if name != "bypass" else "delete"]
         return Action(f"{name}_nodes", title, "Edit", partial(run, host), needs=partial(_is_selected, host), group=1,
-                      help=f"{text} On the canvas: {key}")  # fmt: skip
+                      help=tr("{} On the canvas: {}", text, key))  # fmt: skip
 
     return [
         row("bypass", tr("Bypass the selected nodes"), "Delete", tr("Their users take what they took.")),

@@ -91,7 +91,7 @@ def run_title(host: Host) -> str:
     """Title of the present action of F7."""
     title = _title(host)
     return {RUN: tr("Run kernels"), EXPLANATIONS: tr("Measure the question's figures")}.get(
-        title, f"Run the tab {title}"
+        title, tr("Run the tab {}", title)
     )
 
 

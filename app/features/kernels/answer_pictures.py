@@ -191,7 +191,7 @@ class TilesView(View):
         for name, field in self.fields.items():
             field.setFixedWidth(37)
             field.put(getattr(defaults, name))
-        self.order = Choice(ORDERS, tuple(tr("by {}", o) for o in ORDERS))
+        self.order = Choice(ORDERS, (tr("by rows"), tr("by columns")))
         self.order.put(defaults.order)
         self.order.setAccessibleName(tr("Thread order"))
         self.element = Choice((1, 2, 4), ("1 B", "2 B", "4 B"))

@@ -250,13 +250,13 @@ def disable_item(choice: Choice, at: int, reason: str) -> None:
 
 def titled(title: str, editor: QWidget, form: Form) -> QWidget:
     """An editor with its title, aligned with the columns of a form."""
-    widget, row, label = QWidget(), QHBoxLayout(), QLabel(title)
+    widget, row, label = QWidget(), QHBoxLayout(), QLabel(tr(title))
     apply_field_style(widget)
     label.setFixedHeight(23)
     names = [w for w in form.findChildren(QLabel) if w.property(OPTION)]
     label.setMinimumWidth(max(w.sizeHint().width() for w in names))
     label.setProperty(OPTION, title)
-    editor.setAccessibleName(title)
+    editor.setAccessibleName(tr(title))
     row.setContentsMargins(0, 0, 0, 0)
     row.setSpacing(12)
     row.addWidget(label)

@@ -329,7 +329,8 @@ def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
     menu.clear()
     menu.setToolTipsVisible(True)
     for template in templates():
-        menu.addAction(template.title, lambda t=template: chosen(t.path)).setToolTip(template.about)
+        action = menu.addAction(tr(template.title), lambda t=template: chosen(t.path))
+        action.setToolTip(tr(template.about))
     menu.addSeparator()
 
 

@@ -149,6 +149,7 @@ def theme_rows(settings: Settings, appearance: Appearance) -> list[Action]:
         appearance.set_mode(mode)
 
     return [
-        Action(f"theme_{m}", m.capitalize(), "View/Theme", partial(choose, m), needs=always,
-               checked=lambda m=m: appearance.mode == m, group=3) for m in ("light", "dark", "system")
+        Action(f"theme_{m}", title, "View/Theme", partial(choose, m), needs=always,
+               checked=lambda m=m: appearance.mode == m, group=3)
+        for m, title in (("light", tr("Light")), ("dark", tr("Dark")), ("system", tr("System")))
     ]  # fmt: skip
