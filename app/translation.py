@@ -15,6 +15,7 @@ from espalier.model.errors import EspalierError
 T = TypeVar("T")
 Lookup = Callable[[str, int], str]  # (English text, a number for plural forms or -1) → the translation; empty: none
 
+BETWEEN = re.compile(r"(?<=[.?!]) ")  # sentences
 MOST = 5000  # texts remembered: also those of messages that are shown once
 _lookup: Lookup | None = None
 _patterns: tuple[str, ...] = ()  # English messages of the layers below, with places
@@ -64,10 +65,11 @@ def message(text: str) -> str:
     shown = tr(text)
     if shown != text or text in _english:
         return shown
+    sentences = BETWEEN.split(text)  # a message and its hint on one line
     for pattern in _patterns:
-        if (values := values_of(pattern, text)) is not None:
+        values = values_of(pattern, text)
+        if values is not None and (len(sentences) == 1 or not any(map(BETWEEN.search, values))):
             return tr(pattern, *values)
-    sentences = re.split(r"(?<=[.?!]) ", text)  # a message and its hint on one line
     if len(sentences) > 1:
         return " ".join(map(message, sentences))
     option, colon, rest = text.partition(": ")  # `learning rate: 2 is out of range.`

@@ -48,6 +48,7 @@ KEYED = ("Pages",)  # constructors that translate the keys of a dict
 IDENTITIES: dict[str, tuple[str, ...]] = {
     "app/canvas/colouring.py": ("TRAINS",),
     "app/canvas/fold_metrics.py": ("KINDS",),
+    "app/features/inspector/activations.py": ("RULES",),
     "app/features/inspector/adapter.py": ("FIELDS",),
     "app/features/inspector/parallel.py": ("AXES",),
     "app/features/inspector/scope.py": ("THIS",),
@@ -126,6 +127,9 @@ def _texts(node: ast.AST) -> Iterator[tuple[str, bool]]:
         yield from ((k.value, False) for k in node.args[0].keys if isinstance(k, ast.Constant))
     elif name in CHOICES and len(node.args) == 1:
         yield from ((t.replace("_", " "), False) for t in constants(node.args[0]))
+    elif name == "show_rows":
+        dicts = (d for d in ast.walk(node) if isinstance(d, ast.Dict))
+        yield from ((column_title(str(k.value)), False) for d in dicts for k in d.keys if isinstance(k, ast.Constant))
     elif name in CONSTRUCTORS:
         at, keywords = CONSTRUCTORS[name]
         given = [node.args[i] for i in at if i < len(node.args)]
@@ -169,7 +173,7 @@ def of_messages() -> Iterator[Text]:
             parts = map(pattern, ast.walk(tree))
             yield from (Text(t, path) for t in parts if t and "\n" not in t and SENTENCE.search(t))
         if path.startswith("kernels/bench/answers/"):
-            lines = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and name_of(n) == "Line")
+            lines = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and name_of(n) in ("Line", "BitStep"))
             yield from (Text(t, path) for n in lines for t in map(pattern, n.args) if t and has_letters(t))
 
 
@@ -206,6 +210,7 @@ def of_registries() -> Iterator[Text]:
         yield from (Text(t, f"demo {demo.name}") for t in (demo.title, demo.description))
     for template in templates():
         yield from (Text(t, f"template {template.title}") for t in (template.title, template.about))
+        yield Text(template.path.stem.replace("-", " ").capitalize(), "menu Search")
     yield from (Text(figure_title(name), "figure") for name in (*all_metrics(), *(n for n, _ in COSTS.items())))
     yield from _of_kernels()
     for lines in (terms(), *common_words().values()):
@@ -219,7 +224,7 @@ def _of_kernels() -> Iterator[Text]:
         parts = (info.title, info.about, info.family, *(v.about for v in info.versions))
         yield from (Text(t, f"kernel {info.name}") for t in (*parts, info.title.removeprefix(f"{info.family}, ")))
     for question in QUESTIONS:
-        texts_ = (question.name, question.title, question.measures, *question.text)
+        texts_ = (question.name, question.title, question.measures, *question.text, *question.formulas)
         yield from (Text(t, f"question {question.key}") for t in texts_)
 
 

@@ -9,12 +9,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSettings, QThreadPool
 from PySide6.QtWidgets import QApplication, QDialog, QMenu, QTabBar, QWidget
 
 from espalier.app import translation
+from espalier.model.errors import OptionsError
 from tests.texts.walk import Shown, shown
+
+if TYPE_CHECKING:
+    from espalier.app.shell.window import Window
 
 OPEN, CLOSE = "⟦", "⟧"
 
@@ -59,32 +64,67 @@ def main(spec: str) -> int:
             settle()
             found.setdefault(place, set()).update(shown(root or window))
 
+        names: set[str] = set()
         try:
             visit(window, spec, look)
+            names |= names_of(window)
         finally:
             window.close_now()
             QThreadPool.globalInstance().waitForDone(5000)
-    result = {"asked": sorted(asked), "shown": {p: sorted(map(list, t)) for p, t in found.items()}}
+    result = {
+        "names": sorted(names),
+        "asked": sorted(asked),
+        "shown": {p: sorted(map(list, t)) for p, t in found.items()},
+    }
     print("RESULT" + json.dumps(result))
     return 0
 
 
-def visit(window: object, spec: str, look: Callable[..., None]) -> None:
-    """Go through the start page, all workspaces and panels, and the dialogs."""
-    from espalier.app.shell.docks import DOCKS
-    from espalier.app.shell.window import Window
-    from espalier.app.shell.workspaces import WORKSPACES
+def names_of(window: Window) -> set[str]:
+    """Names of the model and its data (nodes, operations, axes, types, classes), and keys of what is registered."""
+    from espalier.model.registry import FORMATS, PASSES
+    from espalier.model.sources.demos import DEMOS
+    from espalier.passes.export.targets import TARGETS
+    from espalier.passes.sharding.presets import PRESETS
+    from espalier.passes.tasks.base import TASKS
 
-    assert isinstance(window, Window)
+    document = window.session.document
+    assert document is not None
+    graph, source = document.graph, document.project.source
+    found = {source.name, source.spec, *graph.symbols, *map(str, source.inputs)}
+    for node in graph:
+        found |= {node.id, node.op, node.target, node.module_path, node.source, node.call, *node.ports}
+        found |= {m.dtype for m in node.ports.values()} | {*node.attrs} | {p.upper() for p in node.ports}
+    for registry in (FORMATS, PASSES, TARGETS, PRESETS, TASKS):
+        found |= {str(name) for name in registry}
+    found |= {f"demo:{name}" for name in DEMOS}
+    return {*found, "negative", "positive", "train", "validation", "test"}  # classes and splits of the demo
+
+
+def visit(window: Window, spec: str, look: Callable[..., None]) -> None:
+    """Go through the start page, all workspaces and panels, the menus, the dialogs and the forms."""
     look("start")
     window.begin_opening(spec)
-    end = time.monotonic() + 120
-    while (window.session.document is None or window.session.jobs or window.live.waiting) and time.monotonic() < end:
-        settle()
-    assert window.session.document is not None
+    _wait(window)
     for menu in window.findChildren(QMenu):
         menu.aboutToShow.emit()
-    layer = next(n.id for n in window.session.document.graph if n.op == "linear")
+    _visit_panels(window, look)
+    _visit_dialogs(window, look)
+    _visit_edits(window, look)
+
+
+def _wait(window: Window, seconds: float = 120) -> None:
+    """Until the model is open and no job runs."""
+    end = time.monotonic() + seconds
+    while (window.session.document is None or window.session.jobs or window.live.waiting) and time.monotonic() < end:
+        settle()
+    assert window.session.document is not None and not window.session.jobs
+
+
+def _visit_panels(window: Window, look: Callable[..., None]) -> None:
+    from espalier.app.shell.docks import DOCKS
+    from espalier.app.shell.workspaces import WORKSPACES
+
     for workspace in WORKSPACES:
         window.pages.workbench.bar.buttons[workspace.id].click()
         look(f"workspace {workspace.id}")
@@ -94,19 +134,52 @@ def visit(window: object, spec: str, look: Callable[..., None]) -> None:
         for bar in window.docks.panels[dock.id].findChildren(QTabBar):
             for at in range(bar.count()):
                 bar.setCurrentIndex(at)
-                look(f"panel {dock.id} {at}")
-    window.session.select((layer,))
-    window.docks.bring("inspector")
-    look("a layer")
-    for name in ("shortcuts", "plugins", "about", "history", "tour"):
+                look(f"panel {dock.id}, tab {at}")
+
+
+def _visit_dialogs(window: Window, look: Callable[..., None]) -> None:
+    for name in ("shortcuts", "plugins", "about", "history", "tour", "search", "compare"):
         window.actions_table.run(name)
         settle()
         for dialog in window.findChildren(QDialog):
             look(f"dialog {name}", dialog)
             dialog.close()
-    for name in ("quantise", "prune", "evaluate"):
-        window.actions_table.run(name)
-        look(f"form {name}")
+        look(f"after {name}")
+    window.actions_table.run("compare")
+    window.services.what_is.explain("mxint4")
+    look("what is")
+    window.banner.show_error(
+        OptionsError("There is no data to measure on.", "Choose a file or folder, or name a demo.")
+    )
+    look("an error")
+    window.banner.clear()
+
+
+def _visit_edits(window: Window, look: Callable[..., None]) -> None:
+    """A selected layer with its menu, several layers, a recipe, and the form of each pass."""
+    from espalier.app.features.edits.context_menu import NodeMenu
+    from espalier.app.shell.sections import sections
+    from espalier.model.formats.base import parse_format
+
+    session = window.session
+    layers = [n.id for n in session.open_document.graph if n.op == "linear"]
+    session.set_format(layers[:1], "weight", parse_format("integer(width=8, frac_width=6)"))
+    _wait(window)
+    for chosen in (layers[:1], layers[:2]):
+        session.select(tuple(chosen))
+        window.docks.bring("inspector")
+        look(f"{len(chosen)} layers")
+        menu = NodeMenu(window.host, session.open_document.graph, window)
+        look(f"menu of {len(chosen)} layers", menu)
+        menu.deleteLater()
+    window.docks.bring("recipe")
+    look("recipe")
+    for spec in (s for specs in sections().values() for s in specs):
+        window.services.forms.ask(spec.name)
+        look(f"form {spec.name}")
+    window.actions_table.run("evaluate")
+    look("evaluate")
+    _wait(window)
     look("end")
 
 

@@ -47,8 +47,18 @@ class AnswerView(QWidget):
         self.view.show_measured(measured)
         if lines != self._lines:
             self._lines = lines
-            self.figures.show_rows([{"figure": x.label, "value": value_text(x), "unit": x.unit, "number": x.value,
-                                     "note": note_text(x)} for x in lines])  # fmt: skip
+            self.figures.show_rows(
+                [
+                    {
+                        "figure": message(x.label),
+                        "value": value_text(x),
+                        "unit": x.unit,
+                        "number": x.value,
+                        "note": note_text(x),
+                    }
+                    for x in lines
+                ]
+            )
 
     def _save(self) -> None:
         if self.pages.pages.currentWidget() is self.figures:
@@ -96,7 +106,7 @@ def text_html(question: Question) -> str:
 
 def formulas_html(question: Question) -> str:
     """The formulas as HTML, one indented line each."""
-    return "".join(f'<p style="margin:0 0 2px 12px">{html.escape(f)}</p>' for f in question.formulas)
+    return "".join(f'<p style="margin:0 0 2px 12px">{html.escape(tr(f))}</p>' for f in question.formulas)
 
 
 def lines_html(lines: Sequence[Line], grey: str) -> str:

@@ -133,7 +133,7 @@ class KernelSetup(QWidget):
         for at, name in enumerate(DEVICES):
             reason = lab.missing.get(name, "")
             model.item(at).setEnabled(not reason)
-            self.device.setItemData(at, reason or None, Qt.ItemDataRole.ToolTipRole)
+            self.device.setItemData(at, message(reason) or None, Qt.ItemDataRole.ToolTipRole)
             self.device.setItemText(at, f"{DEVICES[name]}: {message(reason)}" if reason else _machine(lab, name))
         self.device.put("cpu" if "cuda" in lab.missing else "cuda")
         cores = lab.machines.get("cpu", {}).get("cores")

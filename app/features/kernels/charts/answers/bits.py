@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPolygonF
 
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.bits import COLOURS
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.kernels.bench.answers.bits import Dequantisation, bfloat16, dequantise, steps
@@ -43,7 +43,7 @@ class BitsPicture(Picture):
     def show_code(self, result: Dequantisation) -> None:
         """Draw a code."""
         self.result = result
-        parts = [f"{s.name}: {s.text} {s.bits}" for s in steps(result)]
+        parts = [f"{message(s.name)}: {message(s.text)} {s.bits}" for s in steps(result)]
         self.setAccessibleDescription("; ".join(parts))
         self.update()
 
