@@ -141,7 +141,7 @@ def change_text(change: Change) -> str:
     test = f"{change.test}, p = {figure(change.p)}" if change.p is not None else named
     verdict = tr("within noise") if change.noise else tr("beyond noise")
     value = tr("{} points", signed(100 * change.value, 1)) if change.share else f"{change.value:+.3g}".replace("-", "−")
-    return tr("{} from {}, {} ({})", value, change.baseline, verdict, test)
+    return tr("{} from {}, {} ({})", value, tr(change.baseline), verdict, test)
 
 
 def metric(name: str, value: float) -> str:

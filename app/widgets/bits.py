@@ -42,12 +42,14 @@ def _field(field: BitField, fmt: Format) -> Field:
     if field.kind != "shared":
         places = max(field.places, field.bits)
         of = tr("of {} ", places) if places > field.bits else ""
-        noun = field.name if field.kind == "sign" else f"{of}{field.name} {'bit' if places == 1 else 'bits'}"
+        name = tr(field.name)
+        bits = tr("{}{} bit", of, name) if places == 1 else tr("{}{} bits", of, name)
+        noun = name if field.kind == "sign" else bits
         return Field(COLOURS[field.kind], MARKS[field.kind], field.bits, noun)
-    whole = f"a {'tensor' if getattr(fmt, 'granularity', 'tensor') == 'tensor' else 'row'}"
+    whole = tr("a tensor") if getattr(fmt, "granularity", "tensor") == "tensor" else tr("a row")
     sharers = tr("by {}", field.per) if field.per else tr("by {}", whole)
     return Field(
-        COLOURS["shared"], MARKS["shared"], field.bits, tr("{} bits, shared {}", field.name, sharers), field.per
+        COLOURS["shared"], MARKS["shared"], field.bits, tr("{} bits, shared {}", tr(field.name), sharers), field.per
     )
 
 
@@ -56,7 +58,7 @@ def storage_text(fmt: Format) -> str:
     parts = [
         tr("{} of the {}", f.bits, f.meaning.replace(" bits,", "")) for f in layout_of(fmt) if f.shared is not None
     ]
-    detail = ", ".join([f"{fmt.element_bits} of its own", *parts])
+    detail = ", ".join([tr("{} of its own", fmt.element_bits), *parts])
     return tr("{:g} bits an element{}", fmt.bits, f": {detail}" if parts else "")
 
 
@@ -89,7 +91,7 @@ class BitsBar(QWidget):
     def show_format(self, fmt: Format | None) -> None:
         """Draw the bits of a format; nothing for float."""
         self.fields = layout_of(fmt) if fmt else []
-        words = ", ".join(f"1 {f.meaning}" if f.meaning == "sign" else f"{f.bits} {f.meaning}" for f in self.fields)
+        words = ", ".join(f"1 {f.meaning}" if f.meaning == tr("sign") else f"{f.bits} {f.meaning}" for f in self.fields)
         self.setToolTip(words)
         self.setAccessibleName(words)
         self.update()

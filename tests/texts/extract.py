@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from espalier.app.explanations import first_paragraph
+from espalier.app.features.compare.bars import MODES
 from espalier.app.features.search.state.templates import templates
 from espalier.app.figures.curves import figure_title
 from espalier.app.glossary import COLUMNS, common_words, terms
@@ -21,6 +22,7 @@ from espalier.model.document.codec import hints
 from espalier.model.registry import FORMATS, PASSES
 from espalier.model.sources.demos import DEMOS
 from espalier.passes.costs.base import COSTS
+from espalier.passes.search.spec import SearchSpec
 from espalier.passes.tasks.base import all_metrics
 from tests.reference.markdown import structures
 from tests.test_architecture import sources
@@ -42,16 +44,21 @@ CONSTRUCTORS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "figure_option": ((0,), ()),
     "Column": ((1,), ()),
     "titled": ((0,), ()),
+    "_row": ((0,), ()),
+    "row": ((0,), ()),
+    "Chips": ((1,), ()),
 }
 KEYED = ("Pages",)  # constructors that translate the keys of a dict
 # Constants whose texts are also identities: they stay English there, and are translated where they are shown.
 IDENTITIES: dict[str, tuple[str, ...]] = {
     "app/canvas/colouring.py": ("TRAINS",),
     "app/canvas/fold_metrics.py": ("KINDS",),
+    "app/features/compare/panel.py": ("FORMS",),
     "app/features/inspector/activations.py": ("RULES",),
     "app/features/inspector/adapter.py": ("FIELDS",),
     "app/features/inspector/parallel.py": ("AXES",),
     "app/features/inspector/scope.py": ("THIS",),
+    "app/features/options/structured_preview.py": ("COLUMNS",),
     "app/features/search/charts/choice_map.py": ("name", "SHOWN"),
     "app/features/search/charts/comparison.py": ("name",),
     "app/features/search/charts/history.py": ("name",),
@@ -62,7 +69,7 @@ IDENTITIES: dict[str, tuple[str, ...]] = {
     "app/features/search/charts/timeline.py": ("name", "KINDS"),
     "app/features/search/state/trial_rows.py": ("FIGURES",),
     "app/figures/study/labels.py": ("STATES", "LOST", "UNMEASURED"),
-    "app/theme.py": ("CATEGORIES",),
+    "app/theme.py": ("CATEGORIES", "TAGS"),
     "app/widgets/forms/fields.py": ("MIXED",),
     "passes/figure.py": ("BASELINES", "OPENED"),
 }
@@ -180,6 +187,8 @@ def of_messages() -> Iterator[Text]:
 def _messages(node: ast.AST) -> Iterator[str | None]:
     if isinstance(node, ast.Call):
         name = name_of(node)
+        if name == "BitField":  # of a format, in the picture of its bits
+            yield pattern(node.args[0])
         if name.endswith("Error") or name in (*RAISED, "progress"):
             yield from map(pattern, (*node.args, *(k.value for k in node.keywords)))
     elif isinstance(node, ast.Return | ast.Yield) and node.value is not None:
@@ -203,8 +212,15 @@ def of_registries() -> Iterator[Text]:
         yield from (Text(t, f"metric {metric.name}") for t in (metric.title, metric.help))
     for fmt in (f for n, f in FORMATS.items() if FORMATS.is_own(n)):
         yield from (Text(t, f"format {fmt.name}") for t in (fmt.title, first_paragraph(inspect.getdoc(fmt))))
-    for kind in (*(s.options for s in own), *structures(s.options for s in own), *(f for _, f in FORMATS.items())):
+    for kind in (
+        SearchSpec,
+        *(s.options for s in own),
+        *structures([SearchSpec]),
+        *structures(s.options for s in own),
+        *(f for _, f in FORMATS.items()),
+    ):
         yield from (Text(t, f"option of {kind.__name__}") for t in _options(kind))
+    yield from (Text(mode.capitalize(), "app/features/compare/bars.py") for mode in MODES)
     yield from (Text(title, "menu Model") for title in SECTIONS)
     for demo in DEMOS.values():
         yield from (Text(t, f"demo {demo.name}") for t in (demo.title, demo.description))

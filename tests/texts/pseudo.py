@@ -82,6 +82,9 @@ def main(spec: str) -> int:
 
 def names_of(window: Window) -> set[str]:
     """Names of the model and its data (nodes, operations, axes, types, classes), and keys of what is registered."""
+    from espalier.app.features.edits.insertable import OPERATIONS
+    from espalier.app.features.edits.offers import ACTIVATIONS, NORMS
+    from espalier.app.figures.captions import TITLES
     from espalier.model.registry import FORMATS, PASSES
     from espalier.model.sources.demos import DEMOS
     from espalier.passes.export.targets import TARGETS
@@ -94,10 +97,15 @@ def names_of(window: Window) -> set[str]:
     found = {source.name, source.spec, *graph.symbols, *map(str, source.inputs)}
     for node in graph:
         found |= {node.id, node.op, node.target, node.module_path, node.source, node.call, *node.ports}
-        found |= {m.dtype for m in node.ports.values()} | {*node.attrs} | {p.upper() for p in node.ports}
+        found |= (
+            {m.dtype for m in node.ports.values()}
+            | {*map(str, (*node.attrs, *node.attrs.values()))}
+            | {p.upper() for p in node.ports}
+        )
     for registry in (FORMATS, PASSES, TARGETS, PRESETS, TASKS):
         found |= {str(name) for name in registry}
-    found |= {f"demo:{name}" for name in DEMOS}
+    found |= {f"demo:{name}" for name in DEMOS} | {*TITLES.values()} | {o.title for o in OPERATIONS}
+    found |= {*ACTIVATIONS.values(), *NORMS.values()} | {t for _, f in FORMATS.items() for t in (f.formula, f.source)}
     return {*found, "negative", "positive", "train", "validation", "test"}  # classes and splits of the demo
 
 

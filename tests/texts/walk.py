@@ -75,7 +75,7 @@ def _texts(widget: QWidget) -> Iterator[tuple[str, str]]:
 
 
 def _of_action(action: QAction) -> Iterator[tuple[str, str]]:
-    yield "action", action.text().partition("\t")[0]
+    yield "action", action.text().replace("\t", " ")
     yield "tool tip", action.toolTip()
     yield "short title", action.iconText()
 

@@ -60,7 +60,7 @@ class SelectorBar(QWidget):
         self.swap.clicked.connect(comparing.swap)
 
     def _mode_button(self, mode: str) -> QPushButton:
-        button = QPushButton(mode.capitalize())
+        button = QPushButton(tr(mode.capitalize()))
         button.setCheckable(True)
         button.setChecked(mode == self.mode)
         button.setProperty("chip", True)

@@ -147,7 +147,7 @@ class ComparePanel(QWidget):
     def _copy_menu(self) -> QMenu:
         menu = QMenu(self)
         for name in FORMS:
-            menu.addAction(name, lambda n=name: self.copy_as(n))
+            menu.addAction(tr(name), lambda n=name: self.copy_as(n))
         return menu
 
     def _canvases(self) -> CanvasPair:

@@ -68,7 +68,7 @@ def frame_menu(host: Host, place: int) -> QMenu:
         changed = partial(
             arrange.set_frame, host, place, replace(frame, colour=colour), tr("Colour the frame {}", frame.title)
         )
-        row = colours.addAction(swatch(TAGS[colour]), colour, changed)
+        row = colours.addAction(swatch(TAGS[colour]), tr(colour), changed)
         row.setCheckable(True)
         row.setChecked(colour == frame.colour)
     if arrange.has_pins(host):

@@ -136,7 +136,8 @@ class NodeMenu(QMenu):
         menu.aboutToShow.connect(field.setFocus)
         tags = self.addMenu(tr("Colour tag"))
         for colour in TAGS:
-            row = tags.addAction(arrange_menu.swatch(TAGS[colour]), colour, partial(self._write, Tag(colour=colour)))  # type: ignore[arg-type]
+            change = partial(self._write, Tag(colour=colour))  # type: ignore[arg-type]
+            row = tags.addAction(arrange_menu.swatch(TAGS[colour]), tr(colour), change)
             row.setCheckable(True)
             row.setChecked(node.annotation.colour == colour)
         tags.addAction(tr("none"), partial(self._write, Tag())).setEnabled(bool(node.annotation.colour))

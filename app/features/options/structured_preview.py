@@ -125,7 +125,7 @@ class StructuredPreview(QWidget):
 
 def _table() -> QTableWidget:
     table = QTableWidget(0, len(COLUMNS))
-    table.setHorizontalHeaderLabels(COLUMNS)
+    table.setHorizontalHeaderLabels([tr(c) for c in COLUMNS])
     table.verticalHeader().hide()
     table.verticalHeader().setDefaultSectionSize(22)
     table.setShowGrid(False)

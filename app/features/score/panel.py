@@ -38,7 +38,7 @@ PAD, GAP, TIGHT_GAP, CHANGE_GAP = 12, 26, 14, 7  # pixels: margin, gap, narrow g
 SAME, ROUNDED = tr("no change"), "±0"
 MORE = tr("{} more")
 WITHIN = tr("within noise")
-STALE = "stale"
+STALE = tr("stale")
 MEASURE, STALE_MEASURE = tr("Measure"), tr("stale · Measure")
 NOT_AUTOMATIC = tr("Edits are not measured: *Measure after every edit* in the menu Run is off.")
 
@@ -170,7 +170,9 @@ class Figure(QWidget):
         help_ += f". {self._note}" if self._note else ""
         help_ += tr("\nTexts: {}", message(self.texts)) if self.texts and self._entry.measured else ""
         compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
-        change_text = tr("{}, {} from {}", self._value.text(), self._change.text(), self.baseline) if compared else ""
+        change_text = (
+            tr("{}, {} from {}", self._value.text(), self._change.text(), tr(self.baseline)) if compared else ""
+        )
         help_ += f"\n{self._noise or change_text}" if self._noise or change_text else ""
         self.setToolTip(f"{help_}\n{self.full_text}" if brief and self._change.text() else help_)
 
@@ -183,7 +185,7 @@ class Figure(QWidget):
     def listed(self) -> str:
         """Name, value, change and the baseline of the change."""
         compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
-        return tr("{} from {}", self.full_text, self.baseline) if compared else self.full_text
+        return tr("{} from {}", self.full_text, tr(self.baseline)) if compared else self.full_text
 
     def _judge(self, current: float | None, previous: float | None, edited: bool) -> tuple[str, str]:
         entry = self._entry

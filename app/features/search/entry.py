@@ -179,7 +179,7 @@ class EntryCard(QFrame):
 def _row(caption: str, *parts: QWidget) -> QWidget:
     container = QWidget()
     flow = FlowLayout(container, spacing=6)
-    label = QLabel(caption)
+    label = QLabel(tr(caption))
     label.setProperty("role", "muted")
     label.setToolTip(meaning(caption))
     for part in (label, *parts):

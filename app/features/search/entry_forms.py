@@ -105,7 +105,7 @@ class EntryForm(QWidget):
 
     def row(self, caption: str, field: Any) -> Any:
         """Add a field with a caption; its edits are emitted by the form."""
-        row, label = self._grid.rowCount(), QLabel(caption)
+        row, label = self._grid.rowCount(), QLabel(tr(caption))
         label.setProperty("role", "muted")
         label.setToolTip(meaning(caption))
         label.setFixedHeight(21)

@@ -39,11 +39,11 @@ class FamilyRow(QWidget):
         self._family = family
         title = QLabel(family.name.replace("_", " "))
         title.setFixedHeight(19)
-        words = SPECIAL.get(family.name) or (FORMATS.get(family.name).title if family.name in FORMATS else "")
+        words = SPECIAL.get(family.name) or (tr(FORMATS.get(family.name).title) if family.name in FORMATS else "")
         title.setToolTip(words)
         self.chips = Chips(chips(family.name), family.name)
         self.chips.put(family.get(chip_parameter(family.name)))
-        self.chips.setToolTip(tr("{} of the format", chip_parameter(family.name).replace("_", " ")))
+        self.chips.setToolTip(tr("{} of the format", tr(chip_parameter(family.name).replace("_", " "))))
         self.rest = Line(tr("other parameters, such as block=16|32"))
         self.rest.setAccessibleName(tr("{} parameters", family.name))
         self.rest.put(family.rest)

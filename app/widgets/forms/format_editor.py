@@ -32,7 +32,7 @@ SHORT: dict[str, str] = translated({
 
 def short_name(parameter: str) -> str:
     """The name of a parameter as a column heading."""
-    return SHORT.get(parameter, parameter.replace("_", " "))
+    return SHORT.get(parameter) or tr(parameter.replace("_", " "))
 
 
 def default_format(cls: type[Format]) -> Format | None:

@@ -141,4 +141,4 @@ class GroupedForm(QWidget):
         """The names of the fields that differ from their defaults."""
         defaults = {f.name: f.default for f in fields(self._kind) if f.default is not MISSING}
         changed = [n for n in names if n in defaults and getattr(self._value, n) != defaults[n]]
-        return ", ".join(n.replace("_", " ") for n in changed)
+        return ", ".join(tr(n.replace("_", " ")) for n in changed)
