@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from espalier.app.translation import numerus, tr, translated
+from espalier.app.translation import numerus, tr
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.passes.tasks.base import all_metrics
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from espalier.passes.figure import Change, Figure
 
 THIN = "\u2009"
-NOT_MEASURED = tr("not measured yet")
+NOT_MEASURED = "not measured yet"
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
-_TITLES = translated({
+_TITLES = {
     "macs": "MACs", "flops": "FLOPs", "bitops": "BitOPs", "std": "deviation", "dtype": "type",
     "bits": "bits per element", "max error": "largest error",
     "max error before": "largest error before", "cosine": "cosine similarity", "seconds": "time (s)",
-})  # fmt: skip
+}  # fmt: skip
 # Columns whose floats are shares of a whole; a count under the same name stays a count.
 _SHARES = frozenset((
     "saturated", "saturated_before", "underflow", "underflow_before", "zeros", "accuracy", "accuracy_before",
@@ -45,7 +45,7 @@ def column_title(key: str) -> str:
     plain = key.replace("_", " ")
     if "sqnr" in plain:  # worst sqnr db, sqnr before db
         return tr(plain.removesuffix(" db").replace("sqnr", "SQNR") + " (dB)")
-    return _TITLES.get(plain) or tr(plain)
+    return tr(_TITLES.get(plain, plain))
 
 
 def count(value: int) -> str:

@@ -37,6 +37,7 @@ TESTS = {
     "Newcombe": tr("not paired, Newcombe's interval"),
     "unpaired intervals": tr("not paired, from both intervals"),
 }
+SCORED = ("A", "B", "B − A", "verdict")  # columns of the table of metrics
 FIGURES = ("size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops")
 TITLES = translated({
     "accuracy": "accuracy", "loss": "loss", "kl": "KL from opened", "size_bytes": "size",
@@ -321,5 +322,5 @@ def test_words(rows: Iterable[ScoreRow]) -> str:
 
 def score_rows(scores: Sequence[ScoreRow]) -> list[Row]:
     """A row a figure: figure, A, B, B − A, verdict, as texts."""
-    return [{"figure": title_of(r.name), **dict(zip(("A", "B", "B − A", "verdict"), score_texts(r), strict=True))}
+    return [{"figure": title_of(r.name), **dict(zip(SCORED, score_texts(r), strict=True))}
             for r in scores]  # fmt: skip

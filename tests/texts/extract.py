@@ -68,14 +68,19 @@ IDENTITIES: dict[str, tuple[str, ...]] = {
     "app/features/search/charts/scatter.py": ("name",),
     "app/features/search/charts/timeline.py": ("name", "KINDS"),
     "app/features/search/state/trial_rows.py": ("FIGURES",),
+    "app/features/search/entry.py": ("ALWAYS",),
+    "app/figures/difference.py": ("SCORED",),
     "app/figures/study/labels.py": ("STATES", "LOST", "UNMEASURED"),
+    "app/number_text.py": ("NOT_MEASURED", "_TITLES"),
     "app/theme.py": ("CATEGORIES", "TAGS"),
     "app/widgets/forms/fields.py": ("MIXED",),
     "passes/figure.py": ("BASELINES", "OPENED"),
 }
 CHOICES = ("Choice",)  # fields that translate their values, if they have no texts
 ALL = ("passes/structure/summary.py", "passes/running/data_fit.py")  # modules whose sentences are all shown
-RAISED = ("Failed", "Problem", "Impossible", "Damage", "Progress", "Unsafe")
+RAISED = ("Failed", "Problem", "Impossible", "Damage", "Progress", "Unsafe", "BitField")
+LINES, KERNELS_ = ("Line", "BitStep"), "kernels/bench/answers/"  # of answers about kernels
+GENERATING = ("verilog/", "kernels/fake_quant/")  # what their functions return is mostly source text
 SENTENCE = re.compile(r"[a-z]{2,} (?:\{\} )?[a-z]{2,}")  # in what a function returns
 NOTED = ("warning", "note", "why", "remark")  # keys of summaries whose texts the window shows
 
@@ -97,18 +102,19 @@ def constants(node: ast.AST) -> Iterator[str]:
             yield each.value
 
 
-def pattern(node: ast.AST) -> str | None:
-    """A text, or an f-string with `{}` in the place of each value; None for another expression."""
+def patterns(node: ast.AST) -> list[str]:
+    """What an expression may be: a text, an f-string with `{}` in the place of each value, either of two, a sum."""
     match node:
         case ast.Constant(value=str(text)):
-            return text
+            return [text]
         case ast.JoinedStr(values=parts):
-            return "".join(p.value if isinstance(p, ast.Constant) else "{}" for p in parts)
+            return ["".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in parts)]
+        case ast.IfExp(body=body, orelse=other):
+            return [*patterns(body), *patterns(other)]
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            first, second = pattern(left), pattern(right)
-            return None if first is None or second is None else first + second
+            return [first + second for first in patterns(left) for second in patterns(right)]
         case _:
-            return None
+            return []
 
 
 def of_window() -> Iterator[Text]:
@@ -169,34 +175,32 @@ def _identities(path: str, node: ast.stmt) -> Iterator[str]:
 
 
 def of_messages() -> Iterator[Text]:
-    """Errors with their hints, and what jobs say of their progress."""
+    """Errors with their hints, what jobs say of their progress, and what functions below the window return."""
     for path, tree in sources().items():
-        if "/commands/" in path or path.startswith(("app/api", "app/commands", "app/cli", "app/interpreter")):
-            continue
-        for node in ast.walk(tree):
-            told = not path.startswith(("verilog/", "kernels/fake_quant/")) or not isinstance(node, ast.Return)
-            yield from (Text(t, path) for t in _messages(node) if t and told and has_letters(t))
-        if path in ALL:
-            parts = map(pattern, ast.walk(tree))
-            yield from (Text(t, path) for t in parts if t and "\n" not in t and SENTENCE.search(t))
-        if path.startswith("kernels/bench/answers/"):
-            lines = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and name_of(n) in ("Line", "BitStep"))
-            yield from (Text(t, path) for n in lines for t in map(pattern, n.args) if t and has_letters(t))
+        if "/commands/" not in path and not path.startswith(("app/api", "app/commands", "app/cli", "app/interpreter")):
+            for node in ast.walk(tree):
+                found = _messages(node, path)
+                yield from (Text(t, path) for each in found for t in patterns(each) if has_letters(t))
 
 
-def _messages(node: ast.AST) -> Iterator[str | None]:
-    if isinstance(node, ast.Call):
-        name = name_of(node)
-        if name == "BitField":  # of a format, in the picture of its bits
-            yield pattern(node.args[0])
-        if name.endswith("Error") or name in (*RAISED, "progress"):
-            yield from map(pattern, (*node.args, *(k.value for k in node.keywords)))
-    elif isinstance(node, ast.Return | ast.Yield) and node.value is not None:
-        text = pattern(node.value)
-        yield text if text is not None and SENTENCE.search(text) else None
-    elif isinstance(node, ast.Dict):
-        named = zip(node.keys, node.values, strict=True)
-        yield from (pattern(v) for k, v in named if isinstance(k, ast.Constant) and k.value in NOTED)
+def _messages(node: ast.AST, path: str) -> Iterator[ast.AST]:
+    """The expressions of messages in a node."""
+    match node:
+        case ast.Call():
+            name = name_of(node)
+            if name.endswith("Error") or name in (*RAISED, "progress") or (name in LINES and path.startswith(KERNELS_)):
+                yield from (*node.args, *(k.value for k in node.keywords))
+        case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
+            if not path.startswith(GENERATING):
+                yield from (ast.Constant(t) for t in patterns(value) if SENTENCE.search(t))
+        case ast.Dict(keys=keys, values=values):
+            yield from (
+                v for k, v in zip(keys, values, strict=True) if isinstance(k, ast.Constant) and k.value in NOTED
+            )
+        case ast.Constant() | ast.JoinedStr() if path in ALL:
+            yield from (ast.Constant(t) for t in patterns(node) if SENTENCE.search(t) and "\n" not in t)
+        case _:
+            return
 
 
 def of_registries() -> Iterator[Text]:

@@ -85,6 +85,7 @@ def names_of(window: Window) -> set[str]:
     from espalier.app.features.edits.insertable import OPERATIONS
     from espalier.app.features.edits.offers import ACTIVATIONS, NORMS
     from espalier.app.figures.captions import TITLES
+    from espalier.kernels.bench.spec import KERNELS
     from espalier.model.registry import FORMATS, PASSES
     from espalier.model.sources.demos import DEMOS
     from espalier.passes.export.targets import TARGETS
@@ -105,8 +106,9 @@ def names_of(window: Window) -> set[str]:
     for registry in (FORMATS, PASSES, TARGETS, PRESETS, TASKS):
         found |= {str(name) for name in registry}
     found |= {f"demo:{name}" for name in DEMOS} | {*TITLES.values()} | {o.title for o in OPERATIONS}
+    found |= {v.name for _, kernel in KERNELS.items() for v in kernel.versions}
     found |= {*ACTIVATIONS.values(), *NORMS.values()} | {t for _, f in FORMATS.items() for t in (f.formula, f.source)}
-    return {*found, "negative", "positive", "train", "validation", "test"}  # classes and splits of the demo
+    return {*found, "negative", "positive", "train", "validation", "test", "all", "English"}  # of the demo
 
 
 def visit(window: Window, spec: str, look: Callable[..., None]) -> None:

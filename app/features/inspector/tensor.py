@@ -82,5 +82,5 @@ def _unmeasured(port: str, samples: ActivationSamples) -> Values:
     if samples.busy:
         return Values(port, trouble=tr("{}: measuring …", port))
     if samples.options is None:
-        return Values(port, trouble=tr("{}: {}. Evaluate on data first (Run → Evaluate on…).", port, NOT_MEASURED))
-    return Values(port, trouble=f"{port}: {NOT_MEASURED}.", measurable=True)
+        return Values(port, trouble=tr("{}: {}. Evaluate on data first (Run → Evaluate on…).", port, tr(NOT_MEASURED)))
+    return Values(port, trouble=f"{port}: {tr(NOT_MEASURED)}.", measurable=True)

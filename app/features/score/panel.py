@@ -110,7 +110,7 @@ class Figure(QWidget):
         self._noise = noise
         self._label.setText(self._entry.label)
         self._role(self._value, "role", "muted" if now is None else "score")
-        self._value.setText(NOT_MEASURED if now is None else self._entry.write(now))
+        self._value.setText(tr(NOT_MEASURED) if now is None else self._entry.write(now))
         change, tone = self._judge(now, before, edited)
         noisy = within and tone != "same"
         self._show_change(f"{change} {WITHIN}" if noisy else change, "same" if noisy else tone)

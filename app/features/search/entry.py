@@ -62,7 +62,7 @@ class More(QWidget):
         current = self.only.get()  # an unknown name stays and is reported as an error
         names = tuple(dict.fromkeys([*names, *([current] if current != ALWAYS else [])]))
         texts = tuple(tr("only if {} is", n) for n in names)
-        self.only.offer((ALWAYS, *names), (ALWAYS, *texts))
+        self.only.offer((ALWAYS, *names), (tr(ALWAYS), *texts))
         self.values.setVisible(self.only.get() != ALWAYS)
 
     def _edited(self) -> None:

@@ -54,7 +54,7 @@ class LedgerPicture(Picture):
                 bar = QRectF(track.x(), track.y() + 9, track.width() * measured / 32, 5)
                 sheet.box(bar, sheet.colour(CATEGORIES["linear"]))
             if high >= 46:
-                note = tr("measured {:.4g} bits", measured) if measured is not None else NOT_MEASURED
+                note = tr("measured {:.4g} bits", measured) if measured is not None else tr(NOT_MEASURED)
                 sheet.text(QRectF(box.x(), y + 31, box.width(), 14), note, sheet.look.muted, 10.5)
             y += high
 
@@ -63,7 +63,7 @@ class LedgerPicture(Picture):
         y = sheet.title(box.x(), box.y(), box.width(), tr("The open model"), name)
         rows = [r for r in self.measured.project if isinstance(r.get("bytes"), int | float)]
         if not rows:
-            sheet.text(QRectF(box.x(), y, box.width(), 20), tr("Its lines: {}", NOT_MEASURED), sheet.look.muted)
+            sheet.text(QRectF(box.x(), y, box.width(), 20), tr("Its lines: {}", tr(NOT_MEASURED)), sheet.look.muted)
             return
         room = max(1, int((box.bottom() - y) / 17))
         high = min(ROW, (box.bottom() - y) / min(len(rows), room))

@@ -65,7 +65,7 @@ class MemoryPassesPicture(Picture):
         foot = QRectF(box.x(), box.bottom() - 36, box.width(), 18)
         sheet.line(foot.topLeft(), foot.topRight())
         if row is None or not row.seconds:
-            sheet.text(foot.translated(0, 2), tr("Time and bandwidth: {}", NOT_MEASURED), sheet.look.muted)
+            sheet.text(foot.translated(0, 2), tr("Time and bandwidth: {}", tr(NOT_MEASURED)), sheet.look.muted)
             return
         shape = f"{row.shape['m']} × {row.shape['n']}, {row.dtype}"
         text = tr("{} in {}", mebibytes(row.bytes), time_text(row.seconds))
