@@ -155,12 +155,11 @@ def _dispatch(words: list[str], window: Window | None, out: TextIO) -> int:
     if words and words[0] in ("-V", "--version"):
         print(f"espalier {APP}", file=out)
         return 0
-    available = commands()
     if words and words[0] in ("-h", "--help", "help"):
-        print(_overview(available), file=out)
+        print(_overview(commands()), file=out)
         return 0
     if words and not words[0].startswith("-") and not _is_target(words[0]):
-        raise UsageError(f"There is no command {words[0]!r}.", nearest(words[0], available))
+        raise UsageError(f"There is no command {words[0]!r}.", nearest(words[0], commands()))
     return _window(words, window)
 
 

@@ -87,8 +87,14 @@ def test_the_extracted_texts_have_valid_places() -> None:
 
 CHECK = """
 import json, sys
-import espalier.__main__, espalier.app.cli, espalier.app.shell.starting
-print("RESULT" + json.dumps(sorted(sys.modules)))
+import espalier.__main__, espalier.app.shell.starting
+from espalier.app.cli import main
+
+class Window:
+    def render(self, *_):
+        print("RESULT" + json.dumps(sorted(sys.modules)), file=sys.__stdout__)
+
+main(["demo:digits", "--screenshot", "a.png", "--theme", "dark"], Window())
 """
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.canvas.colouring import MODES
+from espalier.app.errors import open_file
 from espalier.app.menu import Action, always
-from espalier.app.settings import SIZES
+from espalier.app.settings import SIZES, data_folder
 from espalier.app.shell.actions.edit import is_selected
-from espalier.app.shell.language import ENGLISH, SYSTEM, language_title, languages
+from espalier.app.shell.language import ENGLISH, FOLDER, SYSTEM, language_title, languages
 from espalier.app.shell.workspaces import GRAPH, WORKSPACES
 from espalier.app.translation import tr
 
@@ -138,6 +139,9 @@ def language_rows(settings: Settings, host: Host) -> list[Action]:
         Action(f"language_{c}", t, "View/Language", partial(choose, c, t), needs=always,
                checked=lambda c=c: settings.language == c, group=3, help="Texts of the window, from the next start")
         for c, t in titles.items()
+    ] + [
+        Action("language_folder", "Folder of catalogues", "View/Language", lambda: open_file(data_folder(FOLDER)),
+               needs=always, group=3, help="Put espalier_CODE.qm here; the guide says how to make one"),
     ]  # fmt: skip
 
 
