@@ -62,6 +62,16 @@ class WorkspaceBar(QWidget):
             group.addButton(button)
             box.addWidget(button)
         box.addStretch(1)
+        self._widen()
+
+    def _widen(self) -> None:
+        """Make room for longer titles of another language."""
+        width = WIDTH
+        for button in self.buttons.values():
+            button.ensurePolished()
+            width = max(width, button.fontMetrics().horizontalAdvance(button.text()) + GAP)
+        for widget in (self, *self.buttons.values()):
+            widget.setFixedWidth(width)
 
     def _button(self, workspace: Workspace) -> QToolButton:
         button = QToolButton(self)

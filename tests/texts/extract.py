@@ -75,6 +75,7 @@ IDENTITIES: dict[str, tuple[str, ...]] = {
     "app/theme.py": ("CATEGORIES", "TAGS"),
     "app/widgets/forms/fields.py": ("MIXED",),
     "passes/figure.py": ("BASELINES", "OPENED"),
+    "passes/structure/summary.py": ("_WORDS",),
 }
 CHOICES = ("Choice",)  # fields that translate their values, if they have no texts
 ALL = ("passes/structure/summary.py", "passes/running/data_fit.py")  # modules whose sentences are all shown

@@ -32,7 +32,7 @@ def bracketed(text: str) -> str:
     )
 
 
-def settle(milliseconds: int = 150) -> None:
+def settle(milliseconds: int = 100) -> None:
     """Run the events for a while."""
     end = time.monotonic() + milliseconds / 1000
     while time.monotonic() < end:
@@ -140,11 +140,12 @@ def _visit_panels(window: Window, look: Callable[..., None]) -> None:
         look(f"workspace {workspace.id}")
     for dock in DOCKS:
         window.docks.bring(dock.id)
-        look(f"panel {dock.id}")
-        for bar in window.docks.panels[dock.id].findChildren(QTabBar):
+        panel = window.docks.panels[dock.id]
+        look(f"panel {dock.id}", panel)
+        for bar in panel.findChildren(QTabBar):
             for at in range(bar.count()):
                 bar.setCurrentIndex(at)
-                look(f"panel {dock.id}, tab {at}")
+                look(f"panel {dock.id}, tab {at}", panel)
 
 
 def _visit_dialogs(window: Window, look: Callable[..., None]) -> None:
@@ -168,6 +169,7 @@ def _visit_dialogs(window: Window, look: Callable[..., None]) -> None:
 def _visit_edits(window: Window, look: Callable[..., None]) -> None:
     """A selected layer with its menu, several layers, a recipe, and the form of each pass."""
     from espalier.app.features.edits.context_menu import NodeMenu
+    from espalier.app.features.options.panel import OptionsWindow
     from espalier.app.shell.sections import sections
     from espalier.model.formats.base import parse_format
 
@@ -186,7 +188,10 @@ def _visit_edits(window: Window, look: Callable[..., None]) -> None:
     look("recipe")
     for spec in (s for specs in sections().values() for s in specs):
         window.services.forms.ask(spec.name)
-        look(f"form {spec.name}")
+        settle()
+        for form in (w for w in window.findChildren(OptionsWindow) if w.isVisible()):
+            look(f"form {spec.name}", form)
+            form.close()
     window.actions_table.run("evaluate")
     look("evaluate")
     _wait(window)

@@ -60,7 +60,7 @@ class StructureSection(QWidget):
     def _show(self, rows: list[tuple[str, str, str]]) -> None:
         self.setVisible(bool(rows))
         shown = rows[:MAX_ROWS]
-        self.rows.show_facts([Fact(role, message(amount), message(text)) for role, amount, text in shown])
+        self.rows.show_facts([Fact(role, _amount(amount), message(text)) for role, amount, text in shown])
         lines = [f"{tr(role).capitalize()}: {message(text)}." for role, _, text in shown]
         lines += [tr("And {} more.", len(rows) - MAX_ROWS)] if len(rows) > MAX_ROWS else []
         self.description.setText("\n".join(lines))
@@ -68,3 +68,10 @@ class StructureSection(QWidget):
     def close_previews(self) -> None:
         """Stop running previews."""
         self._previews.close()
+
+
+def _amount(text: str) -> str:
+    """`12 heads × 64` with the unit translated."""
+    number, _, rest = text.partition(" ")
+    unit, times, each = rest.partition(" × ")
+    return f"{number} {tr(unit)}{times}{each}"
