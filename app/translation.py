@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from string import Formatter
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ def install(lookup: Lookup | None, messages: Iterable[str] = ()) -> None:
     _lookup, _patterns = lookup, tuple(sorted((m for m in messages if is_pattern(m)), key=len, reverse=True))
     _shown.clear()
     _english.clear()
+    _message.cache_clear()
 
 
 def tr(text: str, *values: object) -> str:
@@ -60,8 +62,11 @@ def numerus(text: str, number: int) -> str:
 
 def message(text: str) -> str:
     """The translation of a finished message, such as an error of the core: by the whole text, else by its pattern."""
-    if _lookup is None or not text:
-        return text
+    return text if _lookup is None or not text else _message(text)
+
+
+@lru_cache(maxsize=1000)
+def _message(text: str) -> str:
     shown = tr(text)
     if shown != text or text in _english:
         return shown

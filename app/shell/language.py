@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
+from PySide6.QtCore import QLibraryInfo, QLocale, Qt, QTranslator
+from PySide6.QtGui import QGuiApplication
 
 from espalier.app import translation
 from espalier.app.catalogue import read_catalogue
@@ -52,10 +53,11 @@ class Language:
     def _text(self, text: str, number: int) -> str:
         return self._texts.translate(CONTEXT, text, None, number) or ""
 
-    def translate_qt(self, app: QCoreApplication) -> None:
+    def translate_qt(self, app: QGuiApplication) -> None:
         """Translate Qt's own dialogs and menus, if its catalogue of the language is there."""
         if self.code == ENGLISH:
             return
+        app.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # else that of the language, for which no panel is made
         own = QTranslator(app)
         if own.load(f"qtbase_{self.code}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
             app.installTranslator(own)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import PySide6
 import pytest
-from PySide6.QtCore import QLocale, QSettings
+from PySide6.QtCore import QLocale, QSettings, Qt, QTranslator
+from PySide6.QtWidgets import QApplication
 
 from espalier.app import number_text, translation
 from espalier.app.catalogue import MAGIC, read_catalogue
@@ -108,6 +109,23 @@ def test_a_catalogue_of_another_program_is_refused(folder: Path) -> None:
     (folder / "espalier_de.qm").write_bytes(qt.read_bytes())
     with pytest.raises(FileError, match="no text of Espalier"):
         Language().install("de")
+
+
+def test_qt_s_own_texts_follow(folder: Path, qapp: QApplication) -> None:
+    chosen = Language()
+    chosen.translate_qt(qapp)
+    assert not qapp.findChildren(QTranslator)
+    compiled(folder)
+    chosen.install("de")
+    chosen.translate_qt(qapp)
+    (own,) = qapp.findChildren(QTranslator)
+    try:
+        assert qapp.translate("QPlatformTheme", "Cancel") == "Abbrechen"
+        assert qapp.layoutDirection() == Qt.LayoutDirection.LeftToRight
+    finally:
+        qapp.removeTranslator(own)
+        own.setParent(None)
+        own.deleteLater()
 
 
 def test_mutants_of_a_catalogue_are_refused_or_read(tmp_path: Path) -> None:
