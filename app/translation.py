@@ -81,7 +81,7 @@ def _message(text: str) -> str:
     return f"{tr(option)}: {message(rest)}" if colon else text
 
 
-def error_text(error: BaseException) -> str:
+def error_text(error: object) -> str:
     """The message of an error with its hint, translated."""
     if isinstance(error, EspalierError):
         return f"{message(error.message)} {message(error.hint)}".strip()
