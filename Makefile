@@ -19,7 +19,7 @@ PYTEST := QT_QPA_PLATFORM=offscreen $(PY) -m pytest -n logical --maxprocesses 8 
 
 help:
 	@echo 'make run           set up, then open the window on the demo project (without a display: render it to a file)'
-	@echo 'make test          set up, then lint, types, import contracts and the tests: of the slow ones a quarter, drawn,'
+	@echo 'make test          set up, then lint, types, import contracts and the tests: of the slow ones a twelfth, drawn,'
 	@echo '                   and all of the files that belong to what the last commits changed'
 	@echo 'make test-all      as make test, with all tests and all sampled cases (THOROUGH=1: 20 times the examples too)'
 	@echo 'make check         the quick form: without the tests marked slow'

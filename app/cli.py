@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib
 import json
 import os
@@ -23,6 +24,7 @@ import espalier.app.features
 from espalier.app.commands.command import Answer, Command, Parser, UsageError, add_common, add_plugins
 from espalier.app.commands.console import Console, one_line, plain
 from espalier.app.commands.crash import write_crash_report
+from espalier.app.commands.interrupts import ToldInterrupt, interrupt
 from espalier.model.cache.entries import OFF
 from espalier.model.document.project import APP
 from espalier.model.errors import EspalierError, FileError, nearest
@@ -78,7 +80,9 @@ def main(words: list[str] | None = None, window: Window | None = None) -> int:
         kind = type(error).__name__.removesuffix("Error").lower()
         _print_error(kind, error.message, error.hint or f"See {PROGRAM} --help.", words, out)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        if not isinstance(stop, ToldInterrupt):
+            print("Stopped.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         _discard_output(out)
@@ -115,7 +119,7 @@ def process(window: Window | None = None) -> int:
 
     Sets the handler of SIGINT, because a shell starts background jobs with that signal ignored.
     """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, interrupt)
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")
@@ -124,7 +128,10 @@ def process(window: Window | None = None) -> int:
     real = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = os.fdopen(real, "w", encoding="utf-8", errors="replace")
-    return main(window=window)
+    code = main(window=window)
+    if "PySide6" not in sys.modules:
+        gc.freeze()  # the interpreter would search all of torch's objects for cycles again and again as it ends
+    return code
 
 
 def _print_error(kind: str, what: str, do: str, words: list[str], out: TextIO) -> None:

@@ -119,21 +119,22 @@ def _trace(spec: str, workdir: Path, inputs: tuple[str, ...], seed: int, key: st
 def described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
     """The source with the limits of its model and the names of its classes."""
     from espalier.model.data.class_names import model_names, names_of
+    from espalier.model.sources.generation import generation_of
     from espalier.model.sources.limits import (
         architecture_of,
         context_length,
         head_of,
         limits_of,
         start_of,
-        written_from,
     )
 
     config = getattr(loaded.model, "config", None)
     classes = names_of(getattr(config, "id2label", None)) or model_names(loaded.info.tokenizer)
-    (head, problem), start = head_of(loaded.model), start_of(loaded.model)
+    (head, problem), start, own = head_of(loaded.model), start_of(loaded.model), generation_of(loaded.model)
+    first, forced = (own.start, own.forced) if start is not None else (None, None)
     limits = replace(limits_of(graph, store), context=context_length(config), head=head, problem=problem,
                      architecture=architecture_of(loaded.model), start=start,
-                     first=written_from(loaded.model, start))  # fmt: skip
+                     first=first, forced=forced, ends=own.ends, generation=own.others)  # fmt: skip
     return replace(loaded.info, limits=limits, classes=classes)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from espalier.model.document.codec import encode
-from espalier.model.errors import OptionsError, nearest
-from espalier.model.formats.base import Format
+from espalier.model.errors import EspalierError, OptionsError, nearest
+from espalier.model.formats.base import Format, parse_format
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import category
 from espalier.passes.base import PassSpec
@@ -18,6 +18,7 @@ from espalier.passes.recipes.config import decode_options
 from espalier.passes.select import Select, types_in
 from espalier.passes.transform.quantize import PORTS
 
+ALL = "all"
 WAYS = ("type", "name", "regex", "module", "where", "saved")
 FORMATS_HELP = 'a format such as "int8", "mxint4" or "integer(width=8, frac_width=4)"; "float" removes it'
 SELECT_HELP = (
@@ -36,8 +37,8 @@ def selection(select: Any, graph: Graph) -> dict[str, Any]:
     words = [select] if isinstance(select, str) else list(cast("Sequence[Any]", _listed(select)))
     if not words or not all(isinstance(w, str) for w in words):
         raise OptionsError(f"select is {select!r}.", 'Write a type such as "linear", a name, or a list of these.')
-    if words == ["all"]:
-        return {"by": "all"}
+    if words == [ALL]:
+        return {"by": ALL}
     ways = {_way(w, graph) for w in words}
     if len(ways) > 1:
         raise OptionsError(f"select mixes {' and '.join(sorted(ways))}.", "Select by one of them.")
@@ -51,6 +52,8 @@ def _listed(select: Any) -> Any:
 
 def _way(word: str, graph: Graph) -> str:
     """The kind of selection of a word: explicit prefix, type, node name or module path."""
+    if word == ALL:
+        return ALL
     head = word.partition(":")[0]
     if head in WAYS and ":" in word:
         return head
@@ -62,7 +65,7 @@ def _way(word: str, graph: Graph) -> str:
     paths = {n.module_path for n in graph if n.module_path} | {n.target for n in graph if n.call == "call_module"}
     if any(p == word or p.startswith(f"{word}.") for p in paths):
         return "module"
-    known = {n.id for n in graph if category(n) != "io"} | set(types) | paths
+    known = {n.id for n in graph if category(n) != "io"} | set(types) | paths | {ALL}
     if Path(word).exists():
         raise OptionsError(f"{word!r} selects nothing: not a type, node or module.", f"For data write data={word!r}.")
     raise OptionsError(f"{word!r} selects nothing: not a type, node or module.", nearest(word, known))
@@ -94,11 +97,29 @@ def _quantize(spec: PassSpec, select: Any, given: dict[str, Any], graph: Graph) 
     formats = {p: given[p] for p in PORTS if p in given}
     rules = list(given.get("rules", ()))
     if formats:
-        rule: dict[str, Any] = {"select": selection("all" if select is None else select, graph), "formats": formats}
+        rule: dict[str, Any] = {"select": selection(ALL if select is None else select, graph), "formats": formats}
         rules.append(rule | ({"gradient": given["gradient"]} if "gradient" in given else {}))
     elif select is not None or not rules:
-        raise OptionsError("quantize names no format.", 'Write m.quantize("linear", weight="int8").')
+        raise _no_format(ALL if select is None else select)
     return decode_options(spec.name, {"rules": rules}, "")
+
+
+def _no_format(select: Any) -> OptionsError:
+    """The error for `quantize` without a format; `select` may be a format that was meant for a port."""
+    if isinstance(select, Format) or (isinstance(select, str) and _is_format(select)):
+        return OptionsError(f"quantize selects nodes by its first argument, and {select!s} is a format.",
+                            f'Name the port: m.quantize("all", weight="{select!s}").')  # fmt: skip
+    shown = f'"{select}"' if isinstance(select, str) else repr(select)
+    return OptionsError("quantize names no format for a port.",
+                        f'Write m.quantize({shown}, weight="int8"); ports: {", ".join(PORTS)}.')  # fmt: skip
+
+
+def _is_format(text: str) -> bool:
+    try:
+        parse_format(text)
+    except EspalierError:
+        return False
+    return True
 
 
 def _plain(value: Any) -> Any:

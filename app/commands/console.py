@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from espalier.app.commands.interrupts import raise_lost
 from espalier.app.number_text import row_value
 
 THIN = "\u2009"
@@ -32,7 +33,11 @@ class Console:
         return not self.json and sys.stderr.isatty()
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """Draw a progress bar at most ten times a second; without a terminal write a line every QUIET seconds."""
+        """Draw a progress bar at most ten times a second; without a terminal write a line every QUIET seconds.
+
+        Raises KeyboardInterrupt for a Ctrl+C that was lost.
+        """
+        raise_lost()
         now = time.monotonic()
         if not self.live:
             if now - self._last_note >= QUIET:

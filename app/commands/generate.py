@@ -28,6 +28,8 @@ def _run(args: Arguments, console: Console) -> Answer:
         base = project.base if project.recipe.active else None
         step = Step("generate", options, target.context.seed)
         report = run_step(project.graph, step, replace(target.context, base=base)).report
+    if note := report.summary.get("note"):
+        console.note(note)
     data = {**report.summary, "rows": [dict(row) for row in report.rows]}
     from espalier.passes.running.target_decoding import decodes_targets
 

@@ -24,7 +24,10 @@ def _add(parser: Parser | _ArgumentGroup, field: dataclasses.Field[Any], kind: A
     flag = "--" + field.name.replace("_", "-")
     default = "" if field.default in ("", dataclasses.MISSING) else f" (default {field.default})"
     text = (str(field.metadata.get("help", "")) + default).strip() or None
-    if kind is bool:
+    if kind is bool and field.default is True:
+        told = f"switch off: {field.metadata['help']}" if "help" in field.metadata else None
+        parser.add_argument(f"--no-{flag[2:]}", action="store_const", const=False, dest=field.name, help=told)
+    elif kind is bool:
         parser.add_argument(flag, action="store_true", default=None, help=text)
     elif get_origin(kind) is Literal:
         parser.add_argument(flag, choices=get_args(kind), help=text)

@@ -22,6 +22,7 @@ from espalier.model.errors import OptionsError, nearest
 from espalier.model.files import write_text
 from espalier.model.registry import PASSES
 from espalier.passes.analysis.compile import CompileOptions
+from espalier.passes.analysis.generation_scores import GenerationScoresOptions
 from espalier.passes.analysis.profile import ProfileOptions
 from espalier.passes.base import Report, run_step
 from espalier.passes.observed.options import ObserveOptions
@@ -36,9 +37,10 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write a .csv, .html or .json file")
     add_options(parser, ObserveOptions)
     known = {f.name for f in dataclasses.fields(ObserveOptions)}
-    for timed in (ProfileOptions, CompileOptions):
-        add_options(parser, timed, skip=tuple(known))
-        known |= {f.name for f in dataclasses.fields(timed)}
+    known |= {"baseline"}  # reports compare with the model as opened
+    for more in (ProfileOptions, CompileOptions, GenerationScoresOptions):
+        add_options(parser, more, skip=tuple(known))
+        known |= {f.name for f in dataclasses.fields(more)}
 
 
 def _run(args: Arguments, console: Console) -> Answer:

@@ -31,7 +31,7 @@ from espalier.model.store.open_files import FileId
 from espalier.model.store.weights import Location, WeightStore, read_header
 from espalier.model.trust import factory_file
 
-LAYOUT = 1  # increment when the content of entries changes
+LAYOUT = 2  # increment when the content of entries changes
 _PACKAGES = ("torch", "transformers", "numpy", "safetensors")
 _HUB = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME")
 # Files of a transformers folder that determine the model: configuration, weights, tokenizer.

@@ -12,6 +12,7 @@ import numpy as np
 from espalier.model.borders import read_json, reading, tried
 from espalier.model.data.base import Array, Inputs
 from espalier.model.data.class_names import local_file
+from espalier.model.data.stream_pieces import Tokens, in_pieces
 from espalier.model.errors import PASSING, DataError, first_line
 
 # (texts, max_length) → `input_ids` and `attention_mask`, int64 [n, seq], truncated to max_length, padded to the
@@ -58,15 +59,17 @@ def open_stream(source: str | Path) -> Callable[[str], tuple[Array, Array]]:
     """
     tokenizer = load_tokenizer(source)
 
+    def placed(text: str) -> Tokens:
+        (row,) = tokenizer(text, add_special_tokens=False, truncation=False, verbose=False).encodings
+        words = [-1 if word is None else word for word in row.word_ids]
+        return Tokens(*(np.array(v, np.int64) for v in (row.ids, [end for _, end in row.offsets], words)))
+
     def encode(text: str) -> tuple[Array, Array]:
         with reading(f"The tokenizer {Path(source).name}", DataError, "fails on this text", "Give another tokenizer."):
-            places: bool = tokenizer.is_fast
-            rows = tokenizer(
-                text, add_special_tokens=False, truncation=False, verbose=False, return_offsets_mapping=places
-            )
+            if tokenizer.is_fast:
+                return in_pieces(placed, text)
+            rows = tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)
             ids = np.array(rows["input_ids"], dtype=np.int64)
-            if places:
-                return ids, np.array([end for _, end in rows["offset_mapping"]], dtype=np.int64)
             return ids, np.linspace(0, len(text), len(ids) + 1).astype(np.int64)[1:]
 
     return encode

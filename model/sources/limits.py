@@ -119,15 +119,6 @@ def start_of(model: Any) -> int | None:
     return first[0] if first[0] == first[1] else LAST if first == [FIRST, SECOND] else None
 
 
-def written_from(model: Any, start: int | None) -> int | None:
-    """The `decoder_start_token_id` of a transformers model whose targets are trained from LAST; None without one."""
-    for name in ("generation_config", "config") if start == LAST else ():
-        found = getattr(getattr(model, name, None), "decoder_start_token_id", None)
-        if isinstance(found, int) and 0 <= found < int(getattr(model.config, "vocab_size", 0)):
-            return found
-    return None
-
-
 def _first(shift: Any, labels: Tensor) -> int | None:
     try:
         return int(shift(labels=labels)[0, 0])

@@ -53,7 +53,7 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     values of those before, if the scores of the prompt then equal those of a run over all of it; else the whole text.
     An encoder–decoder model writes a target of the prompt; the encoder runs once, the whole target at each step.
     """
-    from espalier.model.data.tokens import open_codec
+    from espalier.passes.running.generation_settings import codec_of, settings_note
     from espalier.passes.running.target_decoding import decodes_targets, room_of
 
     targets = decodes_targets(graph)
@@ -62,7 +62,7 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     tokenizer = options.tokenizer or context.reading.tokenizer
     if not tokenizer:
         raise DataError("The model has no tokenizer.", "Name one in the options.")
-    codec = open_codec(tokenizer)
+    codec = codec_of(context, tokenizer)
     if targets:
         return graph, _target(graph, options, context, codec, tokenizer)
     prompt = codec.encode(options.prompt)
@@ -77,7 +77,8 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     other = _other(graph, context)
     base = None if other is None else _scores(other, writer, prompt)[0]
     scores, cached = _scores(graph, writer, prompt)
-    return graph, _report(writer, scores, base, prompt, {"prompt_tokens": len(prompt), "cached": cached})
+    facts = {"prompt_tokens": len(prompt), "cached": cached, **settings_note(context, greedy=writer.greedy)}
+    return graph, _report(writer, scores, base, prompt, facts)
 
 
 def _other(graph: Graph, context: Context) -> Graph | None:
@@ -88,6 +89,7 @@ def _other(graph: Graph, context: Context) -> Graph | None:
 def _target(graph: Graph, options: GenerateOptions, context: Context, codec: Codec, tokenizer: str) -> Report:
     """The target of a source, from the token with which the decoder starts."""
     from espalier.model.data.tokens import open_tokenizer
+    from espalier.passes.running.generation_settings import forced_first, settings_note
     from espalier.passes.running.target_decoding import room_of, start_token
 
     room = room_of(context)
@@ -97,12 +99,13 @@ def _target(graph: Graph, options: GenerateOptions, context: Context, codec: Cod
     if not count:
         raise DataError("The prompt has no tokens.", "Give a longer text.")
     start = start_token(context, tokenizer)
-    writer = _Writer(options, codec, context, min(options.new_tokens, room))
+    writer = _Writer(options, codec, context, min(options.new_tokens, room), forced_first(context))
     other = _other(graph, context)
     base = None if other is None else _of_source(other, source, context)
     report = _report(writer, _of_source(graph, source, context), base, [start], {"prompt_tokens": count})
     whole = {name: report.summary[name].strip() for name in ("text", "baseline_text")}
-    return replace(report, summary=report.summary | whole | {"cached": False})
+    facts = {"cached": False, **settings_note(context, greedy=writer.greedy)}
+    return replace(report, summary=report.summary | whole | facts)
 
 
 def _of_source(graph: Graph, source: Inputs, context: Context) -> Scores:
@@ -178,10 +181,18 @@ def _whole(graph: Graph, context: Context) -> Scores:
 
 
 class _Writer:
-    """Draws continuations, always with the same random numbers."""
+    """Draws continuations, always with the same random numbers. `forced`: the first token, whatever its score."""
 
-    def __init__(self, options: GenerateOptions, codec: Codec, context: Context, most: int) -> None:
+    def __init__(
+        self, options: GenerateOptions, codec: Codec, context: Context, most: int, forced: int | None = None
+    ) -> None:
         self.options, self.codec, self.context, self.most = options, codec, context, most
+        self._forced = forced
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most probable token is taken."""
+        return self.options.temperature < LEAST
 
     def written(
         self, scores: Scores, prompt: list[int], base: Scores | None = None
@@ -200,7 +211,8 @@ class _Writer:
         while len(drawn) < self.most and not (drawn and drawn[-1] in self.codec.ends):
             logs = scores(prompt + drawn).log_softmax(-1)
             other = logs if base is None else base(prompt + drawn).log_softmax(-1)
-            drawn.append(self._next(logs, random))
+            forced = None if drawn else self._forced
+            drawn.append(self._next(logs, random) if forced is None else forced)
             kl = max(float((other.exp() * (other - logs)).sum()), 0.0)
             steps.append((float(logs[drawn[-1]].exp()), kl))
             self.context.progress(len(drawn), self.most, "writing")
@@ -210,7 +222,7 @@ class _Writer:
         import torch
 
         options = self.options
-        if options.temperature < LEAST:
+        if self.greedy:
             return int(logs.argmax())
         if options.top_k:
             least = logs.topk(min(options.top_k, len(logs))).values[-1]

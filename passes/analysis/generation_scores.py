@@ -53,6 +53,7 @@ class _Texts:
     tokens: float  # mean number of generated tokens
     cut: int  # texts that were not ended by the model
     most: int  # tokens of a text
+    note: dict[str, str]  # on settings of the model that are not applied
 
 
 @analysis("generation_scores", "Scores of generated texts", GenerationScoresOptions)
@@ -120,7 +121,7 @@ def _ends(prefix: str, interval: tuple[float, float] | None) -> Row:
 def _texts(graph: Graph, options: GenerationScoresOptions, context: Context) -> _Texts:
     from espalier.model.data.base import IGNORED
     from espalier.model.data.text_pairs import SEQ2SEQ
-    from espalier.model.data.tokens import open_codec
+    from espalier.passes.running.generation_settings import codec_of, settings_note
     from espalier.passes.running.target_decoding import decodes_targets, room_of
 
     if not decodes_targets(graph):
@@ -130,7 +131,7 @@ def _texts(graph: Graph, options: GenerationScoresOptions, context: Context) -> 
     if task.task != SEQ2SEQ or not tokenizer:
         raise DataError("Texts are generated from sources with targets, by a model with a tokenizer.",
                         "Choose data of the task seq2seq, and name the tokenizer in the options.")  # fmt: skip
-    split, codec = measured_split(task, options.split, options.limit), open_codec(tokenizer)
+    split, codec = measured_split(task, options.split, options.limit), codec_of(context, tokenizer)
     most = min(options.new_tokens or split.labels.shape[1], room_of(context))
     base = None if context.base is graph else context.base
     total = len(split) * (1 if base is None else 2)
@@ -141,11 +142,12 @@ def _texts(graph: Graph, options: GenerationScoresOptions, context: Context) -> 
     sources = [codec.plain([int(t) for t in row]) for row in split.inputs["input_ids"]]
     return _Texts(_plain(codec, mine), None if theirs is None else _plain(codec, theirs), targets, sources,
                   sum(map(len, mine)) / max(len(mine), 1),
-                  sum(not (row and row[-1] in codec.ends) for row in mine), most)  # fmt: skip
+                  sum(not (row and row[-1] in codec.ends) for row in mine), most,
+                  settings_note(context))  # fmt: skip
 
 
 def _counts(texts: _Texts) -> dict[str, Any]:
-    return {"tokens": texts.tokens, "new_tokens": texts.most, "cut": texts.cut}
+    return {"tokens": texts.tokens, "new_tokens": texts.most, "cut": texts.cut, **texts.note}
 
 
 def _plain(codec: Codec, rows: Sequence[list[int]]) -> list[str]:
@@ -158,10 +160,11 @@ class _Writer:
     def __init__(
         self, options: GenerationScoresOptions, codec: Codec, context: Context, most: int, tokenizer: str, total: int
     ) -> None:
+        from espalier.passes.running.generation_settings import forced_first
         from espalier.passes.running.target_decoding import start_token
 
         self._options, self._codec, self._context, self._most, self._total = options, codec, context, most, total
-        self._start, self._done = start_token(context, tokenizer), 0
+        self._start, self._forced, self._done = start_token(context, tokenizer), forced_first(context), 0
 
     def written(self, graph: Graph, split: Split) -> list[list[int]]:
         """New tokens of each sample, up to one that ends texts."""
@@ -186,7 +189,11 @@ class _Writer:
         ended = torch.zeros(count, dtype=torch.bool)
         ends = torch.tensor(sorted(self._codec.ends), dtype=torch.int64)
         for at in range(self._most):
-            targets = torch.cat([targets, scores(targets).argmax(-1, keepdim=True)], 1)
+            if at or self._forced is None:
+                chosen = scores(targets).argmax(-1, keepdim=True)
+            else:
+                chosen = torch.full((count, 1), self._forced)
+            targets = torch.cat([targets, chosen], 1)
             ended |= torch.isin(targets[:, -1], ends)
             self._context.progress(self._done, self._total, f"token {at + 1}")
             if bool(ended.all()):

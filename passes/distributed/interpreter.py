@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 # After these whole tensors would not help: the ranks have lost one another, or memory is short already.
 FATAL = (dist.DistError, torch.OutOfMemoryError, MemoryError)
+NO_GRADIENT = "its gradient has no right rule for parts"  # of DTensor in torch 2.13
 
 
 class ShardedModel(fx.Interpreter):
@@ -155,6 +156,8 @@ class ShardedModel(fx.Interpreter):
     def _module_on(self, module: nn.Module, node: Node | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if node is None:  # such as the emulation of hardware
             return self._whole(lambda: whole(module, args, kwargs), "it has no rule for parts")
+        if isinstance(module, nn.GroupNorm):
+            return self._whole(lambda: whole(module, args, kwargs), NO_GRADIENT)
         try:
             gathers = self._gathers(module, node)
             if gathers:
@@ -241,6 +244,8 @@ def _whole_reason(target: Any, node: Node | None) -> str:
     """Why a function must run on whole tensors; empty where it need not."""
     if node is not None and node.call == "opaque":
         return "it is foreign code"
+    if any(name in str(target) for name in ("weight_norm", "group_norm")):
+        return NO_GRADIENT
     return "it draws numbers for the whole tensor" if draws(target) else ""
 
 

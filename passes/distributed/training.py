@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from espalier.model.data.base import task_of_labels
 from espalier.model.errors import JobError, PassError
 from espalier.model.leftovers import scratch
 from espalier.model.torch.build import parameters_of
@@ -30,6 +29,7 @@ from espalier.passes.distributed.training_job import (
     write_training,
 )
 from espalier.passes.distributed.training_memory import check_memory, predicted
+from espalier.passes.tasks.base import is_own
 from espalier.passes.training.checkpoint import Checkpoints, read_content
 from espalier.passes.training.checkpoint_folders import folder_of, latest
 from espalier.passes.training.options import FinetuneOptions
@@ -48,8 +48,10 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     """
     graph = ready.gradual.graph if ready.gradual else ready.graph
     mesh = mesh_of(graph)
-    if ready.train_on.task.name != task_of_labels(ready.train_on.tensors["labels"]):
-        raise PassError(f"Ranks do not train the task {ready.train_on.task.name}.", "Set distributed to false.")
+    task = ready.train_on.task.name
+    if is_own(task):
+        raise PassError("Ranks do not train with functions of a Python program, which they cannot be sent.",
+                        "Set distributed to false.")  # fmt: skip
     base = context.base if options.teaches else None
     try_out(ready, options)
     ready.train_on.teacher = None  # each rank has its own
@@ -62,8 +64,10 @@ def train_over_ranks(ready: Prepared, options: FinetuneOptions, context: Context
     folder = folder_of(ready.graph, options, context.seed, context.base)
     digest = ready.digest()
     checkpoints = Checkpoints(folder, context, ready.trained, options.checkpoint_every, digest)  # locks the folder
+    tables = ready.train_on.table, ready.check_on.table if ready.check_on else ()
     training = Training(options, context.seed, None if checkpoints.failed else folder, _frozen(ready),
-                        dict(ready.gradual.kinds) if ready.gradual else {}, digest)  # fmt: skip
+                        dict(ready.gradual.kinds) if ready.gradual else {}, digest, task, ready.train_on.classes,
+                        tables)  # fmt: skip
     finished = False
     try:
         with scratch() as place:

@@ -27,7 +27,8 @@ PAUSE, PAUSED, RESUME = "pause-{}", "paused-{}", "resume-{}"  # numbered, so tha
 class Training:
     """Settings of a training. `checkpoints`: its folder, or None if another process uses it.
 
-    `frozen`: names of weights; `kinds`: pattern of each gradually pruned weight; `data`: digest of the samples.
+    `frozen`: names of weights; `kinds`: pattern of each gradually pruned weight; `data`: digest of the samples; `task`:
+    its name; `classes`, `tables`: as those of the training and of the validation split.
     """
 
     options: FinetuneOptions
@@ -36,6 +37,9 @@ class Training:
     frozen: tuple[str, ...]
     kinds: dict[str, Kind]
     data: str
+    task: str
+    classes: tuple[str, ...]
+    tables: tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def write_training(folder: Path, training: Training, train: dict[str, Tensor], check: dict[str, Tensor] | None) -> None:
@@ -60,6 +64,8 @@ def read_training(folder: Path) -> tuple[Training, dict[str, Tensor], dict[str, 
         options: FinetuneOptions = decode(FinetuneOptions, data["options"])
         kinds: dict[str, Kind] = {n: (k, (s[0], s[1])) for n, (k, s) in data["kinds"].items()}
         place = Path(data["checkpoints"]) if data["checkpoints"] else None
-        training = Training(options, data["seed"], place, tuple(data["frozen"]), kinds, data["data"])
+        tables = tuple(data["tables"][0]), tuple(data["tables"][1])
+        training = Training(options, data["seed"], place, tuple(data["frozen"]), kinds, data["data"], data["task"],
+                            tuple(data["classes"]), tables)  # fmt: skip
         check = load_file(folder / CHECK) if (folder / CHECK).exists() else None
         return training, load_file(folder / TRAIN), check

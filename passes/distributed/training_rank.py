@@ -177,12 +177,14 @@ class Parts:
         self.trained = {n: t for n, t in self.tensors.items() if t.requires_grad or roles[n].role == "buffer"}
         self.module = ShardedModule(module, job.graph, mesh)
 
-    def taught(self, job: Job, options: FinetuneOptions, teacher: Teacher | None) -> Objective:
+    def taught(self, job: Job, options: FinetuneOptions, samples: Samples) -> Objective:
         """The objective; with a teacher the loss is against its outputs."""
-        if teacher is None:
-            return Objective(self.module, job.graph)
-        loss = DistillationLoss(options, self.module.sharded.tap(_blocks(job, options)))
-        return Objective(self.module, job.graph, loss)
+        loss = (
+            DistillationLoss(options, self.module.sharded.tap(_blocks(job, options)))
+            if samples.teacher is not None
+            else None
+        )
+        return Objective(self.module, job.graph, loss, samples.task)
 
 
 def _blocks(job: Job, options: FinetuneOptions) -> dict[str, Node]:
@@ -201,16 +203,17 @@ def train_rank(job: Job, folder: Path, mesh: DeviceMesh) -> dict[str, Any]:
     agreement = Agreement(folder, device)
     context = Context(job.store, training.seed, agreement.progress, callables, metric=agreement.metric,
                       enough=lambda: agreement.ends, paused=lambda: agreement.pauses)  # fmt: skip
-    train_on, check_on = Samples.of(train), Samples.of(check) if check is not None else None
+    given, (table, other) = (training.task, training.classes), training.tables
+    train_on, check_on = Samples.of(train, *given, table), Samples.of(check, *given, other) if check else None
     watch = watch_of(train_on, check_on, options, context, lambda: trained)
     checkpoints = RankCheckpoints(
         training.checkpoints, device, context, lambda: trained, options.checkpoint_every, training.data
     )
     if job.base is not None:  # whole on each rank
         train_on.teacher = checkpoints.parts["teacher"] = Teacher(
-            job.base, _blocks(job, options), len(train_on), context
+            job.base, _blocks(job, options), len(train_on), context, train_on.task
         )
-    objective = parts.taught(job, options, train_on.teacher)
+    objective = parts.taught(job, options, train_on)
     callbacks = [agreement, *callbacks_of(watch, checkpoints, gradual)]
     start = time.perf_counter()
     with running() as own, memory_errors(options):

@@ -38,13 +38,15 @@ class ChildProcess:
     hints: Mapping[str, str] = {}
 
     def __init__(self, server: Path) -> None:
-        self._scratch = Scratch()
+        self._scratch, self._server = Scratch(), server
         self._log = self._scratch.folder / "log"
+        self._process = self._started()
+        self.close = weakref.finalize(self, _close, self._process, self._scratch)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        command = python_command(_SERVER, str(self._server))
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                python_command(_SERVER, str(server)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-            )
-        self.close = weakref.finalize(self, _end, self._process, self._scratch)
+            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
     def __enter__(self) -> Self:
         return self
@@ -76,6 +78,10 @@ class ChildProcess:
         return str(path)
 
     def _ask(self, do: str, **given: Any) -> dict[str, Any]:
+        if self._process.poll() is not None and self.close.detach():  # what one request ended, others may survive
+            _end(self._process)
+            self._process = self._started()
+            self.close = weakref.finalize(self, _close, self._process, self._scratch)
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -105,11 +111,15 @@ class ChildProcess:
         return f": {lines[-1].strip()[:200]}" if lines else ""
 
 
-def _end(process: subprocess.Popen[bytes], scratch: Scratch) -> None:
+def _close(process: subprocess.Popen[bytes], scratch: Scratch) -> None:
+    _end(process)
+    scratch.close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):
             if pipe is not None:
                 pipe.close()
-    scratch.close()

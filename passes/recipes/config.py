@@ -13,6 +13,8 @@ from espalier.model.document.recipe import Raw, Recipe, Step, naming_step
 from espalier.model.errors import OptionsError, nearest, unknown
 from espalier.model.formats.base import Format
 from espalier.model.registry import PASSES
+from espalier.passes.base import PassSpec
+from espalier.passes.figure import BASELINES, OPENED
 from espalier.passes.recipes.dialects import DIALECTS
 from espalier.passes.recipes.offered import typed
 
@@ -118,4 +120,14 @@ def decode_options(name: str, data: Json, path: str = "") -> Any:
     data = cast("Mapping[str, Any]", data)
     if getattr(spec.options, "FREE", False) and "args" not in data:
         data = {"args": dict(data)}
+    _check_baseline(spec, data, path)
     return decode(spec.options, data, path)
+
+
+def _check_baseline(spec: PassSpec, data: Mapping[str, Any], path: str) -> None:
+    """Raise OptionsError for another name of a baseline than that of the graph which passes compare with."""
+    chosen = data.get("baseline", OPENED)
+    named = {f.name: f.default for f in fields(spec.options)}.get("baseline") == OPENED
+    if named and chosen != OPENED:
+        where = f"{path}.baseline" if path else "baseline"
+        raise OptionsError(f"{where} is {chosen!r}.", f"Possible: {OPENED} ({BASELINES[OPENED]}).")

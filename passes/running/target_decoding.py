@@ -34,15 +34,15 @@ def decodes_targets(graph: Graph) -> bool:
 
 
 def start_token(context: Context, tokenizer: str) -> int:
-    """The token before the first of a target; raises DataError if it is unknown."""
+    """The token before the first of a target that the model writes; raises DataError if it is unknown."""
     limits = context.reading.limits
     start = None if limits is None else limits.start
     if start is None:
         raise DataError("It is unknown with which token the model's decoder starts.",
                         "Use an encoder–decoder model of transformers.")  # fmt: skip
-    if start != LAST or limits is None:
-        return start
-    return decoder_start(tokenizer) if limits.first is None else limits.first
+    if limits is not None and limits.first is not None:
+        return limits.first
+    return decoder_start(tokenizer) if start == LAST else start
 
 
 def room_of(context: Context) -> int:

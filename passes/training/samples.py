@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from espalier.model.data.base import IGNORED, Split, task_of_labels
+from espalier.model.data.base import IGNORED, Split
 from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.running.batches import cast_inputs, match_inputs
-from espalier.passes.tasks.base import TASKS, task_of
+from espalier.passes.tasks.base import task_of
 
 if TYPE_CHECKING:
     from espalier.passes.training.teacher import Teacher
@@ -32,7 +32,8 @@ class Samples(Dataset[Batch]):
         given = match_inputs(names, split)
         tensors = {given[k]: torch.from_numpy(v) for k, v in split.inputs.items() if k in given}
         self.tensors = cast_inputs(tensors, graph)
-        labels, self.task, self.table = torch.from_numpy(split.labels), task_of(split), split.table
+        labels, self.task = torch.from_numpy(split.labels), task_of(split)
+        self.classes, self.table = split.classes, split.table
         self.tensors["labels"] = labels if labels.is_floating_point() else labels.long()
         if not len(split):
             raise DataError(f"There are no samples to {purpose}.", "Choose data with more rows.")
@@ -40,11 +41,11 @@ class Samples(Dataset[Batch]):
             raise DataError("The labels of this data are hidden (−1).", "Choose a split that has labels.")
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor]) -> Samples:
-        """Samples of tensors that another process has read, with the labels among them, of classes or next tokens."""
+    def of(cls, tensors: dict[str, Tensor], task: str, classes: tuple[str, ...], table: tuple[str, ...]) -> Samples:
+        """Samples of tensors that another process has read, with the labels among them, and the rest as in `Split`."""
         samples = cls.__new__(cls)
-        samples.table = ()
-        samples.teacher, samples.tensors, samples.task = None, tensors, TASKS.get(task_of_labels(tensors["labels"]))
+        samples.teacher, samples.tensors, samples.classes, samples.table = None, tensors, classes, table
+        samples.task = task_of(Split({}, tensors["labels"].numpy(), task=task, classes=classes, table=table))
         return samples
 
     @property

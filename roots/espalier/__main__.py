@@ -31,8 +31,11 @@ class _Window:
 
 def main() -> int:
     """The program's entry point; returns the exit code."""
-    from espalier.app.cli import process
-
+    try:
+        from espalier.app.cli import process
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        return 130
     return process(_Window())
 
 

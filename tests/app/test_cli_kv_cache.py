@@ -42,6 +42,7 @@ def test_longer_texts_than_the_model_takes_are_noted(capsys: pytest.CaptureFixtu
     assert "positions" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_mistakes_are_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kv-cache", LLAMA, "--key", "int5"]) == 2
     assert "int5" in capsys.readouterr().err

@@ -30,6 +30,7 @@ def test_a_preset_in_any_spelling_is_saved_and_measured(tmp_path: Path, capsys: 
     assert again.score()["weight_bits"] == pytest.approx(saved.score()["weight_bits"])
 
 
+@pytest.mark.slow
 def test_mistakes_are_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["quantize", ODD, "--preset", "w4a17"]) == 2
     assert capsys.readouterr().err == "There is no preset 'w4a17'.\nDid you mean 'w4a16'?\n"

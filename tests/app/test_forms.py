@@ -77,6 +77,7 @@ WIDE = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.gui
 @SETTINGS
 @given(options=st.one_of(PRUNE, QUANTIZE, WIDE))

@@ -76,6 +76,7 @@ def test_torch_agrees_with_each_row(name: str) -> None:
                 assert len(after.project.graph) == len(model.project.graph) + 1
 
 
+@pytest.mark.slow
 def test_what_nothing_can_follow() -> None:
     model = MODELS["text"]()[0]
     graph = model.project.graph

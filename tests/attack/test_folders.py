@@ -66,6 +66,7 @@ def test_code_beside_a_configuration_does_not_run(known: bool, folder: Path, mar
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_a_tokenizer_brings_no_code(folder: Path, marker: Path, tmp_path: Path) -> None:
     (folder / "tokenization_own.py").write_text(f"open({str(marker)!r}, 'w').close()\nclass T: pass\n")
     told = {"auto_map": {"AutoTokenizer": ["tokenization_own.T", None]}, "tokenizer_class": "T"}
@@ -76,6 +77,7 @@ def test_a_tokenizer_brings_no_code(folder: Path, marker: Path, tmp_path: Path) 
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_a_pickled_adapter_is_refused(folder: Path, marker: Path, tmp_path: Path) -> None:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
@@ -87,6 +89,7 @@ def test_a_pickled_adapter_is_refused(folder: Path, marker: Path, tmp_path: Path
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_a_module_in_the_folder_shadows_nothing(
     folder: Path, marker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ KINDS = ["sweep", *(pytest.param(k, marks=SLOW) for k in ("search", "worker", "t
          *(pytest.param(k, marks=RARE) for k in EXPORTS)]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_slice(kind: str, pytestconfig: pytest.Config) -> None:
     """Where the kills fall is the run's to draw."""

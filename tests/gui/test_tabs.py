@@ -153,6 +153,7 @@ def test_an_empty_tab_is_used_and_a_loading_one_is_not(tabs: Tabs, runner: list[
     assert tabs.count == 3 and [r.waiting[0].job.spec for r in runner[1:]] == ["demo:small", "demo:other"]
 
 
+@pytest.mark.slow
 def test_an_open_project_comes_to_the_front(tabs: Tabs, runner: list[FakeRunner], tmp_path: Path) -> None:
     first = open_in(tabs, runner)
     first.session.open_document.path = (tmp_path / "p.espalier").resolve()
@@ -291,6 +292,7 @@ def test_a_closed_tab_measures_no_more(tabs: Tabs, runner: list[FakeRunner], qtb
     assert not runner[0].waiting
 
 
+@pytest.mark.slow
 def test_plugins_are_loaded_once_and_followed_by_all_tabs(
     qtbot: QtBot, appearance: Appearance, runner: list[FakeRunner], settings: Settings, tmp_path: Path
 ) -> None:
@@ -353,6 +355,7 @@ def test_floating_panels_of_a_tab_behind_stay_hidden(tabs: Tabs, runner: list[Fa
     assert dock.isVisible() and not other.isVisible(), "a panel that the user closed stays closed"
 
 
+@pytest.mark.slow
 def test_floating_panels_go_with_their_tab(tabs: Tabs, runner: list[FakeRunner]) -> None:
     first = open_in(tabs, runner)
     dock = first.docks.docks["outline"]

@@ -44,6 +44,7 @@ def test_first_paint_does_not_wait_for_the_panels(window: Window) -> None:
     fresh.deleteLater()
 
 
+@pytest.mark.slow
 def test_no_panel_shows_on_the_welcome_page_while_the_window_is_furnished(window: Window) -> None:
     fresh = Window(window.session, window.settings, window.appearance)
     fresh.show()
@@ -68,6 +69,7 @@ def test_panels_hear_of_a_model_that_comes_before_they_are_made(
     fresh.deleteLater()
 
 
+@pytest.mark.slow
 def test_a_panel_that_cannot_be_made_is_tried_once(
     window: Window, monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
 ) -> None:
@@ -154,6 +156,7 @@ def test_selection_goes_both_ways(opened: Window) -> None:
     assert opened.session.selection == ("fc2",)
 
 
+@pytest.mark.slow
 def test_problem_with_a_node_leads_to_it(opened: Window) -> None:
     opened.session.problem.emit(PassError("fc2 is odd.", "Look.", "fc2"))
     opened.banner.show_node.emit("fc2")
@@ -166,6 +169,7 @@ def evaluated(window: Window, runner: list[FakeRunner], **told: str) -> str:
     return window.banner.text
 
 
+@pytest.mark.slow
 def test_data_that_do_not_fit_are_told_once(opened: Window, runner: list[FakeRunner]) -> None:
     strange = "The data's labels are not the model's."
     assert evaluated(opened, runner, warning=strange) == strange
@@ -314,6 +318,7 @@ def test_the_window_fits_a_small_screen(opened: Window) -> None:
     assert inspector.geometry().right() < 1100 and inspector.width() >= inspector.minimumSizeHint().width()
 
 
+@pytest.mark.slow
 def test_a_size_is_used_from_the_next_start(window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     """Qt's own scale of the screen shows what the next process draws at."""
     window.actions_table.run("size_150")

@@ -28,6 +28,7 @@ def drawer_tabs(window: Window) -> QTabBar:
     return next(b for b in area.findChildren(QTabBar) if b.isVisible() and b.count() > 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workspace", WORKSPACES, ids=lambda w: w.id)
 def test_button_and_key_bring_a_workspace(opened: Window, workspace: object) -> None:
     assert isinstance(workspace, type(WORKSPACES[0]))
@@ -69,6 +70,7 @@ def test_panels_get_most_of_the_window(opened: Window) -> None:
         assert panel.width() >= (0.6 if workspace.graph_beside else 0.9) * opened.width(), name
 
 
+@pytest.mark.slow
 def test_no_height_changes_with_the_panel_in_front(opened: Window) -> None:
     """The tabs of a workspace and of the drawer stay where they are, whatever is shown in them."""
     opened.show_dock("nodes")
@@ -86,6 +88,7 @@ def test_no_height_changes_with_the_panel_in_front(opened: Window) -> None:
         assert len(heights) == 1, workspace
 
 
+@pytest.mark.slow
 def test_the_graph_goes_along_with_a_view_of_its_own(opened: Window) -> None:
     bench, canvas = opened.pages.workbench, opened.canvas
     canvas.look_at(1.5, 40.0, 60.0)
@@ -102,6 +105,7 @@ def test_the_graph_goes_along_with_a_view_of_its_own(opened: Window) -> None:
     assert canvas.selection() == ("fc1",)
 
 
+@pytest.mark.slow
 def test_another_model_begins_with_views_of_its_own(opened: Window, runner: list[FakeRunner]) -> None:
     bench, canvas = opened.pages.workbench, opened.canvas
     canvas.look_at(3.0, 4000.0, 4000.0)
@@ -130,6 +134,7 @@ def test_the_graph_beside_the_panels_is_shown_and_hidden(opened: Window) -> None
     assert not opened.canvas.isVisible()
 
 
+@pytest.mark.slow
 def test_the_drawer_opens_and_closes_by_its_tabs(opened: Window, qtbot: QtBot) -> None:
     bench = opened.pages.workbench
     drawer = bench.areas[DRAWER]
@@ -174,6 +179,7 @@ def test_the_arrangement_is_remembered(opened: Window) -> None:
     again.deleteLater()
 
 
+@pytest.mark.slow
 def test_a_floating_panel_stays_while_workspaces_change(opened: Window) -> None:
     opened.show_dock("search")
     opened.docks.docks["search"].setFloating(True)
@@ -199,6 +205,7 @@ def test_icons_follow_the_theme(opened: Window) -> None:
     opened.appearance.set_mode("light")
 
 
+@pytest.mark.slow
 def test_the_height_of_the_drawer_is_stored_and_reset(opened: Window, qtbot: QtBot) -> None:
     bench = opened.pages.workbench
     drawer = bench.areas[DRAWER]
@@ -225,6 +232,7 @@ def test_a_right_click_on_a_tab_leaves_the_drawer_as_it_is(opened: Window) -> No
     QTest.mouseRelease(bar, Qt.MouseButton.RightButton, pos=bar.tabRect(1).center())
 
 
+@pytest.mark.slow
 def test_a_group_of_tabs_that_was_made_by_hand_opens_the_drawer_too(opened: Window, qtbot: QtBot) -> None:
     bench, docks = opened.pages.workbench, opened.docks.docks
     bench.show_drawer(True)

@@ -229,6 +229,7 @@ MLP = json.dumps(graph_to_json(case("mlp").graph.replace(
 TORCH = ["Linear", "aten.relu.default", "aten.save.default", "__class__", "first.bias", "get_attr", "call_function"]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(paths(json.loads(MLP))[1:]),
     st.sampled_from([None, True, -1, 7, 1.5, "x", [], {}, [1], {"a": 1}, *TORCH]),

@@ -71,6 +71,7 @@ def checked(model: nn.Module, tmp_path: Path) -> Traced:
     return traced
 
 
+@pytest.mark.slow
 def test_views_that_torch_makes_again_are_not_the_module_that_uses_them(tmp_path: Path) -> None:
     traced = checked(Pooled(), tmp_path)
     drop = next(n for n in traced.graph if n.op == "dropout")

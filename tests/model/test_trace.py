@@ -193,6 +193,7 @@ def test_a_module_called_twice_is_two_nodes() -> None:
     assert [n.module_path for n in nodes] == ["layer", "layer@1"]
 
 
+@pytest.mark.slow
 def test_without_weights_the_graph_is_there_but_cannot_run() -> None:
     loaded = load_source("config:bert?hidden_size=512&num_hidden_layers=1&num_attention_heads=8&weights=none")
     store = WeightStore(Path("unwritten"))

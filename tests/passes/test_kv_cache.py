@@ -207,6 +207,7 @@ def in_sevens(x: Tensor) -> Tensor:
     return torch.cat([integers(4)(part) for part in x.split(7, -1)], -1)
 
 
+@pytest.mark.slow
 def test_models_that_cache_latents_are_refused(tmp_path: Path) -> None:
     """Multi-head latent attention: what is cached are no keys and values of heads."""
     from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
@@ -263,6 +264,7 @@ def test_scores_do_not_depend_on_later_tokens(home: Path, case: str) -> None:
     assert torch.equal(first[:, :-1], second[:, :-1]) and not torch.equal(first[:, -1], second[:, -1])
 
 
+@pytest.mark.slow
 def test_models_without_causal_attention_are_refused(home: Path) -> None:
     project, store, _ = opened(home, "bert")
     assert not caches(project.graph)

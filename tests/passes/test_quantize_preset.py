@@ -170,6 +170,7 @@ def test_activations_with_other_scales_are_told_or_refused(home: Path, tmp_path:
 # -- what is chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "head"), [("llama", "lm_head"), ("tied", "lm_head"), ("neox", "lm_head"),
                                             ("gpt2", "lm_head")])  # fmt: skip
 def test_the_output_layer_stays_float(kind: str, head: str, home: Path) -> None:
@@ -184,12 +185,14 @@ def test_the_output_layer_stays_float(kind: str, head: str, home: Path) -> None:
     assert whole[row["node"]].precision and not report.summary["skipped"]
 
 
+@pytest.mark.slow
 def test_a_classifier_is_no_output_layer_of_a_language_model(home: Path) -> None:
     project, store = opened(home / "bert", "bert")
     graph = chosen(project.graph, store, "w8a16", group=32)
     assert all(n.precision for n in graph if n.op == "linear")
 
 
+@pytest.mark.slow
 def test_rows_that_groups_do_not_divide(home: Path) -> None:
     project, store = opened(home / "odd", "odd")  # rows of 36, 40 and 50
     with pytest.raises(

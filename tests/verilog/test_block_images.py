@@ -46,6 +46,7 @@ def networks(net: str, weight: str):
     return found, run_step(graph, step, Context(found.store)).graph, x
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.34)
 @pytest.mark.parametrize("engine", ["folded", "unrolled"])
 @pytest.mark.parametrize("weight", ["integer(width=6, frac_width=5)", "mxint(width=5, block=8)"])

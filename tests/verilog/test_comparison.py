@@ -130,6 +130,7 @@ def test_log_softmax_is_within_a_step_of_torch(size: int, dim: int) -> None:
     assert (got != want).double().mean() < 0.1
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.rtl
 def test_log_softmax_equals_its_integers(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_integers_are_near_the_fake_quantised_model(opened: Opened, emitted: Emi
     assert float((got.argmax(-1) == want.argmax(-1)).double().mean()) > 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.rtl
 @pytest.mark.skipif(verilator() is None, reason="verilator is not installed")
 @pytest.mark.parametrize("name", ["scales", "zero points", "ternary", "signs"])

@@ -1,18 +1,23 @@
-"""OpenVINO: compiled files with its default settings, the float file, and NNCF's static quantisation of that."""
+"""OpenVINO in processes of its own: compiled files with its default settings, the float file, and NNCF's static
+quantisation of that.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from espalier.model.document.project import Project
+from espalier.model.errors import ExportError
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.checking.peak_memory import peak_memory
 from espalier.passes.export.checking.target import TARGETS, Baseline, Inputs, Runner, Target
+from espalier.passes.export.openvino.child import OpenVINO, missing
+from espalier.passes.export.openvino.file import write_openvino
 from espalier.passes.export.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,34 +35,25 @@ for _ in range(calls):
 
 
 def _name() -> str:
-    import openvino
-
-    return f"OpenVINO {openvino.get_version().partition('-')[0]}"
-
-
-def _missing() -> str:
-    return "" if importlib.util.find_spec("openvino") else "openvino"
+    return f"OpenVINO {importlib.metadata.version('openvino')}"
 
 
 def _opened(path: Path, threads: int) -> Runner:
-    import openvino
-    import torch
-
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-    model: Any = openvino.Core().compile_model(str(path), "CPU", settings)
-    names = [i.get_any_name() for i in model.inputs]
+    process = OpenVINO()
 
     def run(inputs: Inputs) -> list[Tensor]:
-        found = model({name: inputs[name].numpy() for name in names})
-        return [torch.from_numpy(found[o].copy()) for o in model.outputs]
+        return process.run(path, inputs, threads)
 
     return run
 
 
+def _timed(paths: Sequence[Path], threads: int, inputs: Inputs, runs: int) -> list[float]:
+    with OpenVINO() as process:
+        return process.timed(paths, threads, inputs, runs)
+
+
 def _baselines(project: Project, store: WeightStore, folder: Path, batches: Sequence[Inputs]) -> Iterator[Baseline]:
     """The model without formats in float32, and what NNCF makes of that."""
-    from espalier.passes.export.openvino.file import write_openvino
-
     plain = project.graph.replace(*(replace(n, precision={}) for n in project.graph))
     file = write_openvino(replace(project, graph=plain), store, folder / "float.xml", Settings()).files[0]
     yield Baseline("float", file)
@@ -66,30 +62,16 @@ def _baselines(project: Project, store: WeightStore, folder: Path, batches: Sequ
         return
     path = folder / "nncf.xml"
     try:
-        _quantise(file, path, batches)
+        with OpenVINO() as process:
+            attends = any(n.op == "scaled_dot_product_attention" for n in plain)
+            process.quantise(file, path, batches, transformer=attends)
         yield Baseline("nncf.quantize", path)
-    # NNCF raises whatever it meets, of models that it does not know.
-    except Exception as error:  # noqa: BLE001
-        reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
-        yield Baseline("nncf.quantize", None, reason[:200])
-
-
-def _quantise(file: Path, path: Path, batches: Sequence[Inputs]) -> None:
-    import nncf  # type: ignore[import-not-found]  # an optional baseline
-    import openvino
-
-    model: Any = openvino.Core().read_model(str(file))
-    names = [i.get_any_name() for i in model.inputs]
-    logging.getLogger("nncf").setLevel(logging.ERROR)
-    data = nncf.Dataset([{name: batch[name].numpy() for name in names} for batch in batches])
-    openvino.save_model(nncf.quantize(model, data), str(path), compress_to_fp16=False)
+    except ExportError as error:  # of models that nncf does not know
+        yield Baseline("nncf.quantize", None, error.message[:200])
 
 
 def _memory(path: Path, threads: int, inputs: Inputs) -> int | None:
-    import openvino
-
-    names = {i.get_any_name() for i in openvino.Core().read_model(str(path)).inputs}
-    return peak_memory(_MEMORY, path, threads, {k: v for k, v in inputs.items() if k in names})
+    return peak_memory(_MEMORY, path, threads, inputs)
 
 
-TARGETS.add("openvino", Target(_name, _missing, _opened, _baselines, _memory, lambda path: path.with_suffix(".bin")))
+TARGETS.add("openvino", Target(_name, missing, _opened, _baselines, _memory, lambda p: p.with_suffix(".bin"), _timed))

@@ -18,15 +18,20 @@ from espalier.model.sources.pruned_class import SHAPES
 LIKE = "Export it as compressed-tensors or packed."
 
 
+def _none(config: Any) -> dict[str, Array]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """`name`: in GGUF. `describe`: a configuration → metadata after the name. `rows`: (tensor, configuration, its name
-    in GGUF) → the tensor with its rows in GGUF's order.
+    in GGUF) → the tensor with its rows in GGUF's order. `tensors`: a configuration → tensors that follow from it.
     """
 
     name: str
     describe: Callable[[Any], dict[str, Any]]
     rows: Callable[[Array, Any, str], Array]
+    tensors: Callable[[Any], dict[str, Array]] = _none
 
 
 def architecture_of(config: Any) -> Architecture:
@@ -41,22 +46,64 @@ def architecture_of(config: Any) -> Architecture:
     return ARCHITECTURES[kind]
 
 
-def _rotary(config: Any) -> dict[str, Any]:
-    rope: Mapping[str, Any] = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type", "default") != "default":
-        raise ExportError(f"Rotary embeddings of type {rope['rope_type']} are not written to GGUF.", LIKE)
+def _rope(config: Any) -> Mapping[str, Any]:
+    return getattr(config, "rope_parameters", None) or {}
+
+
+def scaling(config: Any) -> str:
+    """The type of rotary embeddings that a configuration scales, such as llama3; empty where it scales none."""
+    kind = str(_rope(config).get("rope_type", "default"))
+    return "" if kind == "default" else kind
+
+
+def _rotary(config: Any, scalings: tuple[str, ...] = ("linear",)) -> dict[str, Any]:
+    rope, scaled = _rope(config), scaling(config)
+    if scaled and scaled not in scalings:
+        raise ExportError(f"Rotary embeddings of type {scaled} are not written to GGUF.",
+                          f"Types for {config.model_type}: default, {', '.join(scalings)}. {LIKE}")  # fmt: skip
     if config.hidden_act != "silu":
         raise ExportError(f"{config.model_type} has the activation {config.hidden_act}, and GGUF only silu.", LIKE)
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    head = _head(config)
+    linear = {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])} if scaled == "linear" else {}
     return {
         "context_length": config.max_position_embeddings, "embedding_length": config.hidden_size,
         "block_count": config.num_hidden_layers, "feed_forward_length": config.intermediate_size,
         "attention.head_count": config.num_attention_heads, "attention.head_count_kv": config.num_key_value_heads,
         "attention.key_length": head, "attention.value_length": head,
         "attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
-        "rope.dimension_count": head, "rope.freq_base": float(rope.get("rope_theta", 10000.0)),
+        "rope.dimension_count": head, "rope.freq_base": _base(config), **linear,
         "vocab_size": config.vocab_size,
     }  # fmt: skip
+
+
+def _head(config: Any) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
+def _base(config: Any) -> float:
+    return float(_rope(config).get("rope_theta", 10000.0))
+
+
+def _llama(config: Any) -> dict[str, Any]:
+    return _rotary(config, ("linear", "llama3"))
+
+
+def rope_factors(config: Any) -> dict[str, Array]:
+    """`rope_freqs.weight` of llama3: float32 [head / 2], by which ggml divides the frequency of each pair.
+
+    Source: apply_scaling of Llama 3.1's reference, github.com/meta-llama/llama-models.
+    """
+    if scaling(config) != "llama3":
+        return {}
+    rope, head = _rope(config), _head(config)
+    low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
+    factor, context = float(rope["factor"]), float(rope["original_max_position_embeddings"])
+    wavelengths = 2 * np.pi * _base(config) ** (np.arange(0, head, 2) / head)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        plain = (context / wavelengths - low) / (high - low)  # share of the plain frequency between the two limits
+        between = 1 / ((1 - plain) / factor + plain)
+    factors = np.where(wavelengths > context / low, factor, np.where(wavelengths < context / high, 1.0, between))
+    return {"rope_freqs.weight": factors.astype(np.float32)}
 
 
 def _qwen(config: Any) -> dict[str, Any]:
@@ -105,7 +152,7 @@ def _as_they_are(value: Array, config: Any, name: str) -> Array:
 
 
 ARCHITECTURES = {
-    "llama": Architecture("llama", _rotary, _interleaved),
+    "llama": Architecture("llama", _llama, _interleaved, rope_factors),
     "qwen2": Architecture("qwen2", _qwen2, _as_they_are),
     "qwen3": Architecture("qwen3", _qwen3, _as_they_are),
     "gpt2": Architecture("gpt2", _gpt2, _as_they_are),

@@ -22,7 +22,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.export.checkpoint import model_of
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.effective_weights import effective_weights
-from espalier.passes.export.llama_cpp.architectures import Architecture, architecture_of
+from espalier.passes.export.llama_cpp.architectures import Architecture, architecture_of, scaling
 from espalier.passes.export.llama_cpp.blocks import blocks_of
 from espalier.passes.export.llama_cpp.vocabulary import Vocabulary, vocabulary_of
 from espalier.passes.export.settings import Settings
@@ -120,6 +120,8 @@ def _stored(project: Project, model: Any, architecture: Architecture, store: Wei
             yield _float(name, parameter, value.detach(), model.config, architecture)
         else:
             yield _coded(name, parameter, value.detach(), node, project.graph, store, (model.config, architecture))
+    for name, data in architecture.tensors(model.config).items():
+        yield Stored(name, "rope_parameters", "", "F32", data)
 
 
 def _nodes(project: Project) -> dict[str, Node]:
@@ -211,7 +213,7 @@ def _write(
     writer.add_file_type(FILE_TYPES[max(kinds, key=lambda k: kinds[k])])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     for key, value in architecture.describe(config).items():
-        add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
+        add = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string}[type(value)]
         add(f"{architecture.name}.{key}", value)
     vocabulary.write(writer)
     for tensor in stored:
@@ -247,8 +249,10 @@ def _again(graph: Graph, store: WeightStore, model: Any, path: Path) -> tuple[An
 
     Raises ExportError where it does not compute what the weights compute.
     """
-    why, alone = "", weights_alone(graph)
-    for config in (None, model.config):
+    scaled = scaling(model.config)
+    why, alone = f"it reads no rotary embeddings of type {scaled}", weights_alone(graph)
+    # Short inputs may not show that transformers computes others.
+    for config in (model.config,) if scaled else (None, model.config):
         try:
             again = load(path, type(model), model.dtype, config)
         except FAILURES as error:

@@ -1,4 +1,5 @@
-"""The vocabulary of a GGUF file, where the tokenizer is one that llama.cpp has: byte-level BPE of a known pattern.
+"""The vocabulary of a GGUF file, where the tokenizer is one that llama.cpp has: byte-level BPE of a known pattern, or
+SentencePiece's BPE.
 
 Keys and kinds of tokens: docs/gguf.md of ggml; names of the patterns: llama.cpp, src/llama-vocab.cpp.
 """
@@ -13,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 from espalier.model.borders import parse_json, reading
 from espalier.model.data.tokens import load_tokenizer
 from espalier.model.errors import DataError, ExportError
+from espalier.passes.export.llama_cpp.pieces import BYTES, is_pieces, merge_scores, merges_of, spaces_of
+from espalier.passes.export.llama_cpp.refusal import refused
 
 if TYPE_CHECKING:
     from espalier.model.document.project import Project
 
-NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
-DEFAULT_END = 11  # the token of a byte-level vocabulary that llama.cpp takes as the end where a file names none
+NORMAL, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 3, 4, 5, 6
+BYTE_LEVEL, PIECES = "gpt2", "llama"  # names of the kinds of vocabularies
+DEFAULT_END = {BYTE_LEVEL: 11, PIECES: 2}  # the token that llama.cpp takes as the end where a file names none
 _LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _TRIPLES, _SINGLES = f"{_LETTERS}\\p{{N}}{{1,3}}{_REST}", f"{_LETTERS}\\p{{N}}{_REST}"
@@ -32,7 +36,6 @@ PATTERNS = {
     (_SINGLES, False): "qwen2",
 }
 PROGRAMS = "llama.cpp's programs end with an error; its library takes token ids"
-HINT = "Export it as compressed-tensors, or write token ids alone: --ids-only."
 NFC = (
     "The tokenizer brings texts to Unicode's form NFC, and llama.cpp does not: texts in another form get other tokens."
 )
@@ -42,13 +45,17 @@ NFC = (
 class Vocabulary:
     """Tokens by id with their kinds, merges by rank, and ids of special tokens by name; without tokens: ids alone.
 
+    `model`: BYTE_LEVEL, or PIECES with scores in place of merges. `space`: whether a space is put before a text.
     `ends`: whether a token is put (before, after) a text. `template`: of chats.
     """
 
+    model: str = BYTE_LEVEL
     pattern: str = ""
     tokens: tuple[str, ...] = ()
     kinds: tuple[int, ...] = ()
     merges: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
+    space: bool = False
     special: tuple[tuple[str, int], ...] = ()
     ends: tuple[bool, bool] = (False, False)
     template: str = ""
@@ -59,11 +66,15 @@ class Vocabulary:
         if not self.tokens:
             writer.add_tokenizer_model("none")
             return
-        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_model(self.model)
         writer.add_tokenizer_pre(self.pattern)
         writer.add_token_list(self.tokens)
         writer.add_token_types(self.kinds)
-        writer.add_token_merges(self.merges)
+        if self.model == PIECES:
+            writer.add_token_scores(self.scores)
+            writer.add_add_space_prefix(self.space)
+        else:
+            writer.add_token_merges(self.merges)
         for name, number in self.special:
             getattr(writer, f"add_{name}_token_id")(number)
         writer.add_add_bos_token(self.ends[0])
@@ -82,11 +93,11 @@ def vocabulary_of(project: Project, config: Any, *, ids_only: bool = False) -> V
         tokenizer = _loaded(source)
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
-            raise _refused(f"it is {type(tokenizer).__name__}")
+            raise refused(f"it is {type(tokenizer).__name__}")
         data: dict[str, Any] = parse_json(backend.to_str())
-        pattern, notes = _pattern(data), (*_normalised(data), *_lacking(data))
-        made = replace(_tokens(data, int(config.vocab_size)), pattern=pattern, notes=notes)
-        return _with_special(made, tokenizer, config)
+        size = int(config.vocab_size)
+        made = _pieces(data, size) if is_pieces(data) else _byte_level(data, size)
+        return _with_special(replace(made, notes=(*made.notes, *_stripped(data))), tokenizer, config)
 
 
 def _loaded(source: str) -> Any:
@@ -94,10 +105,6 @@ def _loaded(source: str) -> Any:
         return load_tokenizer(source)
     except DataError as error:
         raise ExportError(error.message, "Correct it, or write token ids alone: --ids-only.") from error
-
-
-def _refused(why: str) -> ExportError:
-    return ExportError(f"llama.cpp does not have the model's tokenizer: {why}.", HINT)
 
 
 # -- how texts are split
@@ -109,16 +116,16 @@ def _pattern(data: Mapping[str, Any]) -> str:
     before = data.get("pre_tokenizer") or {}
     parts: list[dict[str, Any]] = before.get("pretokenizers", [before])
     if model.get("type") != "BPE" or not parts or parts[-1].get("type") != "ByteLevel":
-        raise _refused(f"byte-level BPE is written, and it is another {model.get('type')}")
+        raise refused(f"byte-level BPE and BPE with byte fallback are written, and it is another {model.get('type')}")
     if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
-        raise _refused("tokens within a word have a prefix or suffix")
+        raise refused("tokens within a word have a prefix or suffix")
     if parts[-1].get("add_prefix_space"):
-        raise _refused("it puts a space before a text")
+        raise refused("it puts a space before a text")
     whole = bool(model.get("ignore_merges"))
     name = PATTERNS.get((_split(parts), whole))
     if name is None:
         names = ", ".join(dict.fromkeys(PATTERNS.values()))
-        raise _refused(f"texts are split by none of the patterns {names}")
+        raise refused(f"texts are split by none of the patterns {names}")
     return name
 
 
@@ -143,7 +150,7 @@ def _normalised(data: Mapping[str, Any]) -> tuple[str, ...]:
     steps: list[dict[str, Any]] = found.get("normalizers", [found]) if found else []
     kinds = {str(step.get("type")) for step in steps}
     if kinds - {"NFC"}:
-        raise _refused(f"it changes texts ({', '.join(sorted(kinds))}) before it splits them")
+        raise refused(f"it changes texts ({', '.join(sorted(kinds))}) before it splits them")
     return (NFC,) if kinds else ()
 
 
@@ -155,24 +162,52 @@ def _lacking(data: Mapping[str, Any]) -> list[str]:
     return [f"The vocabulary lacks {count} of 256 bytes: texts with them can get other tokens."] if count else []
 
 
+def _stripped(data: Mapping[str, Any]) -> list[str]:
+    """A note on added tokens that take spaces beside them, or stand alone only: llama.cpp does not know of either."""
+    names = [t["content"] for t in data.get("added_tokens", ()) if t["lstrip"] or t["rstrip"] or t["single_word"]]
+    return [f"The tokenizer finds {names[0]} by the text beside it, llama.cpp does not: texts with it can get other "
+            "tokens."] if names else []  # fmt: skip
+
+
 # -- tokens
 
 
-def _tokens(data: Mapping[str, Any], size: int) -> Vocabulary:
-    tokens, kinds = [""] * size, [UNUSED] * size
+def _byte_level(data: Mapping[str, Any], size: int) -> Vocabulary:
+    pattern, notes = _pattern(data), (*_normalised(data), *_lacking(data))
+    tokens, kinds, _ = _tokens(data, size)
+    taken = set(tokens)
+    filled = tuple(t or next(n for n in _names(i) if n not in taken) for i, t in enumerate(tokens))
+    merges = tuple(m if isinstance(m, str) else " ".join(m) for m in data["model"]["merges"])
+    return Vocabulary(BYTE_LEVEL, pattern, filled, tuple(kinds), merges, notes=notes)
+
+
+def _pieces(data: Mapping[str, Any], size: int) -> Vocabulary:
+    spaces, merges = spaces_of(data), merges_of(data)
+    tokens, kinds, added = _tokens(data, size)
+    taken = set(tokens)
+    filled = tuple(t or next(n for n in _names(i) if n not in taken and len(merges.symbols(n)[0]) > 2)
+                   for i, t in enumerate(tokens))  # fmt: skip
+    kinds = [BYTE if text in BYTES else kind for text, kind in zip(filled, kinds, strict=True)]
+    # Added tokens are taken out of a text before anything is merged.
+    scores = merge_scores(merges, (t for t in filled if t not in added), words=spaces.words)
+    numbers = tuple(scores.get(text, 0.0) for text in filled)
+    return Vocabulary(PIECES, "default", filled, tuple(kinds), scores=numbers, space=spaces.before, notes=spaces.notes)
+
+
+def _tokens(data: Mapping[str, Any], size: int) -> tuple[list[str], list[int], set[str]]:
+    """(tokens by id, empty where there is none, as llama.cpp ends its process where two have one text; their kinds;
+    added tokens).
+    """
+    tokens, kinds, names = [""] * size, [UNUSED] * size, set[str]()
     for text, number in data["model"]["vocab"].items():
         if number < size:
             tokens[number], kinds[number] = str(text), NORMAL
     for added in data.get("added_tokens", ()):
         if added["id"] < size:
+            names.add(str(added["content"]))
             tokens[added["id"]] = str(added["content"])
             kinds[added["id"]] = CONTROL if added.get("special") else USER_DEFINED
-    taken = set(tokens)
-    for number, text in enumerate(tokens):
-        if not text:  # llama.cpp ends its process where two tokens have one text
-            tokens[number] = next(t for t in _names(number) if t not in taken)
-    merges = tuple(m if isinstance(m, str) else " ".join(m) for m in data["model"]["merges"])
-    return Vocabulary(tokens=tuple(tokens), kinds=tuple(kinds), merges=merges)
+    return tokens, kinds, names
 
 
 def _names(number: int) -> Any:
@@ -189,15 +224,13 @@ def _with_special(made: Vocabulary, tokenizer: Any, config: Any) -> Vocabulary:
     at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
     before, after = whole[:at], whole[at + len(bare) :]
     if len(before) > 1 or len(after) > 1:
-        raise _refused("it puts several tokens before or after a text")
+        raise refused("it puts several tokens before or after a text")
     ids = {name: _first(getattr(config, f"{name}_token_id", None)) for name in ("bos", "eos", "pad")}
     ids |= {name: around[0] for name, around in (("bos", before), ("eos", after)) if around}
     special = tuple((name, i) for name, i in ids.items() if i is not None and 0 <= i < len(made.tokens))
-    notes = list(made.notes)
-    if "eos" not in dict(special) and len(made.tokens) > DEFAULT_END:
-        notes.append(
-            f"The model names no end token: llama.cpp takes token {DEFAULT_END} ({made.tokens[DEFAULT_END]}) as one."
-        )
+    notes, end = list(made.notes), DEFAULT_END[made.model]
+    if "eos" not in dict(special) and len(made.tokens) > end:
+        notes.append(f"The model names no end token: llama.cpp takes token {end} ({made.tokens[end]}) as one.")
     template = getattr(tokenizer, "chat_template", None)
     return replace(made, special=special, ends=(bool(before), bool(after)), notes=tuple(notes),
                    template=template if isinstance(template, str) else "")  # fmt: skip

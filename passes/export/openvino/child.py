@@ -1,76 +1,55 @@
-"""OpenVINO in a process of its own: it ends the process for some shapes (4-bit weights with rows that end in a part of
-a group, 2026.4), which must not end ours.
+"""OpenVINO in a process of its own. It ends its process for some shapes (4-bit weights with rows that end in a part of
+a group, 2026.4), and its objects can leave a process that a signal then ends: see server.py.
 """
 
 from __future__ import annotations
 
 import errno
-import json
+import importlib.util
 import os
 import shutil
-import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import ExportError
-from espalier.model.leftovers import scratch
-from espalier.model.orphans import python_command
+from espalier.passes.export.child_process import ChildProcess
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SECONDS = 600  # that a conversion or a run may take
 STRUCTURE = 1 << 20  # bytes allowed for the .xml, which has no tensors
-_CONVERT = """
-import sys, openvino
-openvino.save_model(openvino.Core().read_model(sys.argv[1]), sys.argv[2], compress_to_fp16=False)
-"""
-_RUN = """
-import json, sys, numpy, openvino
-model = openvino.Core().compile_model(sys.argv[1], "CPU", json.loads(sys.argv[4]))
-given = numpy.load(sys.argv[2])
-found = model({i.get_any_name(): given[i.get_any_name()] for i in model.inputs})
-numpy.savez(sys.argv[3], *[found[o] for o in model.outputs])
-"""
 
 
-def convert(onnx: Path, path: Path) -> None:
-    """Write an ONNX file as .xml and .bin, with tensors in the types that they have.
+def missing() -> str:
+    """The package that is not installed, or empty."""
+    return "" if importlib.util.find_spec("openvino") else "openvino"
 
-    Raises ExportError; OSError where the disk is full, for which OpenVINO has no message.
+
+class OpenVINO(ChildProcess):
+    """The process, which ends with this object or its context. All methods raise ExportError.
+
+    `run` takes `entries`, settings of the CPU plug-in; without `threads`, it has OpenVINO's default settings otherwise.
     """
-    try:
-        _python(_CONVERT, onnx, path)
-    except ExportError:
-        if shutil.disk_usage(path.parent).free < 2 * onnx.stat().st_size + STRUCTURE:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
-        raise
 
+    title, hint = "OpenVINO", "Choose other formats, or export it as onnx."
 
-def run(path: Path, inputs: Mapping[str, Tensor], entries: Mapping[str, str]) -> list[Tensor]:
-    """The results of a file on the processor, in the graph's order; `entries`: settings of OpenVINO's CPU plug-in.
+    def __init__(self) -> None:
+        super().__init__(Path(__file__).with_name("server.py"))
 
-    Raises ExportError.
-    """
-    import numpy as np
-    import torch
+    def convert(self, onnx: Path, path: Path) -> None:
+        """Write an ONNX file as .xml and .bin, with tensors in the types that they have.
 
-    with scratch() as folder:
-        given, found = folder / "in.npz", folder / "out.npz"
-        np.savez(given, **{k: v.numpy() for k, v in inputs.items()})  # type: ignore[arg-type]
-        _python(_RUN, path, given, found, json.dumps(dict(entries)))
-        with np.load(found) as results:
-            return [torch.from_numpy(results[name]) for name in results.files]
+        Raises OSError where the disk is full, for which OpenVINO has no message.
+        """
+        try:
+            self._ask("convert", onnx=str(onnx), path=str(path))
+        except ExportError:
+            if shutil.disk_usage(path.parent).free < 2 * onnx.stat().st_size + STRUCTURE:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
+            raise
 
-
-def _python(script: str, *arguments: Path | str) -> None:
-    command = python_command(script, *map(str, arguments))
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise ExportError(f"OpenVINO took more than {SECONDS} s.", "Export it as onnx.") from error
-    if done.returncode:
-        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
-        ended = f"its process ended with {done.returncode}" if done.returncode < 0 or not lines else lines[-1].strip()
-        raise ExportError(f"OpenVINO cannot run the model ({ended[:300]}).", "Choose other formats, or export as onnx.")
+    def quantise(self, file: Path, path: Path, batches: Sequence[Mapping[str, Tensor]], *, transformer: bool) -> None:
+        """Write what nncf makes of a file with batches of calibration. `transformer`: its model_type."""
+        paths = [self._saved(batch, f"batch{i}.npz") for i, batch in enumerate(batches)]
+        self._ask("quantise", float=str(file), path=str(path), batches=paths, transformer=transformer)

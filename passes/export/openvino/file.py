@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +17,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.effective_weights import check_finite
 from espalier.passes.export.onnx_file import check_packages, onnx_program
-from espalier.passes.export.openvino.child import convert, run
+from espalier.passes.export.openvino.child import OpenVINO, missing
 from espalier.passes.export.openvino.overflow import overflow
 from espalier.passes.export.settings import OnnxOptions, Settings
 from espalier.passes.export.targets import checked, without_unheld_activations
@@ -47,7 +46,7 @@ class File:
 def write_openvino(project: Project, store: WeightStore, path: Path, settings: Settings) -> File:
     """Write the files. Raises ExportError before anything is written."""
     check_packages()
-    if importlib.util.find_spec("openvino") is None:
+    if missing():
         raise ExportError("The export needs the package openvino, which is not installed.",
                           "Install it: pip install 'espalier[openvino]'.")  # fmt: skip
     if any(w.dtype == "bfloat16" for w in project.graph.weights.values()):
@@ -68,11 +67,11 @@ def write_openvino(project: Project, store: WeightStore, path: Path, settings: S
     for file in (path, values):
         check_target(file, ExportError)
     settings.progress(2, 4, "converting it to OpenVINO")
-    with filling(path.parent, ExportError, (path.name,)) as part, scratch() as work:
+    with filling(path.parent, ExportError, (path.name,)) as part, scratch() as work, OpenVINO() as process:
         made.save(str(work / "model.onnx"))
-        convert(work / "model.onnx", part / path.name)
+        process.convert(work / "model.onnx", part / path.name)
         settings.progress(3, 4, "running it in OpenVINO")
-        compared = compare_openvino(graph, store, part / path.name)
+        compared = compare_openvino(graph, store, part / path.name, process)
     done = File([path, values], [*notes, *found.changes], compared)
     done.notes += compared.notes if compared else ["The model runs at no size, so the file was not compared."]
     return done
@@ -87,23 +86,25 @@ def _belongs(values: Path, path: Path) -> bool:
     return text == INTERRUPTED or (b"<net" in text and max(ends, default=0) == values.stat().st_size)
 
 
-def compare_openvino(graph: Graph, store: WeightStore, path: Path) -> Compared | None:
+def compare_openvino(graph: Graph, store: WeightStore, path: Path, process: OpenVINO) -> Compared | None:
     """Run the file by OpenVINO's default settings, and where results differ by `PRECISE`, beside the graph's module.
 
     Raises ExportError where OpenVINO cannot run it.
     """
-    found = compare(graph, store, partial(run, path, entries={}), "OpenVINO")
+    found = compare(graph, store, partial(process.run, path, threads=0), "OpenVINO")
     if found is None or (found.difference is not None and found.difference <= found.allowed):
         return found
     if found.difference is None:
         raise ExportError(" ".join(found.notes), "Choose other formats, or export it as onnx.")
-    again = compare(graph, store, partial(run, path, entries=PRECISE), "OpenVINO with full precision")
+    again = compare(
+        graph, store, partial(process.run, path, threads=0, entries=PRECISE), "OpenVINO with full precision"
+    )
     if again is not None and again.difference is not None and again.difference <= again.allowed:
         entries = ", ".join(f"{k}={v}" for k, v in PRECISE.items())
         return replace(again, notes=(*again.notes, f"By default OpenVINO rounds more on this processor: results differ "
                                      f"by up to {found.difference:.3g}; with {entries} by "
                                      f"{again.difference:.3g}."))  # fmt: skip
-    told = overflow() if any(_can_overflow(n) for n in graph) else ""
+    told = overflow(process) if any(_can_overflow(n) for n in graph) else ""
     return replace(found, notes=(*found.notes, told)) if told else found
 
 

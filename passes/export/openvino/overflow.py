@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from espalier.model.leftovers import scratch
-from espalier.passes.export.openvino.child import convert, run
+from espalier.passes.export.openvino.child import OpenVINO
 
 DEPTH, LARGEST, CODE = 64, 255, 127  # products that are added, of an unsigned activation and a weight
 
 
-@cache
-def overflow() -> str:
+def overflow(process: OpenVINO) -> str:
     """What happens and how to avoid it; empty where products are right. Raises ExportError."""
     import numpy as np
     import torch
@@ -32,8 +29,9 @@ def overflow() -> str:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     with scratch() as folder:
         save(model, str(folder / "product.onnx"))
-        convert(folder / "product.onnx", folder / "product.xml")
-        got = float(run(folder / "product.xml", {"x": torch.full((2, DEPTH), float(LARGEST))}, {})[0].min())
+        process.convert(folder / "product.onnx", folder / "product.xml")
+        x = torch.full((2, DEPTH), float(LARGEST))
+        got = float(process.run(folder / "product.xml", {"x": x}, threads=0)[0].min())
     if got == DEPTH * LARGEST * CODE:
         return ""
     return (

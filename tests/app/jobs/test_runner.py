@@ -134,6 +134,7 @@ def test_a_job_can_be_asked_for_what_it_has(runner: ToyRunner, listener: Listene
     assert listener.end(waiting) == Done("kept")
 
 
+@pytest.mark.slow
 def test_a_job_waits_and_goes_on(runner: ToyRunner, listener: Listener) -> None:
     job = runner.run("patient", 100)
     for _ in range(2):

@@ -195,6 +195,7 @@ def test_a_wire_still_begins_at_the_handle(blocks: Window, qtbot: QtBot) -> None
     qtbot.keyClick(blocks.canvas, Qt.Key.Key_Escape)
 
 
+@pytest.mark.slow
 def test_a_folded_card_is_dragged_and_opens_by_a_click(blocks: Window, qtbot: QtBot) -> None:
     canvas = blocks.canvas
     canvas.close_all()

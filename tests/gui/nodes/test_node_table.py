@@ -99,6 +99,7 @@ def test_the_selection_is_shared(panel: NodesPanel, window: Window, qtbot: QtBot
     assert shown(panel)[0] == "3" and window.session.selection == ("0_act",)
 
 
+@pytest.mark.slow
 def test_a_column_colours_the_graph_and_rows_are_saved(panel: NodesPanel, window: Window, tmp_path: Path) -> None:
     panel.colour.put("macs")
     panel.colour.edited.emit()

@@ -161,6 +161,7 @@ def test_words_of_an_estimate() -> None:
     )
 
 
+@pytest.mark.slow
 def test_it_is_estimated_when_the_worker_is_idle(panel: TrainingPanel, runner: list[FakeRunner], qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: any(map(_is_estimate, runner[-1].waiting)), timeout=6000)
     info = next(j for j in runner[-1].waiting if _is_estimate(j))

@@ -166,6 +166,9 @@ def test_another_option_or_version_is_captured_anew(begin: Open, plain: str, mon
     assert not from_cache(begin(plain))
     monkeypatch.setattr(cached, "own_code", lambda: "another")
     assert not from_cache(begin(plain))
+    begin(plain)
+    monkeypatch.setattr(cached, "LAYOUT", cached.LAYOUT - 1)
+    assert not from_cache(begin(plain))
 
 
 def test_what_runs_only_with_its_own_code_is_not_kept(begin: Open, tmp_path: Path) -> None:

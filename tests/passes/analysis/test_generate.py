@@ -95,7 +95,9 @@ def test_the_command_shows_both_texts(folder: Path, tmp_path: Path, capsys: pyte
     wanted = m.run("generate", prompt=PROMPT, new_tokens=4).summary
     assert main(["generate", str(tmp_path / "small.espalier"), PROMPT, "--new-tokens", "4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert {k: found[k] for k in wanted} == wanted and len(found["rows"]) == 4
+    assert {k: found[k] for k in wanted} == wanted and len(found["rows"]) == 4 and found["cached"]
+    assert main(["generate", str(tmp_path / "small.espalier"), PROMPT, "--no-kv-cache", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cached"] is False
     assert main(["generate", str(tmp_path / "small.espalier"), PROMPT, "--new-tokens", "4"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(PROMPT) and "opened: " in out and "nats per token" in out

@@ -96,6 +96,13 @@ def test_the_command_prints_them(folder: Path, capsys: pytest.CaptureFixture[str
     assert [row["metric"] for row in found["rows"]] == list(METRICS)
     assert main(given) == 0
     assert "rougeL" in capsys.readouterr().out
+    for what in ("generation_scores", "generated_texts"):
+        short = ["report", str(folder), "--what", what, "--data", str(folder / "data"), "--limit", "2", "--json"]
+        assert main([*short, "--new-tokens", "1"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["summary"][what]["new_tokens"] == found["summary"][what]["tokens"] == 1
+    assert main([*given, "--new-tokens", "5000"]) == 2
+    assert "--new-tokens is 5000" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -155,6 +155,7 @@ def test_twins_are_one_row(bert: es.Model) -> None:
     assert sizes["pooler.dense", "scaled_integer(width=8"] == 1
 
 
+@pytest.mark.slow
 def test_each_change_is_in_one_group(bert: es.Model) -> None:
     other = es.open(SOURCE.replace("layers=4", "layers=2"))
     found = diff_of(bert, other)

@@ -56,6 +56,7 @@ def test_empty_texts_take_them_away() -> None:
     assert model["act"].annotation == Annotation()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.34)
 @pytest.mark.parametrize(
     ("edit", "text"),

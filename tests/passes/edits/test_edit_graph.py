@@ -105,6 +105,7 @@ def test_insert_on_one_edge_alone() -> None:
     close(model, net)
 
 
+@pytest.mark.slow
 def test_new_weights_follow_the_seed() -> None:
     edit = {"insert_after": {"node": "act", "op": "linear", "attrs": {"bias": False}}}
     key = "act_linear.weight"

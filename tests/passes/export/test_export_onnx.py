@@ -139,6 +139,7 @@ def test_without_the_packages_it_says_what_to_install(tmp_path: Path, monkeypatc
     assert "espalier[onnx]" in found.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_models_of_16_bits_are_judged_by_their_own_roundings_or_not_at_all(dtype: torch.dtype, tmp_path: Path) -> None:
     """onnxruntime has no bfloat16 on a processor: that is said, with what to do, and no difference is told."""
@@ -173,6 +174,7 @@ def test_errors_without_words_are_called_by_their_type(tmp_path: Path, monkeypat
     assert unopened is not None and "(MemoryError)" in unopened.notes[0]
 
 
+@pytest.mark.slow
 def test_a_file_that_the_runtime_does_not_open_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("no such operator")
@@ -453,6 +455,7 @@ def test_what_the_runtime_rounds_by_itself_is_told_with_its_setting(tmp_path: Pa
     assert (apart > 1e-3) == any(level in note for note in done.notes)
 
 
+@pytest.mark.slow
 def test_overflows_of_8_bit_products_are_told_where_the_processor_has_them(tmp_path: Path) -> None:
     """All codes are 127, so that two products together exceed 16 bits; the sum by hand is 64 · 127 · 127."""
     from torch import nn

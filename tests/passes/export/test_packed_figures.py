@@ -85,6 +85,7 @@ def test_a_pattern_is_kept_exactly(pattern: str, tmp_path: Path) -> None:
     assert masks[0] == masks[1] and not notes and static_score(again) == static_score(graph)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 12), st.booleans(), st.sampled_from(["float32", "bfloat16", "float16"]), st.integers(0, 10**6),
        st.floats(-3, 2))  # fmt: skip
 def test_values_that_give_a_scale_again(width: int, symmetric: bool, dtype: str, seed: int, size: float) -> None:

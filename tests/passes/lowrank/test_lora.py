@@ -61,6 +61,7 @@ def everywhere(held: Case, rank: int = 2) -> Graph:
 # -- inserting
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(0.4)
 @pytest.mark.parametrize("name", EACH)
 def test_inserting_changes_no_result_and_fusing_gives_what_the_adapters_gave(name: str) -> None:
@@ -316,6 +317,7 @@ def test_freezing_and_letting_train_again() -> None:
     assert back == held.graph
 
 
+@pytest.mark.slow
 def test_what_is_let_train_beside_adapters_goes_on() -> None:
     held = case("bert")
     graph, _ = step(held.graph, held, "lora", LoraOptions(2, select=Select("regex", ("query",))))
@@ -389,6 +391,7 @@ def trained_digits(*before: Step) -> tuple[Graph, Graph, float]:
     return graph, done.graph, done.report.summary["validation_accuracy"]
 
 
+@pytest.mark.slow
 def test_training_moves_adapters_alone() -> None:
     before, after, accuracy = trained_digits(Step("lora", LoraOptions(4)))
     changed = {k for k in before.weights if before.weights[k].key != after.weights[k].key}

@@ -104,6 +104,7 @@ def test_removing_agrees_with_our_own_pass(graph: Graph, context: Context) -> No
     assert torch.equal(logits(after, context), logits(graph, context))
 
 
+@pytest.mark.slow
 def test_erasing_a_used_node_names_its_users(graph: Graph, context: Context) -> None:
     with pytest.raises(GraphError, match=f"careless_transform_pass erases .* still used by {QUERY}") as caught:
         run("careless_transform_pass", graph, context)

@@ -366,6 +366,7 @@ def test_options_are_checked() -> None:
 # -- units
 
 
+@pytest.mark.slow
 def test_a_block_is_one_unit_and_the_output_layer_another() -> None:
     opened, context = demo("demo:stories")
     graph = with_format(opened.project.graph, context, ("linear",), weight=ScaledInteger(4))

@@ -439,6 +439,7 @@ def test_a_warm_start_begins_below_the_budget(mlp: Opened, tmp_path: Path) -> No
     assert found[0].figures["weight_bits"] > 3.5
 
 
+@pytest.mark.slow
 def test_a_long_warm_start_learns_from_its_trials(mlp: Opened, tmp_path: Path) -> None:
     """After the predicted front each is drawn by the seed from what trials leave open, all of it affordable."""
     wish = spec(Vary(select=Select("all"), values="integer(width=2|3|4|5|6|8)"), within=("weight_bits<=4.5",), warm=9)

@@ -186,6 +186,7 @@ def test_impossible_architecture_is_an_error_in_words(architect: Architect) -> N
         architect.build({"num_attention_heads": 3})
 
 
+@pytest.mark.slow
 def test_architecture_is_a_project_of_its_own(architect: Architect, tmp_path: Path) -> None:
     from espalier.model.document.project import Project, load_project, save_project
     from espalier.model.store.weights import WeightStore

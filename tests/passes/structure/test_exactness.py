@@ -99,6 +99,7 @@ def _bare(graph: Graph, node: str):
     return replace(graph.nodes[node], sparsity={})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "gpt2", "text-0", "text-3"])
 def test_a_width_is_removed_and_the_model_runs(name: str) -> None:
     held = named(name)

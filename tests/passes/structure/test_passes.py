@@ -165,6 +165,7 @@ def test_training_under_the_masks_keeps_the_zeros() -> None:
     assert not torch.allclose(run(held.build(small), held.fresh(2, 7))[0], before[0])
 
 
+@pytest.mark.slow
 def test_groups_that_share_a_key_are_the_heads_and_their_queries_are_apart() -> None:
     held = named(f"text-{next(i for i in range(99) if _grouped(i))}")
     structure = structure_of(held.graph)
@@ -277,6 +278,7 @@ class Up(torch.nn.Module):
         return self.head(F.conv_transpose2d(y, self.own, groups=2).relu()).mean((2, 3))
 
 
+@pytest.mark.slow
 def test_scales_of_groups_are_cut_with_them(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, example, store = Up().eval(), {"image": torch.randn(2, 2, 8, 8)}, WeightStore(tmp_path)
@@ -351,6 +353,7 @@ def test_layers_are_passed_by() -> None:
     assert torch.equal(run(held.build(after), inputs)[0], run(original, inputs)[0])
 
 
+@pytest.mark.slow
 def test_layers_go_evenly_spread_or_last_and_one_stays() -> None:
     held = named("deep-0")
     for pick, ratio, want in (

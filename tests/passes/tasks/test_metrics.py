@@ -213,6 +213,7 @@ def _context(reading: Any) -> Any:
     return Context(WeightStore(None), reading=reading)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", KINDS)
 def test_losses_and_predictions_are_those_of_transformers(places: Path, task: str) -> None:
     import transformers
@@ -236,6 +237,7 @@ def test_losses_and_predictions_are_those_of_transformers(places: Path, task: st
         assert found["accuracy"] == pytest.approx(float(((wanted.logits > 0) == (labels > 0.5)).all(-1).float().mean()))
 
 
+@pytest.mark.slow
 def test_words_are_aligned_with_their_first_tokens(places: Path) -> None:
     """`splendid` and others of more than five letters have several tokens; the tag stands at the first."""
     place = places / "token-classification"

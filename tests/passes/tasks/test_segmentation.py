@@ -335,6 +335,7 @@ def test_a_u_net_in_every_consumer(tmp_path: Path) -> None:
     assert row["interval"][0] <= row["miou"] <= row["interval"][1] and row["change"] is not None
 
 
+@pytest.mark.slow
 def test_the_divergence_is_that_of_pixels(tmp_path: Path) -> None:
     """KL of each pixel's softmax over the channels, mean over an image, by torch's distributions."""
     x, y = torch.rand(6, 3, SIDE, SIDE), torch.randint(0, CLASSES, (6, SIDE, SIDE))

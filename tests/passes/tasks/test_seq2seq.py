@@ -61,6 +61,7 @@ def test_targets_are_shifted_as_transformers_does(kind: str) -> None:
     np.testing.assert_array_equal(found["decoder_attention_mask"], seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_is_that_of_transformers(places: Path, kind: str) -> None:
     """On all pairs at once, by the model's own shift, and with the share of right tokens and the perplexity."""
@@ -91,6 +92,7 @@ def test_a_configuration_is_opened_with_that_head(tmp_path: Path) -> None:
     assert 0.5 < summary["loss"] / np.log(len(tokenizer)) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "json", "parquet", "columns", "summary"])
 def test_files_of_every_form(places: Path, tmp_path: Path, form: str) -> None:
     """Other names of columns are said; --text and --label choose."""
@@ -170,6 +172,7 @@ def test_equal_sources_are_held_out_together(places: Path, tmp_path: Path) -> No
     assert all(len(side) == 1 for side in sides.values()) and any(True in side for side in sides.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "told"),
     [
@@ -186,6 +189,7 @@ def test_files_that_are_no_pairs(places: Path, tmp_path: Path, table: list[dict[
         m.evaluate(str(tmp_path / "d.jsonl"))
 
 
+@pytest.mark.slow
 def test_truncated_targets_are_said(places: Path) -> None:
     summary = es.open(str(places / "bart")).evaluate(str(places / "bart/data"), max_length=5).summary
     assert "targets are truncated to 5 tokens" in summary["warning"] and summary["longest_target"] == 5

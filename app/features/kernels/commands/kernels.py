@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, facts, table
+from espalier.app.commands.interrupts import ToldInterrupt
 
 if TYPE_CHECKING:
     from espalier.kernels.bench.results import Results, Row
@@ -88,6 +89,7 @@ def _measured(args: Arguments, console: Console) -> Answer:
         if args.output and parts:
             save(run.results_of(request, parts), Path(args.output))
             console.note(f"Stopped; what was measured until then is in {args.output}.")
+            raise ToldInterrupt from None
         raise
     console.clear()
     data = to_json(results) | {"rows": [r.as_row() for r in results.rows]}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, cell, seconds, table
-from espalier.app.commands.interrupts import interruptible
+from espalier.app.commands.interrupts import ToldInterrupt, interruptible
 from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, opened
 from espalier.app.commands.option_flags import over
@@ -187,7 +187,7 @@ def _searched(
         console.note(
             f"Stopped after {ended} trials, kept in {redacted(storage)}; run the same with --resume to continue."
         )
-        raise
+        raise ToldInterrupt from None
     done.seconds = time.perf_counter() - start
     return done
 

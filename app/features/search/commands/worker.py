@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, cell, seconds, size
-from espalier.app.commands.interrupts import interruptible
+from espalier.app.commands.interrupts import ToldInterrupt, interruptible
 from espalier.app.features.search.commands.storages import trying
 from espalier.model.leftovers import scratch
 from espalier.model.orphans import end_with_parent
@@ -79,7 +79,7 @@ def _run(arguments: Arguments, console: Console) -> Answer:
         except KeyboardInterrupt:
             back = f" Trial {', '.join(map(str, running))} was given back." if running else ""
             console.note(f"Stopped after {_trials(len(part.ended))}.{back}")
-            raise
+            raise ToldInterrupt from None
     took = time.monotonic() - part.begun
     data = {"study": name, "storage": redacted(arguments.storage), "ended": part.why or "as asked",
             "trials": [_row(t) for t in part.ended], "seconds": round(took, 3), "resident": resident()}  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 from espalier.app.commands.command import Answer, Arguments, Command, Parser, UsageError
 from espalier.app.commands.console import Console, cell, seconds, size, table
+from espalier.app.commands.interrupts import ToldInterrupt
 from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, opened, save
 from espalier.app.commands.option_flags import over
@@ -138,7 +139,7 @@ def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _D
             console.note(f"[{len(done.outcomes)}/{count}] {_told(sweep, outcome)}")
     except KeyboardInterrupt:
         console.note(f"Stopped after {len(done.outcomes)} of {count} points. {record.hint}".rstrip())
-        raise
+        raise ToldInterrupt from None
     done.seconds = time.perf_counter() - start
     _refuse_nothing(done, record)
     return done

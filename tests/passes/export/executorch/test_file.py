@@ -159,6 +159,7 @@ def test_models_of_transformers_at_other_sizes(kind: str, tmp_path: Path) -> Non
     assert summary["max_abs_diff"] < 1e-4 and any(CODES in n for n in summary["notes"])
 
 
+@pytest.mark.slow
 def test_what_is_not_held_names_the_node_and_a_choice() -> None:
     m, _ = mlp(36)
     m.quantize("linear", weight="scaled_integer(width=4,granularity=group,group=32,scale_dtype=bfloat16)", data_in=ROWS)

@@ -44,6 +44,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {"n_layer": 2, "layer_norm_epsilon": 1e-3}),
     "gpt2 untied": ("gpt2", {"tie_word_embeddings": False, "n_inner": 96}),
 }  # fmt: skip
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}  # fmt: skip
+LINEAR = {"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}
+SCALED: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama3": ("llama", {"num_hidden_layers": 2, "rope_parameters": LLAMA3, "max_position_embeddings": 128}),
+    "llama3 tied": ("tied", {"head_dim": 20, "rope_parameters": LLAMA3, "max_position_embeddings": 128}),
+    "linear": ("llama", {"num_hidden_layers": 2, "rope_parameters": LINEAR, "max_position_embeddings": 128}),
+    "linear qwen2": ("qwen2", {"rope_parameters": LINEAR, "max_position_embeddings": 128}),
+    "linear qwen3": ("qwen3", {"rope_parameters": LINEAR, "max_position_embeddings": 128}),
+}
 EXACT, HALVES = 2e-5, {"float32": 0.0, "float16": 0.01, "bfloat16": 0.1}
 
 
@@ -71,7 +81,7 @@ def exported(name: str, form: str, tmp_path: Path, dtype: str = "float32") -> tu
     """A file, and transformers' model of it."""
     import transformers
 
-    kind, more = MODELS[name]
+    kind, more = (MODELS | SCALED)[name]
     home = made(kind, tmp_path / "home", dtype, **{"vocab_size": 520, "eos_token_id": 0, **more})
     give(gpt2(), home)
     found = open_any(str(home), tmp_path / "work")
@@ -111,6 +121,22 @@ def test_llama_cpp_computes_the_same(name: str, form: str, tmp_path: Path) -> No
         (usual,) = process.run(path, inputs)  # keys and values in float16
     assert 0 < float((usual - got).abs().max()) < 0.15
     assert torch.allclose(usual.exp().sum(-1), torch.ones(2, 11), atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCALED)
+def test_scaled_rotary_embeddings_are_the_same_beyond_the_first_context(name: str, tmp_path: Path) -> None:
+    import transformers
+
+    path, model = exported(name, "float", tmp_path)
+    inputs = ids(1, 96)
+    with LlamaCpp() as process:
+        (got,) = process.run(path, inputs, exact=True)
+    assert float((got - wanted(model, inputs)).abs().max()) < EXACT
+    plain = transformers.AutoConfig.from_pretrained(tmp_path / "home")
+    plain.rope_parameters = {"rope_type": "default", "rope_theta": 500.0}
+    unscaled = load(path, type(model), torch.float32, plain)
+    assert float((got - wanted(unscaled, inputs)).abs().max()) > 0.01
 
 
 @pytest.mark.slow

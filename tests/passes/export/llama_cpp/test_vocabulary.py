@@ -146,8 +146,8 @@ def other() -> dict[str, tuple[Any, str]]:
     words = Tokenizer(models.WordPiece({"[UNK]": 0, END: 1, "a": 2}, unk_token="[UNK]"))
     pieces = Tokenizer(models.Unigram([("a", -1.0), (END, -2.0)], unk_id=0, byte_fallback=False))
     return {
-        "words": (words, "byte-level BPE is written, and it is another WordPiece"),
-        "pieces": (pieces, "byte-level BPE is written, and it is another Unigram"),
+        "words": (words, "byte-level BPE and BPE with byte fallback are written, and it is another WordPiece"),
+        "pieces": (pieces, "byte-level BPE and BPE with byte fallback are written, and it is another Unigram"),
         "lower": (gpt2(normalizer=normalizers.Lowercase()), r"it changes texts \(Lowercase\)"),
         "space": (spaced, "it puts a space before a text"),
         "whole": (gpt2(whole=True), "texts are split by none of the patterns gpt-2, smollm"),

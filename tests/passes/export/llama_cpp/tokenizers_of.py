@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,45 @@ def pattern(regex: str, *, behavior: str = "isolated", **more: Any) -> Any:
     return byte_level(pre_tokenizers.Sequence(steps), **more)
 
 
+PIECES = ("<unk>", BEGIN, "</s>")
+
+
+def pieces(kind: str = "prepend", *, complete: bool = False, begins: bool = True, more: tuple[str, ...] = ()) -> Any:
+    """A tokenizer of SentencePiece's kind, BPE that writes unknown characters as bytes.
+
+    `kind`: "prepend" and "replace" change spaces as a normalizer, the others name the scheme of Metaspace, with
+    "words" where words are merged alone. `complete`: every pair whose text is a token merges, as in Llama 2, and not
+    only the pairs of training. `more`: tokens of which nothing is merged.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers.tokenization_utils_base import generate_merges
+
+    scheme = kind.removesuffix(" words")
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=kind.endswith("words"))
+    trained.train_from_iterator(texts(200), trainers.BpeTrainer(vocab_size=600, show_progress=False))
+    model = json.loads(trained.to_str())["model"]
+    merges = [tuple(pair) for pair in model["merges"]]
+    names = [*PIECES, *(f"<0x{byte:02X}>" for byte in range(256)), *("".join(pair) for pair in merges), *more]
+    names += [text for text in model["vocab"] if len(text) == 1]
+    vocabulary = {text: number for number, text in enumerate(dict.fromkeys(names))}
+    if complete:
+        merges = generate_merges(vocabulary)
+    made = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    replace = normalizers.Replace(" ", "▁")
+    if scheme in ("prepend", "replace"):
+        made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), replace]) if scheme == "prepend" else replace
+    else:
+        made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=kind.endswith("words"))
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    made.add_special_tokens([AddedToken(text, normalized=False) for text in PIECES])
+    if begins:
+        made.post_processor = processors.TemplateProcessing(single=f"{BEGIN} $A", special_tokens=[(BEGIN, 1)])
+    return made
+
+
 def give(tokenizer: Any, home: Path, **more: Any) -> None:
     """Save a tokenizer beside a model, in transformers' files."""
     from transformers import PreTrainedTokenizerFast
 
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, **more).save_pretrained(home)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{"eos_token": END, **more}).save_pretrained(home)

@@ -46,6 +46,7 @@ def test_a_tensor_of_more_axes_has_one_scale_and_halves_stay_float() -> None:
         assert found is not None and found.instead
 
 
+@pytest.mark.slow
 def test_nodes_of_a_model(tmp_path: Path) -> None:
     """Held: a Linear in rows, activations in integers. Not held: logarithms, half scales from the data."""
     opened = open_any("config:bert?vocab_size=61&hidden_size=32&num_attention_heads=4&num_hidden_layers=1"

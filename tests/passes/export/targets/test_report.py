@@ -13,6 +13,7 @@ from tests.passes.export.models import made
 Q8 = "scaled_integer(width=8, granularity=group, group=32, scale_dtype=float16)"
 
 
+@pytest.mark.slow
 def test_each_choice_is_named_with_what_would_do() -> None:
     m = es.open("demo:stories").quantize("linear", weight="int8").quantize("embedding", weight=Q8)
     report = m.export_targets()
@@ -37,6 +38,7 @@ def test_what_is_held_is_written_and_the_rest_is_refused(tmp_path: Path) -> None
     assert [p.name for p in tmp_path.iterdir()] == ["held.gguf"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "opt", "gpt2"])
 def test_a_model_that_a_target_does_not_take_is_said_before_and_by_the_export(kind: str, tmp_path: Path) -> None:
     m = es.open(made(kind, tmp_path / kind)).quantize("embedding", weight=Q8)

@@ -106,6 +106,7 @@ def test_formats_without_a_type_name_one(text: str) -> None:
     assert isinstance(found, No) and "for Q8_0" in found.instead
 
 
+@pytest.mark.slow
 def test_nodes_are_named_with_what_they_can_have(tmp_path: object) -> None:
     from pathlib import Path
 

@@ -88,6 +88,7 @@ def test_schemes_of_inputs_depend_on_the_weight() -> None:
         assert isinstance(found, No) and why in found.why
 
 
+@pytest.mark.slow
 def test_nodes_are_named_with_what_they_can_have(tmp_path: Path) -> None:
     graph = open_any(CONFIG, tmp_path).project.graph
     graph = chosen(graph, {"linear.weight": "scaled_integer(width=4,granularity=group,group=16)"})
