@@ -400,13 +400,13 @@ def test_a_project_without_its_plugin(capsys: Capture, digits: Path, tmp_path: P
     assert capsys.readouterr().err.startswith("Step 1 (gone_plugin_pass): There is no pass 'gone_plugin_pass'.")
 
 
-def test_ctrl_c_is_quiet(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_takes_one_line(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(text: str) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("espalier.app.commands.formats.parse_format", interrupt)
     assert main(["formats", "integer"]) == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "Stopped.\n")
 
 
 def test_the_window_is_asked_for(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
