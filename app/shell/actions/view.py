@@ -96,9 +96,10 @@ def rows(view: View, host: Host) -> list[Action]:
         *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda k=k: view.canvas.set_mode(k),
                  f"Alt+{(i + 1) % 10}" if i < 10 else "", checked=lambda k=k: view.canvas.mode == k, group=2)
           for i, (k, v) in enumerate(MODES.items())),
-        Action("to_inspector", "Go to the inspector", "View", partial(host.enter_dock, "inspector"), "Ctrl+I", group=4),
-        Action("to_recipe", "Go to the recipe", "View", partial(host.enter_dock, "recipe"), "Ctrl+R", group=4),
-        Action("next_panel", "Go to the next panel", "View", view.next_panel, "F6", group=4),
+        Action("to_inspector", "Go to the inspector", "View/Focus", partial(host.enter_dock, "inspector"), "Ctrl+I",
+               group=4),
+        Action("to_recipe", "Go to the recipe", "View/Focus", partial(host.enter_dock, "recipe"), "Ctrl+R", group=4),
+        Action("next_panel", "Go to the next panel", "View/Focus", view.next_panel, "F6", group=4),
         Action("toggle_graph", "Graph beside the panels", "View", host.toggle_graph, "Shift+F6", group=4,
                checked=lambda: view.workbench.graph_shown, needs=lambda: view.has_panels_beside,
                help="Show the graph beside the panels, or give them the whole width"),
