@@ -57,13 +57,13 @@ QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 class Window(Protocol):
     """Opens the window; passed in by the caller, so that this module needs no Qt."""
 
-    def open(self, target: str | None, plugins: Sequence[str], theme: str | None) -> int:
+    def open(self, target: str | None, plugins: Sequence[str], theme: str | None, language: str | None) -> int:
         """Show the window until it is closed; returns the exit code."""
         ...
 
     def render(
         self, target: str | None, plugins: Sequence[str], file: Path, size: tuple[int, int], theme: str,
-        panel: str | None,
+        panel: str | None, language: str | None,
     ) -> None:  # fmt: skip
         """Draw the window offscreen into a file, with everything loaded."""
         ...
@@ -162,12 +162,11 @@ def _dispatch(words: list[str], window: Window | None, out: TextIO) -> int:
     if words and words[0] in ("-V", "--version"):
         print(f"espalier {APP}", file=out)
         return 0
-    available = commands()
     if words and words[0] in ("-h", "--help", "help"):
-        print(_overview(available), file=out)
+        print(_overview(commands()), file=out)
         return 0
     if words and not words[0].startswith("-") and not _is_target(words[0]):
-        raise UsageError(f"There is no command {words[0]!r}.", nearest(words[0], available))
+        raise UsageError(f"There is no command {words[0]!r}.", nearest(words[0], commands()))
     return _window(words, window)
 
 
@@ -277,6 +276,9 @@ def window_parser() -> Parser:
     parser.add_argument("--screenshot", metavar="FILE", help="draw the window offscreen into a PNG and exit")
     parser.add_argument("--size", type=_size, metavar="WxH", help="of the picture (default 1600x1000)")
     parser.add_argument("--theme", choices=("light", "dark"), help="light or dark (default: as chosen in the window)")
+    parser.add_argument(
+        "--language", metavar="CODE", help="en, or that of a catalogue (default: as chosen in the window)"
+    )
     parser.add_argument("--panel", metavar="NAME", help="in a picture, the panel to bring to the front")
     add_plugins(parser)
     return parser
@@ -295,14 +297,14 @@ def _window(words: list[str], window: Window | None) -> int:
         raise UsageError("There is no window here.", f"Use a command: {', '.join(commands())}.")
     if args.screenshot:
         size, theme = args.size or (1600, 1000), args.theme or "light"
-        window.render(args.target, args.plugin, Path(args.screenshot), size, theme, args.panel)
+        window.render(args.target, args.plugin, Path(args.screenshot), size, theme, args.panel, args.language)
         return 0
     if args.size or args.panel:
         raise UsageError("--size and --panel are for a picture of the window.", "Add --screenshot FILE.")
     if not has_display():
         raise UsageError("There is no display, so the window cannot open.",
                          f"Use --screenshot FILE, or a command: {', '.join(commands())}.")  # fmt: skip
-    return window.open(args.target, args.plugin, args.theme)
+    return window.open(args.target, args.plugin, args.theme, args.language)
 
 
 def has_display() -> bool:

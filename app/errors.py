@@ -22,6 +22,7 @@ from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.measured.live import is_evaluation
 from espalier.app.settings import data_folder
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import column_of
 from espalier.model.errors import EspalierError, JobError, PassError
@@ -78,7 +79,7 @@ class Banner(QFrame):
         column.setSpacing(6)
         column.addLayout(texts)
         column.addLayout(self._buttons)
-        self.setAccessibleName("Message")
+        self.setAccessibleName(tr("Message"))
         self._cause, self._warning = "", ""
         self._unassigned: JobError | None = None  # the error shown, until the event of its job arrives
         self._offer: tuple[str, str, list[Button]] | None = None
@@ -117,10 +118,10 @@ class Banner(QFrame):
     def show_error(self, error: EspalierError) -> None:
         """Show an error and its hint, with a button for its node or for the log of its job."""
         node = error.node
-        buttons: list[Button] = [("Show node", lambda: self.show_node.emit(node))] if node else []
+        buttons: list[Button] = [(tr("Show node"), lambda: self.show_node.emit(node))] if node else []
         if isinstance(error, JobError):
-            buttons.append(("Show log", self.show_log.emit))
-        self.show_message(error.message, error.hint, buttons, "error")
+            buttons.append((tr("Show log"), self.show_log.emit))
+        self.show_message(message(error.message), message(error.hint), buttons, "error")
         self._unassigned, self._cause = (error, "") if isinstance(error, JobError) else (None, cause_of(error))
 
     def follow(self, session: Session) -> None:
@@ -195,7 +196,7 @@ class Banner(QFrame):
                 widget.deleteLater()
         for title, act in buttons or []:
             self._button(title, lambda act=act: (self.dismiss(), act()))
-        self._button("Dismiss", lambda: self.drop_offer() if self._shows_offer else self.dismiss())
+        self._button(tr("Dismiss"), lambda: self.drop_offer() if self._shows_offer else self.dismiss())
         self.setProperty("banner", kind)
         self.style().unpolish(self)
         self.style().polish(self)
@@ -262,11 +263,11 @@ def show_crash(banner: Banner, path: str, error: BaseException) -> None:
     if isinstance(error, EspalierError):
         banner.show_error(error)
         return
-    hint = "Check the last edit, and undo it if it is wrong."
-    hint += f" The report is in {path}." if path else ""
-    buttons: list[Button] = [("Open report", lambda: open_file(path))] if path else []
+    hint = tr("Check the last edit, and undo it if it is wrong.")
+    hint += tr(" The report is in {}.", path) if path else ""
+    buttons: list[Button] = [(tr("Open report"), lambda: open_file(path))] if path else []
     what = redacted(f"{type(error).__name__}: {error}")
-    banner.show_message(f"An internal error occurred: {what}", hint, buttons, "error")
+    banner.show_message(tr("An internal error occurred: {}", what), hint, buttons, "error")
 
 
 def open_file(path: str | Path) -> None:

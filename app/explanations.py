@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from espalier.app.glossary import SECTIONS, common_words, first_term, terms
+from espalier.app.translation import english, tr
 from espalier.model.formats.base import Format
 from espalier.model.registry import FORMATS, PASSES
 from espalier.passes.base import PassSpec
@@ -71,7 +72,7 @@ def titles() -> Iterator[str]:
 
 def _spellings(word: str) -> list[str]:
     """The word as it is, then without what a label adds to it, and in the singular."""
-    plain = word.strip().strip(MARKS).strip().casefold().replace("_", " ")
+    plain = english(word).strip().strip(MARKS).strip().casefold().replace("_", " ")
     forms = [plain, re.sub(r"^as \S+$", "as", plain)]  # the columns of a confusion matrix
     for pattern in (r"\s*\(.*\)$", r"\s+db$", r"\s+(before|after|now)$", r"^(weighted|worst|mean|total)\s+", r"s$"):
         forms += [re.sub(pattern, "", f) for f in forms]  # time (s), worst SQNR (dB), zeros before
@@ -85,7 +86,7 @@ def _entries(key: str) -> Iterator[Explanation]:
     for kind, table in {"term": terms(), **common_words()}.items():
         for spelling, line in table.items():
             if key == spelling.casefold():
-                title, _, meaning = line.partition(": ")
+                title, _, meaning = tr(line).partition(": ")
                 section = headings.get(kind, "")
                 yield Explanation(title, kind, _sentence(meaning), page=GLOSSARY, section=section)
     yield from (_format(f) for _, f in FORMATS.items() if key in _names_of(f))
@@ -125,22 +126,27 @@ def _sentence(text: str) -> str:
     return text if not text or text.endswith((".", "?", "!")) else f"{text}."
 
 
-def _first(doc: str | None) -> str:
+def first_paragraph(doc: str | None) -> str:
+    """The first paragraph of a docstring as a sentence."""
     return _sentence((inspect.cleandoc(doc or "")).split("\n\n")[0])
 
 
 def _format(fmt: type[Format]) -> Explanation:
     page = "reference/formats.md" if FORMATS.is_own(fmt.name) else ""
-    return Explanation(fmt.title, "format", _first(inspect.getdoc(fmt)), fmt.formula, fmt.source, page, fmt.name)
+    return Explanation(
+        tr(fmt.title), "format", tr(first_paragraph(inspect.getdoc(fmt))), fmt.formula, fmt.source, page, fmt.name
+    )
 
 
 def _pass(spec: PassSpec) -> Explanation:
     page = "reference/passes.md" if PASSES.is_own(spec.name) else ""
-    return Explanation(spec.title, "pass", _first(spec.doc) or spec.title, page=page, section=spec.name)
+    return Explanation(
+        tr(spec.title), "pass", tr(first_paragraph(spec.doc)) or tr(spec.title), page=page, section=spec.name
+    )
 
 
 def _cost(cost: Cost) -> Explanation:
     page = "reference/costs.md" if COSTS.is_own(cost.name) else ""
-    unit = f" Unit: {cost.unit}." if cost.unit else ""
-    better = "Lower is better." if cost.better == "low" else "Higher is better."
-    return Explanation(cost.title, "cost", f"{_sentence(cost.about)}{unit} {better}", page=page)
+    unit = tr(" Unit: {}.", tr(cost.unit)) if cost.unit else ""
+    better = tr("Lower is better.") if cost.better == "low" else tr("Higher is better.")
+    return Explanation(tr(cost.title), "cost", f"{_sentence(tr(cost.about))}{unit} {better}", page=page)

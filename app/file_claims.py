@@ -19,6 +19,7 @@ import xxhash
 from espalier.app.locks import Locked, hold, take
 from espalier.app.number_text import moment
 from espalier.app.settings import data_folder
+from espalier.app.translation import tr
 from espalier.model.borders import read_json, tried
 from espalier.model.errors import FileError
 from espalier.model.leftovers import clear_parts
@@ -53,7 +54,7 @@ def holder(path: Path) -> str:
 
     def read() -> str:
         owner = read_json(_claim_file(path))
-        return f"{str(owner['user'])[:80]} on {str(owner['host'])[:80]}, since {moment(float(owner['since']))}"
+        return tr("{} on {}, since {}", str(owner["user"])[:80], str(owner["host"])[:80], moment(float(owner["since"])))
 
     return tried(read, "")
 
@@ -94,7 +95,7 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # the user id has no name
-        return "unknown user"
+        return tr("unknown user")
 
 
 def _claim_file(path: Path) -> Path:

@@ -9,6 +9,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from espalier.app.translation import english, tr
+
 PAGE = Path(__file__).resolve().parents[1] / "resources" / "guide" / "glossary.md"
 COLUMNS, OPERATIONS, WORKSPACES = "## Columns of tables", "## Operations", "## Workspaces"
 SECTIONS = {COLUMNS: "column", OPERATIONS: "operation", WORKSPACES: "workspace"}
@@ -59,7 +61,8 @@ def _pattern() -> re.Pattern[str]:
 
 def meaning(word: str) -> str:
     """The line of a term in a label; empty for other words."""
-    return _line(word) if terms() and _pattern().fullmatch(word) else ""
+    word = english(word)
+    return tr(_line(word)) if terms() and _pattern().fullmatch(word) else ""
 
 
 def first_term(text: str) -> str:
@@ -71,7 +74,7 @@ def first_term(text: str) -> str:
 def line_at(text: str, at: int) -> str:
     """The line of the term at character index `at` of a text; empty if there is none."""
     matches = _pattern().finditer(text) if terms() else ()
-    return next((_line(m.group()) for m in matches if m.start() <= at < m.end()), "")
+    return tr(next((_line(m.group()) for m in matches if m.start() <= at < m.end()), ""))
 
 
 def _line(word: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from espalier.app.translation import tr
 from espalier.model.errors import OptionsError
 from espalier.model.registry import Registry
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One row. `menu` may name a submenu ("View/Colour by"); `tool` is its title on the toolbar.
+    """One row, its texts translated. `menu` may name a submenu ("View/Colour by"); `tool`: its title on the toolbar.
 
     `needs`: whether the action is enabled; None: enabled while a model is open.
     """
@@ -34,6 +35,15 @@ class Action:
     group: int = 0  # a separator is drawn between two groups
     section: str = ""  # title of the group
     more_keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("title", "tool", "help", "section"):
+            object.__setattr__(self, name, tr(getattr(self, name)))
+
+    @property
+    def menu_text(self) -> str:
+        """Its menu as text, `View › Colour by`; `menu` itself names the menu in any language."""
+        return " › ".join(tr(part) for part in self.menu.split("/"))
 
     @property
     def keys(self) -> tuple[str, ...]:

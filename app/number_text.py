@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from espalier.app.translation import numerus, tr
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.passes.tasks.base import all_metrics
@@ -43,8 +44,8 @@ def column_title(key: str) -> str:
     """The title of a report's column or figure."""
     plain = key.replace("_", " ")
     if "sqnr" in plain:  # worst sqnr db, sqnr before db
-        return plain.removesuffix(" db").replace("sqnr", "SQNR") + " (dB)"
-    return _TITLES.get(plain, plain)
+        return tr(plain.removesuffix(" db").replace("sqnr", "SQNR") + " (dB)")
+    return tr(_TITLES.get(plain, plain))
 
 
 def count(value: int) -> str:
@@ -59,6 +60,8 @@ def figure(value: float) -> str:
 
 def plural(value: int, noun: str, many: str = "") -> str:
     """`1 node`, `14 nodes`."""
+    if form := numerus(f"%n {noun}", value):
+        return form.replace("%n", count(value))
     return f"{count(value)} {noun if value == 1 else many or noun + 's'}"
 
 
@@ -98,15 +101,17 @@ def percents(values: Iterable[float], spacing: float) -> list[str]:
 def noise_text(main: Figure) -> str:
     """`n = 1 000, 95 % interval 91.4–94.5 %`, and `guess_text` for one that is no better than guessing."""
     low, high = (percent(e) if _in_per_cent(main) else cell(float(f"{e:.3g}")) for e in main.interval)
-    text = f"n = {count(main.n)}, 95{THIN}% interval {low.removesuffix(THIN + '%')}–{high}"
+    text = tr("n = {}, 95\u2009% interval {}–{}", count(main.n), low.removesuffix(THIN + "%"), high)
     return f"{text}, {guess_text(main)}" if main.guesses else text
 
 
 def guess_text(main: Figure) -> str:
     """`not above guessing (50.0 %)`, with the share of the most frequent class; `not below` for an error."""
     level = main.guessing or 0.0
-    return (
-        f"not {'below' if main.low else 'above'} guessing ({percent(level) if _in_per_cent(main) else figure(level)})"
+    return tr(
+        "not {} guessing ({})",
+        tr("below") if main.low else tr("above"),
+        percent(level) if _in_per_cent(main) else figure(level),
     )
 
 
@@ -117,9 +122,9 @@ def _in_per_cent(main: Figure) -> bool:
 
 def dominant_text(dominant: Dominant) -> str:
     """`embedding weights hold 90 % of the stored bits (32.0 bits an element); word_embeddings alone 87 %`."""
-    share = f"over 99{THIN}%" if dominant.share >= 0.995 else percent(dominant.share, 0)
-    text = f"{dominant.kind} weights hold {share} of the stored bits ({dominant.bits:.1f} bits an element)"
-    return f"{text}; {dominant.node} alone {percent(dominant.node_share, 0)}" if dominant.node else text
+    share = tr("over 99\u2009%") if dominant.share >= 0.995 else percent(dominant.share, 0)
+    text = tr("{} weights hold {} of the stored bits ({:.1f} bits an element)", dominant.kind, share, dominant.bits)
+    return tr("{}; {} alone {}", text, dominant.node, percent(dominant.node_share, 0)) if dominant.node else text
 
 
 def training_text(figures: Mapping[str, float]) -> str:
@@ -127,16 +132,16 @@ def training_text(figures: Mapping[str, float]) -> str:
     before, now = figures.get("accuracy_compressed"), figures.get("accuracy")
     if before is None or now is None or now >= before:
         return ""
-    return f"training after compression lost {100 * (before - now):.1f} points"
+    return tr("training after compression lost {:.1f} points", 100 * (before - now))
 
 
 def change_text(change: Change) -> str:
     """`−0.4 points from opened, within noise (McNemar, p = 0.62)`."""
-    named = f"{change.test}'s interval" if change.share else change.test
+    named = tr("{}'s interval", change.test) if change.share else change.test
     test = f"{change.test}, p = {figure(change.p)}" if change.p is not None else named
-    verdict = "within noise" if change.noise else "beyond noise"
-    value = f"{signed(100 * change.value, 1)} points" if change.share else f"{change.value:+.3g}".replace("-", "−")
-    return f"{value} from {change.baseline}, {verdict} ({test})"
+    verdict = tr("within noise") if change.noise else tr("beyond noise")
+    value = tr("{} points", signed(100 * change.value, 1)) if change.share else f"{change.value:+.3g}".replace("-", "−")
+    return tr("{} from {}, {} ({})", value, tr(change.baseline), verdict, test)
 
 
 def metric(name: str, value: float) -> str:
@@ -173,10 +178,10 @@ def duration(seconds: float) -> str:
 def left(seconds: float) -> str:
     """The estimated remaining time of a job: `5 s left`, `2 min left`."""
     if seconds < 90:
-        return f"{max(1, round(seconds))}{THIN}s left"
+        return tr("{}\u2009s left", max(1, round(seconds)))
     if seconds < 5400:
-        return f"{round(seconds / 60)}{THIN}min left"
-    return f"{seconds / 3600:.1f}{THIN}h left"
+        return tr("{}\u2009min left", round(seconds / 60))
+    return tr("{:.1f}\u2009h left", seconds / 3600)
 
 
 def cell(value: object) -> str:
@@ -184,7 +189,7 @@ def cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return tr("yes") if value else tr("no")
     if isinstance(value, int):
         return count(value)
     if isinstance(value, float):
@@ -218,7 +223,7 @@ def row_value(row: Mapping[str, object], key: str) -> object:
     if value is None and error and error in row:
         # No zeros and no cosine: no element is finite.
         empty = row.get("elements") == 0 or (row.get("zeros") == 0 and row.get("cosine", 0) is None)
-        return "no signal" if row[error] or empty else "exact"
+        return tr("no signal") if row[error] or empty else tr("exact")
     return value
 
 

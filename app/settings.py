@@ -41,6 +41,16 @@ class Settings:
         self._store.setValue("theme", value)
 
     @property
+    def language(self) -> str:
+        """`system`, `en` or the code of a catalogue."""
+        return self._text("language") or "system"
+
+    @language.setter
+    def language(self, value: str) -> None:
+        """Store the language; the next start shows the window in it."""
+        self._store.setValue("language", value)
+
+    @property
     def size(self) -> int:
         """The size of everything in the window, in percent of the desktop's."""
         value = self._text("size", "100")

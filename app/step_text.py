@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from espalier.app.number_text import cell, percent, plural
+from espalier.app.translation import tr
 from espalier.model.document.recipe import Raw, Step
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph
@@ -32,24 +33,25 @@ REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # the unit of `re
 
 def title(step: Step) -> str:
     """The pass's title; its name if it is not installed."""
-    return PASSES.get(step.pass_name).title if step.pass_name in PASSES else f"{step.pass_name} (not available)"
+    known = step.pass_name in PASSES
+    return tr(PASSES.get(step.pass_name).title) if known else tr("{} (not available)", step.pass_name)
 
 
 def summary(step: Step, graph: Graph | None = None) -> str:
     """The options in one line; with `graph`, nodes are shown by name."""
     match step.options:
         case QuantizeOptions(rules=rules):
-            return "; ".join(_rule(r, graph) for r in rules) or "no rule yet"
+            return "; ".join(_rule(r, graph) for r in rules) or tr("no rule yet")
         case PruneOptions() as o:
             return " · ".join((selection(o.select, graph), o.method, *_pruned(o)))
         case PruneActivationsOptions() as o:
             parts = (selection(o.select, graph), o.method, o.pattern.replace("_", "-"), percent(o.sparsity, 0))
             return " · ".join(parts)
         case PruneStructuredOptions() as o:
-            much = f"{o.count} of each" if o.count else percent(o.ratio, 0)
+            much = tr("{} of each", o.count) if o.count else percent(o.ratio, 0)
             return " · ".join((o.what, selection(o.select, graph), o.score, o.scope, much))
         case EditGraphOptions(edits=edits):
-            return "; ".join(_edit(e, graph) for e in edits) or "no edit yet"
+            return "; ".join(_edit(e, graph) for e in edits) or tr("no edit yet")
         case LoraOptions() | LoadAdapterOptions() | TakeWeightsOptions() | FreezeOptions() as o:
             return _adapting(o, graph)
         case Raw(data=data):
@@ -62,7 +64,7 @@ def _pruned(options: PruneOptions) -> tuple[str, ...]:
     """Scope and sparsity of a pruning; only the pattern for n:m."""
     if options.pattern == "n:m" and options.sparsity:
         return (f"{options.n}:{options.m}",)
-    blocks = (f"{options.rows}×{options.columns} blocks",) if options.pattern == "block" else ()
+    blocks = (tr("{}×{} blocks", options.rows, options.columns),) if options.pattern == "block" else ()
     return (*blocks, options.scope, percent(options.sparsity, 0))
 
 
@@ -71,9 +73,12 @@ def _adapting(
 ) -> str:
     match options:
         case LoraOptions() as o:
-            more = [*([f"dropout {o.dropout:g}"] if o.dropout else []), *(["head trains"] if o.train_head else [])]
-            ranks = f"rank {o.rank}" + (" and others" if o.ranks else "")
-            words = (ranks, f"alpha {o.alpha:g}", *more) if o.rank else ("taken out",)
+            more = [
+                *([tr("dropout {:g}", o.dropout)] if o.dropout else []),
+                *([tr("head trains")] if o.train_head else []),
+            ]
+            ranks = tr("rank {}", o.rank) + (tr(" and others") if o.ranks else "")
+            words = (ranks, tr("alpha {:g}", o.alpha), *more) if o.rank else (tr("taken out"),)
             return " · ".join((selection(o.select, graph), *words))
         case LoadAdapterOptions(folder=folder) | TakeWeightsOptions(source=folder):
             return folder.rstrip("/").rpartition("/")[2]
@@ -84,7 +89,7 @@ def _adapting(
 def selection(select: Select, graph: Graph | None = None) -> str:
     """`type linear`; `intermediate.dense`; `3 nodes`; `saved selection "queries" (3 nodes)`; `all nodes`."""
     if select.by == "all":
-        return "all nodes"
+        return tr("all nodes")
     if select.by == "name":
         many = plural(len(select.values), "node")
         return _name(select.values[0], graph) if len(select.values) == 1 else many
@@ -113,7 +118,7 @@ def _rule(rule: Rule, graph: Graph | None) -> str:
         parts = [next(iter(by_label))]
     else:
         parts = [", ".join(f"{', '.join(p)} {label}" for label, p in by_label.items())]
-    parts += [f"gradient {rule.gradient}"] if rule.gradient != "range" else []
+    parts += [tr("gradient {}", rule.gradient)] if rule.gradient != "range" else []
     return " · ".join((selection(rule.select, graph), *parts))
 
 
@@ -151,7 +156,9 @@ def result(report: Report | None, step: Step | None = None) -> str:
     if "adapters" in figures and "added" in figures:
         share = percent(figures["trainable_share"])
         return (
-            f"{cell(figures['added'])} parameters added · {share} train" if figures["adapters"] else "no adapters left"
+            tr("{} parameters added · {} train", cell(figures["added"]), share)
+            if figures["adapters"]
+            else tr("no adapters left")
         )
     if "fused" in figures:
         return " · ".join(f"{figures[k]} {k}" for k in ("fused", "skipped", "untied") if figures.get(k))
@@ -162,7 +169,9 @@ def result(report: Report | None, step: Step | None = None) -> str:
         return _removed(report)
     if "zeros" in figures and "elements" in figures:
         nodes = _node_count(len(report.rows), step)
-        return " · ".join(t for t in (nodes, f"{cell(figures['zeros'])} of {cell(figures['elements'])} zeros") if t)
+        return " · ".join(
+            t for t in (nodes, tr("{} of {} zeros", cell(figures["zeros"]), cell(figures["elements"]))) if t
+        )
     if "nodes" in figures:
         return _node_count(int(figures["nodes"]), step)
     return ""
@@ -177,7 +186,7 @@ def _removed(report: Report) -> str:
     units = plural(int(figures["removed"]), REMOVED.get(report.pass_name, "node"))
     parts = [units] if figures["removed"] or not branches else []
     parts += [plural(branches, "branch", "branches")] if branches else []
-    return f"{' and '.join(parts)} removed"
+    return tr("{} removed", tr(" and ").join(parts))
 
 
 def _node_count(nodes: int, step: Step | None) -> str:

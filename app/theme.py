@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from espalier.app.translation import translated
+
 Stops = tuple[str, ...]
 
 FONT_FAMILIES = ("system-ui", "Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sans", "sans-serif")
@@ -28,7 +30,7 @@ CATEGORIES: dict[str, str] = {
     "io": "#5B6472",
     "other": "#8A929E",
 }
-CATEGORY_TITLES: dict[str, str] = {"add": "arithmetic", "io": "input / output"}
+CATEGORY_TITLES: dict[str, str] = translated({"add": "arithmetic", "io": "input / output"})
 SPARSITY = "#D55E00"
 TAGS: dict[str, str] = {  # what people mark nodes with
     "red": "#D64545", "orange": "#E07B00", "yellow": "#C9A400", "green": "#2E9E5B", "blue": "#2F7FD6",

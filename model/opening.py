@@ -132,7 +132,8 @@ def described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
 
     config = getattr(loaded.model, "config", None)
     classes = names_of(getattr(config, "id2label", None)) or model_names(loaded.info.tokenizer)
-    (head, problem), start, own = head_of(loaded.model), start_of(loaded.model), generation_of(loaded.model)
+    (head, problem), start = head_of(loaded.model), start_of(loaded.model)
+    own = generation_of(loaded.model if head in ("", "causal-lm", "seq2seq-lm") else None)
     first, forced = (own.start, own.forced) if start is not None else (None, None)
     limits = replace(limits_of(graph, store), context=context_length(config), head=head, problem=problem,
                      architecture=architecture_of(loaded.model), start=start,

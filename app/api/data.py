@@ -16,6 +16,7 @@ from espalier.app.api.sounds import sounds_of
 from espalier.app.api.text_pairs import pairs_of
 from espalier.model.data.base import ALL, CLASSIFICATION, NEXT_TOKEN, Split, TaskData, join
 from espalier.model.data.memory import Held, hold
+from espalier.model.data.npz import as_floats
 from espalier.model.data.rows import SPLIT_NAMES
 from espalier.model.errors import DataError, nearest
 from espalier.model.graph.graph import Graph, Node
@@ -293,7 +294,7 @@ def _fitted(name: str, array: Array, node: Node) -> Array:
         text = " × ".join(str(w) for w in expected)
         raise DataError(f"{name} is {' × '.join(map(str, actual))}; the model takes {text}.", SHAPES)
     if floating(out):
-        return np.ascontiguousarray(array, np.float32)
+        return np.ascontiguousarray(as_floats(array))
     if array.dtype.kind == "f":
         if not (array == np.floor(array)).all():
             raise DataError(f"{name} holds fractions; the model takes {out.dtype}.", "Give whole numbers.")

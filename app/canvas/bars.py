@@ -16,6 +16,7 @@ from espalier.app.canvas.primitives import pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.number_text import percent, plural
 from espalier.app.theme import PAD, Palette
+from espalier.app.translation import tr
 
 ABOVE, BELOW = 35, 52  # pixels, heights of the bars
 ZOOM = 92  # pixels, least width of "Fit 100 %", so that the minimap stays
@@ -72,15 +73,15 @@ class CanvasBars(QObject):
         self._visible = False
         self._mode, self._modes = "kind", dict(MODES)
         self.above, self.below = Bar(canvas, palette, ABOVE, True), Bar(canvas, palette, BELOW, False)
-        self.breadcrumb = Card(self.above, palette, "Path of the group in view")
-        self.shapes = Card(self.above, palette, "Operations on shapes")
-        self.colour_by = Card(self.above, palette, "Colour by and flow direction")
+        self.breadcrumb = Card(self.above, palette, tr("Path of the group in view"))
+        self.shapes = Card(self.above, palette, tr("Operations on shapes"))
+        self.colour_by = Card(self.above, palette, tr("Colour by and flow direction"))
         self.legend = LegendCard(self.below, palette)
         self.minimap = Minimap(self.below, palette, view)
-        self.zoom = Card(self.below, palette, "Fit the graph, and the zoom")
+        self.zoom = Card(self.below, palette, tr("Fit the graph, and the zoom"))
         self.cards = (self.breadcrumb, self.shapes, self.colour_by, self.legend, self.minimap, self.zoom)
         self._trail: list[int] = []
-        self._labels: list[str] = ["model"]
+        self._labels: list[str] = [tr("model")]
         self._first = 0
         self.breadcrumb.pressed.connect(self._go)
         self.shapes.pressed.connect(self.shapes_wanted)
@@ -134,29 +135,40 @@ class CanvasBars(QObject):
     def show_zoom(self, scale: float) -> None:
         """Show the scale of the view."""
         before = self.zoom.width()
-        self.zoom.set_pieces([("Fit", True, True), (f"   {percent(scale, 0)}", False, False)], ZOOM)
+        self.zoom.set_pieces([(tr("Fit"), True, True), (f"   {percent(scale, 0)}", False, False)], ZOOM)
         if self.zoom.width() != before:
             self.arrange()
 
     def show_shapes(self, hidden: int, shown: bool) -> None:
         """Tell how many operations on shapes are hidden, with a switch; nothing where there are none."""
-        words = f"{plural(hidden, 'shape op')} hidden  " if hidden else "Shape ops  "
-        pieces = [(words, False, False), ("hide" if shown else "show", True, True)]
+        words = tr("{} hidden  ", plural(hidden, "shape op")) if hidden else tr("Shape ops  ")
+        pieces = [(words, False, False), (tr("hide") if shown else tr("show"), True, True)]
         self.shapes.set_pieces(pieces if hidden or shown else [])
-        self.shapes.setToolTip("Operations that only move values, such as view and transpose; edges run through them.")
+        self.shapes.setToolTip(
+            tr("Operations that only move values, such as view and transpose; edges run through them.")
+        )
         self.arrange()
 
     def show_colouring(self, scene: Scene, mode: str, overlay: str | None) -> None:
         """Show the mode of the colours and their legend; `overlay`: the title of values set by another part."""
-        arrow = "right" if scene.layout.horizontal else "down"
+        arrow = tr("right") if scene.layout.horizontal else tr("down")
         self._mode, self._modes = mode, MODES | ({"overlay": overlay} if overlay else {})
         name = self._modes[mode]
         self.colour_by.set_pieces(
-            [("Colour by ", False, False), (f"{name} ▾", True, True), ("   Flow ", False, False), (arrow, True, True)]
+            [
+                (tr("Colour by "), False, False),
+                (f"{name} ▾", True, True),
+                (tr("   Flow "), False, False),
+                (arrow, True, True),
+            ]
         )
         if scene.sizes is not None:
             self.colour_by.set_pieces(
-                [*self.colour_by.pieces, (f"   Bars {scene.sizes.legend} ", False, False), ("remove", True, True)]
+                [
+                    *self.colour_by.pieces,
+                    (tr("   Bars {} ", scene.sizes.legend), False, False),
+                    (tr("remove"), True, True),
+                ]
             )
         pruned = bool(np.isfinite(scene.figures.sparsity).any())
         legend = replace(scene.colours.legend, edges=scene.transfers.legend if scene.transfers else ())
@@ -169,7 +181,7 @@ class CanvasBars(QObject):
         if trail == self._trail and self.breadcrumb.pieces:
             return
         self._trail = trail
-        self._labels = ["model", *(scene.layout.tree.groups[g].label for g in trail)]
+        self._labels = [tr("model"), *(scene.layout.tree.groups[g].label for g in trail)]
         self.arrange()
 
     def _shorten(self, width: float) -> None:

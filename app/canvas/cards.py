@@ -19,11 +19,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
-from espalier.app.canvas.colouring import Legend
+from espalier.app.canvas.colouring import KIND, Legend
 from espalier.app.canvas.layout import Layout
 from espalier.app.canvas.primitives import draw_rects, font, pen
 from espalier.app.canvas.scene import Scene
 from espalier.app.theme import PAD, SMALL, SPARSITY, Palette
+from espalier.app.translation import tr
 
 HEIGHT = 27
 MINIMAP = (152, 40)  # pixels
@@ -141,7 +142,7 @@ class LegendCard(Card):
     """The legend of the node colours, in one or two rows. `holds`: whether the room holds any of it."""
 
     def __init__(self, parent: QWidget, palette: Palette) -> None:
-        super().__init__(parent, palette, "Legend")
+        super().__init__(parent, palette, tr("Legend"))
         self.legend = Legend("")
         self.holds = True
         self._marks = (False, False)
@@ -164,19 +165,19 @@ class LegendCard(Card):
     @property
     def told(self) -> bool:
         """Whether it explains more than the kinds of operations, whose names are on the nodes."""
-        return self.legend.title != "kind" or bool(self.legend.edges)
+        return self.legend.title != KIND or bool(self.legend.edges)
 
     def _entries(self) -> list[tuple[str, str]]:
         sparsity, folds = self._marks
-        marks = [("sparsity", _BAR)] * sparsity + [("differs", _DOT)] * folds
+        marks = [(tr("sparsity"), _BAR)] * sparsity + [(tr("differs"), _DOT)] * folds
         edges = [(text, f"{_LINE}{colour}") for text, colour in self.legend.edges]
         own = [*self.legend.swatches, *(marks if self.legend.swatches else marks[sparsity:])]
-        return [*edges, *own] if self.legend.title == "kind" else [*own, *edges]  # kinds are on the nodes, too
+        return [*edges, *own] if self.legend.title == KIND else [*own, *edges]  # kinds are on the nodes, too
 
     def _flow(self) -> None:
         """Place the entries, in a second row where the first is full."""
         metrics = QFontMetricsF(font(SMALL))
-        title = "" if self.legend.swatches and self.legend.title == "kind" else self.legend.title
+        title = "" if self.legend.swatches and self.legend.title == KIND else self.legend.title
         start = PAD + (metrics.horizontalAdvance(title) + 10 if title else 0.0)
         x, row, end = start, 0, start
         words = metrics.horizontalAdvance(self.legend.low) + metrics.horizontalAdvance(self.legend.high)
@@ -207,7 +208,7 @@ class LegendCard(Card):
         self.update()
 
     def _range(self) -> str:
-        return f"{self.legend.low} to {self.legend.high}" if self.legend.low else ""
+        return tr("{} to {}", self.legend.low, self.legend.high) if self.legend.low else ""
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -263,7 +264,7 @@ class Minimap(QWidget):
     def __init__(self, parent: QWidget, palette: Palette, view: Callable[[], QRectF]) -> None:
         super().__init__(parent)
         self.tokens, self._view = palette, view
-        self.setAccessibleName("Minimap")
+        self.setAccessibleName(tr("Minimap"))
         self.resize(MINIMAP[0] + 2 * FRAME, MINIMAP[1] + 2 * FRAME)
         self._picture: QPixmap | None = None
         self._shown: tuple[Layout | None, Palette | None] = (None, None)

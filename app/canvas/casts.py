@@ -15,6 +15,7 @@ from espalier.app.canvas.layout import Layout
 from espalier.app.canvas.node_metrics import FLOATS
 from espalier.app.figures.captions import text_width
 from espalier.app.theme import SECONDARY
+from espalier.app.translation import tr
 from espalier.model.graph.casts import casts_into
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import spec
@@ -29,9 +30,12 @@ def casts_of(node: Node, graph: Graph, live: Collection[str]) -> Pairs:
     pairs: dict[str, Pair] = {}
     for cast in casts_into(node, graph, live):
         before = cast.before.label if cast.before else FLOATS.get(cast.dtype, cast.dtype)
-        after = f"{cast.after.label}, another scale" if cast.rescales else cast.after.label
+        after = tr("{}, another scale", cast.after.label) if cast.rescales else cast.after.label
         other = pairs.get(cast.ref.node)
-        pairs[cast.ref.node] = (before, after if other is None or other[1] == after else f"{other[1]} and {after}")
+        pairs[cast.ref.node] = (
+            before,
+            after if other is None or other[1] == after else tr("{} and {}", other[1], after),
+        )
     return pairs
 
 

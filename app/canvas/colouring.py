@@ -15,36 +15,40 @@ from espalier.app.canvas.hierarchy import Hierarchy
 from espalier.app.canvas.node_metrics import NodeMetrics, amount
 from espalier.app.number_text import percent
 from espalier.app.theme import CATEGORIES, CATEGORY_TITLES, Palette
+from espalier.app.translation import tr, translated
 
 BINS = 24
-NOT_MEASURED = "not measured yet"
+KIND = tr("kind")
+NOT_MEASURED = tr("not measured yet")
 # Modes whose values are measured: mode → (title, unit; "share" is shown in per cent, "log" is a power of ten).
 MEASURED: dict[str, tuple[str, str]] = {
-    "weight_sqnr": ("weight SQNR", "dB"),
-    "activation_sqnr": ("activation SQNR", "dB"),
-    "output_sqnr": ("output SQNR", "dB"),
-    "saturation": ("saturation", "share"),
-    "sensitivity": ("sensitivity", "log"),
-    "cycles": ("hardware cycles", ""),
-    "busy": ("hardware busy", "share"),
-    "lut": ("hardware LUT", ""),
-    "dsp": ("hardware DSP", ""),
-    "bram": ("hardware BRAM", ""),
-    "time": ("time", "ms"),
-    "memory": ("memory allocated", "KiB"),
-    "shard_strategy": ("placement on devices", ""),
-    "shard_bytes": ("bytes moved between devices", "KiB"),
-    "shard_time": ("predicted time on a device", "ms"),
+    "weight_sqnr": (tr("weight SQNR"), "dB"),
+    "activation_sqnr": (tr("activation SQNR"), "dB"),
+    "output_sqnr": (tr("output SQNR"), "dB"),
+    "saturation": (tr("saturation"), "share"),
+    "sensitivity": (tr("sensitivity"), "log"),
+    "cycles": (tr("hardware cycles"), ""),
+    "busy": (tr("hardware busy"), "share"),
+    "lut": (tr("hardware LUT"), ""),
+    "dsp": (tr("hardware DSP"), ""),
+    "bram": (tr("hardware BRAM"), ""),
+    "time": (tr("time"), "ms"),
+    "memory": (tr("memory allocated"), "KiB"),
+    "shard_strategy": (tr("placement on devices"), ""),
+    "shard_bytes": (tr("bytes moved between devices"), "KiB"),
+    "shard_time": (tr("predicted time on a device"), "ms"),
 }
 TRAINS = ("frozen", "trains", "adapter")  # meaning of the codes of `trains`
-MODES: dict[str, str] = {
-    "kind": "op kind",
-    "bits": "weight bits",
-    "sparsity": "sparsity",
-    "parameters": "parameters",
-    "trainable": "trainable",
-    **{mode: title for mode, (title, _) in MEASURED.items()},
-}
+MODES: dict[str, str] = translated(
+    {
+        "kind": "op kind",
+        "bits": "weight bits",
+        "sparsity": "sparsity",
+        "parameters": "parameters",
+        "trainable": "trainable",
+        **{mode: title for mode, (title, _) in MEASURED.items()},
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,8 @@ def by_kind(tree: Hierarchy) -> Colouring:
     place = {n: i for i, n in enumerate(names)}
     codes = np.array([place[c.category] if c else place["other"] for c in tree.captions], np.int64)
     used = {names[k] for k in np.unique(codes).tolist()} - {"other"}
-    swatches = tuple((CATEGORY_TITLES.get(n, n), CATEGORIES[n]) for n in names if n in used)
-    return Colouring(tuple(CATEGORIES.values()), codes, Legend("kind", swatches))
+    swatches = tuple((CATEGORY_TITLES.get(n) or tr(n), CATEGORIES[n]) for n in names if n in used)
+    return Colouring(tuple(CATEGORIES.values()), codes, Legend(KIND, swatches))
 
 
 def by_training(values: NDArray[np.float64], palette: Palette) -> Colouring:
@@ -122,8 +126,8 @@ def by_training(values: NDArray[np.float64], palette: Palette) -> Colouring:
     colours = (palette.muted, CATEGORIES["linear"], CATEGORIES["activation"], palette.line)
     known = np.isfinite(values)
     codes = np.where(known, np.nan_to_num(values), len(TRAINS)).astype(np.int64)
-    swatches = tuple((name, colours[k]) for k, name in enumerate(TRAINS) if bool((values == k).any()))
-    legend = Legend("trainable", swatches) if swatches else Legend("trainable: no parameters")
+    swatches = tuple((tr(name), colours[k]) for k, name in enumerate(TRAINS) if bool((values == k).any()))
+    legend = Legend(tr("trainable"), swatches) if swatches else Legend(tr("trainable: no parameters"))
     return Colouring(colours, codes, legend, values, named=True)
 
 
@@ -144,7 +148,7 @@ def by_value(title: str, values: NDArray[np.float64], palette: Palette, unit: st
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     colours = tuple(palette.sequential(i / (BINS - 1)) for i in range(BINS))
     codes = _bins(values, low, high)
-    legend = _scale(title, low, high, unit, note) if len(known) else Legend(f"{title}: {note or 'no values yet'}")
+    legend = _scale(title, low, high, unit, note) if len(known) else Legend(f"{title}: {note or tr('no values yet')}")
     if len(known) and low == high:  # a single value has no scale
         legend = Legend(legend.title, ((legend.low, colours[0]),))
     return Colouring((*colours, palette.line), codes, legend, np.where(np.isfinite(values), values, np.nan), low, high)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from espalier.app.figures.captions import text_width
 from espalier.app.theme import NODE_LABEL
+from espalier.app.translation import tr
 
 BEHIND = 8.0  # the two outlines behind the card, 4 each
 PITCH, BAR, TALL, NUMBER = 28.0, 19.0, 46.0, 16.0  # between bars, width and height of a bar, height of its number
@@ -20,7 +21,7 @@ PER_ROW, MOST_ROWS, WIDE = 40, 6, 560.0  # bars of a row, rows, width of a row
 SIDE, TOP, FOOT = 16.0, 34.0, 26.0
 LEAST, COUNTS = 312.0, 214.0  # width of a card, of the counts beside its title
 FULL_BITS, PER_BIT = 8.0, 5.0  # up to 8 bits a bar grows by 5 per bit, above by a quarter
-OPEN_ALL, FOLD = "Open all", "Fold"
+OPEN_ALL, FOLD = tr("Open all"), tr("Fold")
 _LINKS = {OPEN_ALL: (16.0, 56.0), FOLD: (82.0, 28.0)}  # distance of the right end from the card's right, width
 
 

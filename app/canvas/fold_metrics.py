@@ -13,9 +13,10 @@ from espalier.app.canvas.fold_card import BEHIND, FOLD, OPEN_ALL, card_size, lin
 from espalier.app.canvas.folding import Fold
 from espalier.app.canvas.hierarchy import Chain, Hierarchy
 from espalier.app.canvas.node_metrics import NodeMetrics, adapter, amount
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph
 
-KINDS = ("format", "sparsity", "adapter", "muted nodes")  # of choices, in the order in which they are named
+KINDS = ("format", "sparsity", "adapter", tr("muted nodes"))  # of choices, in the order in which they are named
 NAMED = 3  # groups that the card names
 
 
@@ -46,24 +47,27 @@ class FoldMetrics:
 
     def counts(self) -> tuple[str, ...]:
         """`85.1 M parameters · same structure`, and a shorter form; `identical` if no group of the chain differs."""
-        same = "same structure" if self.chain_differs else "identical"
-        size = f"{amount(self.parameters)} parameters" if self.parameters else ""
+        same = tr("same structure") if self.chain_differs else tr("identical")
+        size = tr("{} parameters", amount(self.parameters)) if self.parameters else ""
         return tuple(dict.fromkeys((" · ".join(filter(None, (size, same))), same)))
 
     def differences(self) -> str:
         """`3 differ: 0 format, 7 sparsity, 11 format`; empty if none differs."""
         if not self.differing:
             return ""
-        verb = "differs" if len(self.differing) == 1 else "differ"
-        named = [f"{self.numbers[k]} {' and '.join(kinds)}" for k, kinds in self.differing[:NAMED]]
-        more = [f"{len(self.differing) - NAMED} more"] if len(self.differing) > NAMED else []
-        return f"{len(self.differing)} {verb}: {', '.join(named + more)}"
+        named = [f"{self.numbers[k]} {tr(' and ').join(map(tr, kinds))}" for k, kinds in self.differing[:NAMED]]
+        more = [tr("{} more", len(self.differing) - NAMED)] if len(self.differing) > NAMED else []
+        listed = ", ".join(named + more)
+        several = len(self.differing) > 1
+        return tr("{} differ: {}", len(self.differing), listed) if several else tr("1 differs: {}", listed)
 
     def told(self, bar: int) -> str:
         """The tool tip of a bar: the number, its mean bits, and what differs."""
-        mean = f"{self.bits[bar]:.3g} bits mean" if self.bits[bar] == self.bits[bar] else "no weights"
+        mean = tr("{:.3g} bits mean", self.bits[bar]) if self.bits[bar] == self.bits[bar] else tr("no weights")
         kinds = dict(self.differing).get(bar, ())
-        return f"{self.numbers[bar]} · {mean}" + (f" · differs in {' and '.join(kinds)}" if kinds else "")
+        return f"{self.numbers[bar]} · {mean}" + (
+            tr(" · differs in {}", tr(" and ").join(map(tr, kinds))) if kinds else ""
+        )
 
 
 def links_of(fold: Fold) -> dict[str, tuple[float, float, float, float]]:

@@ -13,6 +13,7 @@ from espalier.app.canvas.hierarchy import IN, OUT, Cancelled, Group, Hierarchy, 
 from espalier.app.canvas.tags import blocks, stub_labels, tag_groups
 from espalier.app.canvas.visible import hidden_shapes, resolved, with_boxes
 from espalier.app.figures.captions import Caption, caption
+from espalier.app.translation import tr
 from espalier.model.graph.annotation import Annotation
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.node import Arg, Slice
@@ -203,7 +204,7 @@ def _split(groups: list[Group], home: list[int], frames: Frames) -> tuple[list[G
             label = old.path[len(above) + 1 :] if above else old.path
         fellows = frames.parts.get(origin, [number])
         k = fellows.index(number)
-        part = f" · {k + 1} of {len(fellows)}" if len(fellows) > 1 else ""
+        part = tr(" · {} of {}", k + 1, len(fellows)) if len(fellows) > 1 else ""
         path = f"{old.path} ({k + 1})" if k else old.path
         depth = kept[up].depth + 1 if up >= 0 else 0
         kept.append(Group(path, label + part, up, depth, part=part, module=old.path if k else ""))

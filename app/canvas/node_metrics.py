@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from espalier.app.canvas.hierarchy import Hierarchy
 from espalier.app.figures.captions import MULTIPLIES
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import BITS, Weight
 from espalier.model.graph.ops import base_port, category, quantisable
@@ -208,10 +209,10 @@ def amount(value: float) -> str:
 
 def counts(nodes: int, parameters: int, twins: tuple[int, bool]) -> tuple[str, ...]:
     """`27 nodes · 198 k parameters · ×12 identical` and shorter forms; `×12, differ` if the choices of twins differ."""
-    some = f"{amount(nodes)} node{'s' * (nodes != 1)}"
+    some = tr("{} node", amount(nodes)) if nodes == 1 else tr("{} nodes", amount(nodes))
     many, unlike = twins
-    same = (f"×{many}, choices differ" if unlike else f"×{many} identical") if many > 1 else ""
-    short = (f"×{many}, differ" if unlike else f"×{many}") if same else ""
-    size = f"{amount(parameters)} parameters" if parameters else ""
+    same = (tr("×{}, choices differ", many) if unlike else tr("×{} identical", many)) if many > 1 else ""
+    short = (tr("×{}, differ", many) if unlike else f"×{many}") if same else ""
+    size = tr("{} parameters", amount(parameters)) if parameters else ""
     tries = ((some, size, same), (some, same), (some, short), (short,) if same else (some,))
     return tuple(dict.fromkeys(" · ".join(filter(None, t)) for t in tries))

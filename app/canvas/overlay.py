@@ -19,13 +19,14 @@ from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.scene_painter import DETAIL_FROM, ScenePainter
 from espalier.app.canvas.wires import Wire, paint_handle, paint_wire
 from espalier.app.theme import BODY, GROUP_RADIUS, RADIUS, SECONDARY, SELECTION_WIDTH, SPARSITY, Palette
+from espalier.app.translation import tr, translated
 
 MAX_OUTLINES, MAX_ROUTES, MAX_FAR = 400, 160, 1500
 CHANGED_GAP = 3.0  # canvas units between a node and the outline that marks it as changed
 MIN_OUTLINE = 4.0  # pixels of a selected node at small zoom
 
-EMPTY = ("No model open", "Open a Hugging Face folder, a Python file or a project, or drop one here.")
-BUSY = "Laying out the graph …"
+EMPTY = translated(("No model open", "Open a Hugging Face folder, a Python file or a project, or drop one here."))
+BUSY = tr("Laying out the graph …")
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from espalier.app.canvas.box_index import Indices
 from espalier.app.canvas.colouring import short
+from espalier.app.translation import tr
 
 HEIGHT, INSET, TOP = 3.0, 6.0, 0.5  # canvas units
 SHOWN_FROM = 0.3  # scale from which a bar is about a pixel high
@@ -35,7 +36,7 @@ class SizeBars:
     @property
     def legend(self) -> str:
         """`parameters, full bar 590 k`."""
-        return f"{self.title}, full bar {short(self.largest)}"
+        return tr("{}, full bar {}", self.title, short(self.largest))
 
     def rects(self, nodes: Indices, rects: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The full bars and the filled parts of nodes (numbers) with these rectangles (x, y, width, height)."""

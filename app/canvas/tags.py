@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from espalier.app.canvas.hierarchy import Hierarchy, Stub, Tensor
+from espalier.app.number_text import plural
+from espalier.app.translation import tr
 
 MAX_TAGS = 3  # of one group; the last one counts the rest
 MAX_CHAIN = 8  # nodes searched for a name that distinguishes two shared tensors
@@ -37,14 +39,14 @@ def tag_groups(tree: Hierarchy) -> None:
 
 def blocks(count: int) -> str:
     """The number of groups that use a tensor, as text."""
-    return f"{count} block{'s' * (count != 1)}"
+    return plural(count, "block")
 
 
 def _more(tags: list[Stub]) -> Stub:
     """One tag that counts the rest."""
     first = tags[0]
     others = tuple(t.source for t in tags[1:])
-    return Stub(first.source, first.group, f"{len(tags)} more shared tensors", 0, True, others)
+    return Stub(first.source, first.group, tr("{} more shared tensors", len(tags)), 0, True, others)
 
 
 def stub_labels(tree: Hierarchy, shared: Iterable[int], sources: Sources) -> dict[int, str]:

@@ -22,6 +22,7 @@ from espalier.app.canvas.movement import rect_of
 from espalier.app.figures.captions import text_width
 from espalier.app.number_text import data_size, plural
 from espalier.app.theme import SECONDARY, TRANSFER_WIDTHS, TRANSFERS
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph
 
 MAX_TOLD = 8  # lines of a tool tip
@@ -74,7 +75,7 @@ class _Load:
     @property
     def told(self) -> str:
         lines = list(dict.fromkeys(t.told for t in self.transfers))
-        more = [f"and {len(lines) - MAX_TOLD + 1} more"] if len(lines) > MAX_TOLD else []
+        more = [tr("and {} more", len(lines) - MAX_TOLD + 1)] if len(lines) > MAX_TOLD else []
         return "\n".join([*lines[: MAX_TOLD - len(more)], *more])
 
 
@@ -117,7 +118,7 @@ class TransferLayer:
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
         """(collective, colour) of those that are drawn; then, without a colour, what the widest edge stands for."""
-        width = ((f"widest {data_size(self.largest)}", ""),) if self.edges else ()
+        width = ((tr("widest {}", data_size(self.largest)), ""),) if self.edges else ()
         return (*((c, TRANSFERS[c]) for c in self.collectives), *width)
 
     # -- where
@@ -230,7 +231,7 @@ class TransferLayer:
         """The chip of what belongs to no drawn edge: above a box, beside it, or on the left of its upper border."""
         load, (x, y, w, h) = self.boxes[item], rect_of(self.layout, item).tolist()
         size = data_size(load.bytes)
-        inside = f"{plural(len(load.transfers), 'move')} inside, {size}", f"{size} inside", size
+        inside = tr("{} inside, {}", plural(len(load.transfers), "move"), size), tr("{} inside", size), size
         tries = () if self.layout.horizontal else load.words if item.kind == "node" else inside
         for words in tries:  # in a horizontal layout, chips of edges may be on either side
             wide = text_width(words, SECONDARY) + 2 * SIDE

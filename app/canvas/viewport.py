@@ -16,6 +16,7 @@ from espalier.app.canvas.scene import Scene
 from espalier.app.canvas.scene_painter import ScenePainter
 from espalier.app.canvas.tiles import MARGIN, Tiles
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.file_export import write_image
 
 REST = 90  # milliseconds without movement until a new zoom is repainted
@@ -30,7 +31,7 @@ class Viewport(QWidget):
     def __init__(self, parent: QWidget | None, palette: Palette) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
-        self.setAccessibleName("Graph")
+        self.setAccessibleName(tr("Graph"))
         self.setMinimumSize(160, 120)
         self.tokens = palette
         self.scene: Scene | None = None

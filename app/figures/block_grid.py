@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espalier.app.number_text import figure
+from espalier.app.translation import tr
 from espalier.model.formats.base import Format
 from espalier.model.formats.blocks import BlockFormat
 from espalier.model.formats.scaled import ROW, TENSOR, ScaledFormat, shared_shape
@@ -52,7 +53,9 @@ def _of_block(fmt: BlockFormat, rows: Array) -> tuple[Array, str]:
     probes = np.linspace(-top, top, PROBES, dtype=np.float32)
     values = pair.rounded(np.stack([probes, np.full_like(probes, top)], axis=1))[:, 0]
     noun = "tile" if fmt.blocks.rows > 1 else "block"
-    return np.unique(values).astype(np.float64), f"grid of the median {noun} of {fmt.blocks.text} (max {figure(top)})"
+    return np.unique(values).astype(np.float64), tr(
+        "grid of the median {} of {} (max {})", noun, fmt.blocks.text, figure(top)
+    )
 
 
 def _of_scale(fmt: ScaledFormat, rows: Array) -> tuple[Array, str]:
@@ -72,5 +75,5 @@ def _of_scale(fmt: ScaledFormat, rows: Array) -> tuple[Array, str]:
 
 def _description(per: int) -> str:
     if per == TENSOR:
-        return "grid of the whole tensor"
-    return "grid of the median row" if per == ROW else f"grid of the median group of {per}"
+        return tr("grid of the whole tensor")
+    return tr("grid of the median row") if per == ROW else tr("grid of the median group of {}", per)

@@ -13,6 +13,7 @@ from espalier.app.figures.study.importance_process import MIN_TRIALS, importance
 from espalier.app.figures.study.labels import bits_of, plain, title, value_words
 from espalier.app.figures.study.short_names import short_names
 from espalier.app.theme import LIGHT, Palette
+from espalier.app.translation import tr
 from espalier.model.data.base import Array
 
 LEFT, RIGHT, BAR, GAP = 250, 70, 16, 8
@@ -45,14 +46,14 @@ def importance(study: Study, goal: str, look: Palette = LIGHT) -> Drawing:
     """Bar chart of the importance of choices for a goal, by PED-ANOVA."""
     about, columns = asked(study, [goal], "ped")
     if about["rows"] < MIN_TRIALS:
-        return _message(f"{about['rows']} trials are complete; importance needs {MIN_TRIALS}.", look)
+        return _message(tr("{} trials are complete; importance needs {}.", about["rows"], MIN_TRIALS), look)
     names = [*about["choices"], f"goal {goal}"]
     shares = importances(about, {n: c.tolist() for n, c in zip(names, columns, strict=True)})[goal]
     short = short_names([study.scales[n].choice for n in shares])
     bars = sorted(shares.items(), key=lambda b: -b[1])[:MAX_ITEMS]
-    omitted = f" ({MAX_ITEMS} of {len(shares)} choices)" if len(shares) > MAX_ITEMS else ""
+    omitted = tr(" ({} of {} choices)", MAX_ITEMS, len(shares)) if len(shares) > MAX_ITEMS else ""
     sheet = Drawing(WIDTH, TOP + (BAR + GAP) * len(bars) + 54, look.panel)
-    heading = f"Importance of choices for {title(goal)}, n = {about['rows']} trials{omitted}"
+    heading = tr("Importance of choices for {}, n = {} trials{}", title(goal), about["rows"], omitted)
     sheet.parts.append(Word((24, 24), heading, look.text, size=14, bold=True))
     room, largest = WIDTH - LEFT - RIGHT, max((v for _, v in bars), default=1.0) or 1.0
     for place, (name, value) in enumerate(bars):
@@ -62,7 +63,7 @@ def importance(study: Study, goal: str, look: Palette = LIGHT) -> Drawing:
         sheet.parts.append(Word((LEFT + room * value / largest + 6, y + 12), f"{100 * value:.1f} %", look.muted))
     foot = TOP + 6 + len(bars) * (BAR + GAP)
     sheet.parts.append(Line(((LEFT, TOP), (LEFT, foot)), look.muted))
-    axis_title = "importance, % (PED-ANOVA)"
+    axis_title = tr("importance, % (PED-ANOVA)")
     sheet.parts.append(Word((LEFT + room / 2, foot + 26), axis_title, look.text, "middle"))
     return sheet
 
@@ -73,14 +74,14 @@ def precision(study: Study, goal: str, look: Palette = LIGHT) -> Drawing:
     best = [int(i) for i in np.argsort(-merit, kind="stable") if np.isfinite(merit[i])][:MAX_ITEMS]
     rows = [n for n in study.params.names if any(bits_of(study.trials[i].params.get(n, 0)) is not None for i in best)]
     if not best or not rows:
-        return _message("No complete trial has chosen formats.", look)
+        return _message(tr("No complete trial has chosen formats."), look)
     cells = {(n, i): study.trials[i].params[n] for n in rows for i in best if n in study.trials[i].params}
     bits = {v: b for v in cells.values() if (b := bits_of(v)) is not None}
     low, high = min(bits.values()), max(bits.values())
     short = short_names([study.scales[n].choice for n in rows])
     width = (WIDTH - LEFT - 24) / len(best)
     sheet = Drawing(WIDTH, TOP + 26 + CELL * len(rows) + 74, look.panel)
-    heading = f"Formats of the best {len(best)} trials by {title(goal)}"
+    heading = tr("Formats of the best {} trials by {}", len(best), title(goal))
     sheet.parts.append(Word((24, 24), heading, look.text, size=14, bold=True))
     for column, i in enumerate(best):
         x = LEFT + (column + 0.5) * width
@@ -98,7 +99,9 @@ def precision(study: Study, goal: str, look: Palette = LIGHT) -> Drawing:
                     sheet.parts.append(Word(at, plain(value)[: int(width / 6)], look.text, "middle", size=10))
     _key(sheet, sorted(set(bits.values())), (low, high), look)
     lead = study.trials[best[0]]
-    caption = f"trial (number), best first: trial {lead.number} has {value_words(goal, study.figures[goal][best[0]])}"
+    caption = tr(
+        "trial (number), best first: trial {} has {}", lead.number, value_words(goal, study.figures[goal][best[0]])
+    )
     sheet.parts.append(
         Word((LEFT + (WIDTH - LEFT - 24) / 2, TOP + 26 + CELL * len(rows) + 20), caption, look.text, "middle")
     )
@@ -112,7 +115,7 @@ def _shade(bits: float, low: float, high: float, look: Palette) -> str:
 def _key(sheet: Drawing, shown: Sequence[float], ends: tuple[float, float], look: Palette) -> None:
     """Draw the key of shades: bits an element."""
     y, x = sheet.height - 30, float(LEFT)
-    sheet.parts.append(Word((x - 8, y + 11), "bits an element", look.text, "end"))
+    sheet.parts.append(Word((x - 8, y + 11), tr("bits an element"), look.text, "end"))
     step = -(-len(shown) // 8)
     for value in shown[::step]:
         sheet.parts.append(_box(x, y, 16, 14, _shade(value, *ends, look)))

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 from espalier.app.number_text import THIN
 from espalier.app.theme import CATEGORIES, LIGHT, Palette, css_fonts, rgb
+from espalier.app.translation import tr
 from espalier.model.errors import FileError
 from espalier.model.files import Kind, replacing, write_text
 from espalier.passes.figure import is_near
@@ -74,9 +75,9 @@ AREA = ("lut", "ff", "dsp", "bram")  # hardware resources, written in capitals
 def figure_title(figure: str) -> str:
     """Title of a metric for an axis."""
     if metric := all_metrics().get(figure):
-        return metric.title
+        return tr(metric.title)
     words = (w.upper() if w in AREA else w for w in figure.split("_"))
-    return {"size_bytes": "size", "bitops": "BitOPs"}.get(figure, " ".join(words))
+    return tr({"size_bytes": "size", "bitops": "BitOPs"}.get(figure, " ".join(words)))
 
 
 def positions(sweep: Sweep) -> list[float]:
@@ -196,9 +197,9 @@ def lay_out(sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palett
         entries.append((f"{baseline_label(sweep)} {figure_text(figure, float(level))}", look.muted, (4.0, 4.0)))
     guess = guessing_of(outcomes, figure)
     if guess is not None:
-        entries.append((f"guessing {figure_text(figure, guess)}", look.bad, (2.0, 3.0)))
+        entries.append((tr("guessing {}", figure_text(figure, guess)), look.bad, (2.0, 3.0)))
     if (known := sampled(outcomes)) and figure == known.name:
-        entries.append((f"bands: 95 % of n = {known.n}", look.line, ()))
+        entries.append((tr("bands: 95 % of n = {}", known.n), look.line, ()))
     noise = bands(sweep, outcomes, figure)
     rows = legend_rows(entries)
     sheet = Drawing(WIDTH, HEIGHT + ROW * len(rows), look.panel)

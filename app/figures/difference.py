@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from espalier.app.number_text import THIN, cell, count, figure, mebibytes, percent, plural, scaled, signed, time_text
+from espalier.app.translation import tr, translated
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
@@ -23,22 +24,27 @@ from espalier.passes.sensitivity.outputs import WORDS
 from espalier.passes.tasks.base import all_metrics
 
 Row = dict[str, Any]
-COST = "KL alone"
-ROW_KL = "KL(A ‖ A with that row of B)"
+COST = tr("KL alone")
+ROW_KL = tr("KL(A ‖ A with that row of B)")
 SHORT = {
-    WORDS["classes"]: f"{ROW_KL}, nats a sample",
-    WORDS["distributions"]: f"{ROW_KL}, nats, mean over a sample's rows",
-    WORDS["values"]: "squared error of A with that row of B over twice the variance of A",
+    WORDS["classes"]: tr("{}, nats a sample", ROW_KL),
+    WORDS["distributions"]: tr("{}, nats, mean over a sample's rows", ROW_KL),
+    WORDS["values"]: tr("squared error of A with that row of B over twice the variance of A"),
 }
-TESTS = {"McNemar": "paired, McNemar", "paired t": "paired t-test", "Newcombe": "not paired, Newcombe's interval",
-         "unpaired intervals": "not paired, from both intervals"}  # fmt: skip
+TESTS = {
+    "McNemar": tr("paired, McNemar"),
+    "paired t": tr("paired t-test"),
+    "Newcombe": tr("not paired, Newcombe's interval"),
+    "unpaired intervals": tr("not paired, from both intervals"),
+}
+SCORED = ("A", "B", "B − A", "verdict")  # columns of the table of metrics
 FIGURES = ("size_bytes", "weight_bits", "activation_bits", "sparsity", "bitops")
-TITLES = {
+TITLES = translated({
     "accuracy": "accuracy", "loss": "loss", "kl": "KL from opened", "size_bytes": "size",
     "weight_bits": "weight bits", "activation_bits": "activation bits", "sparsity": "sparsity",
     "activation_sparsity": "activation sparsity", "bitops": "BitOPs", "memory_density": "memory density",
     "latency": "latency, measured",
-}  # fmt: skip
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +63,9 @@ class RowCosts:
     @property
     def words(self) -> str:
         """What the column says: measure, direction, number of samples, all rows together."""
-        parts = [f"KL alone: {SHORT.get(self.what, ROW_KL)}"]
+        parts = [tr("KL alone: {}", SHORT.get(self.what, ROW_KL))]
         parts += [f"n = {count(self.n)}"] if self.n else []
-        parts += [f"all rows {figure(self.together)}"] if self.together is not None else []
+        parts += [tr("all rows {}", figure(self.together))] if self.together is not None else []
         return " · ".join(parts)
 
     def value(self, index: int) -> float | str:
@@ -117,13 +123,13 @@ class StateComparison:
         """`48 nodes · 60 changes · same structure otherwise`."""
         diff = self.diff
         if not diff:
-            return f"Nothing differs in {plural(len(self.b), 'node')}." if not diff.renamed else (
-                f"Nothing differs but the names of {plural(diff.renamed, 'node')}."
+            return tr("Nothing differs in {}.", plural(len(self.b), "node")) if not diff.renamed else (
+                tr("Nothing differs but the names of {}.", plural(diff.renamed, "node"))
             )  # fmt: skip
-        parts = [f"{plural(len(diff.changed), 'node')} changed", plural(len(diff.changes), "change")]
-        parts += [f"{len(diff.added)} added"] if diff.added else []
-        parts += [f"{len(diff.removed)} removed"] if diff.removed else []
-        parts += [f"{len(diff.pairing.pairs)} paired"] if diff.renamed else []
+        parts = [tr("{} changed", plural(len(diff.changed), "node")), plural(len(diff.changes), "change")]
+        parts += [tr("{} added", len(diff.added))] if diff.added else []
+        parts += [tr("{} removed", len(diff.removed))] if diff.removed else []
+        parts += [tr("{} paired", len(diff.pairing.pairs))] if diff.renamed else []
         return " · ".join([*parts, "other structure" if diff.rewired else "same structure otherwise"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,7 +156,7 @@ class StateComparison:
     def _costs_json(self) -> Row:
         if (costs := self.costs) is None:
             return {}
-        return {"kl": {"what": costs.what, "of": "A with that row of B", "baseline": "A", "n": costs.n,
+        return {"kl": {"what": costs.what, "of": tr("A with that row of B"), "baseline": "A", "n": costs.n,
                        "together": costs.together}}  # fmt: skip
 
     def cost_of(self, change: Change) -> RowDivergence | None:
@@ -262,13 +268,13 @@ def _reach_text(name: str, reach: float) -> str:
 def title_of(name: str) -> str:
     """How a figure is called."""
     metric = all_metrics().get(name)
-    return TITLES.get(name) or (metric.title if metric else name)
+    return TITLES.get(name) or (tr(metric.title) if metric else name)
 
 
 def figure_text(name: str, value: float | None) -> str:
     """A figure with its unit; `not measured` for None."""
     if value is None:
-        return "not measured"
+        return tr("not measured")
     if _is_share(name):
         return percent(value)
     match name:
@@ -316,5 +322,5 @@ def test_words(rows: Iterable[ScoreRow]) -> str:
 
 def score_rows(scores: Sequence[ScoreRow]) -> list[Row]:
     """A row a figure: figure, A, B, B − A, verdict, as texts."""
-    return [{"figure": title_of(r.name), **dict(zip(("A", "B", "B − A", "verdict"), score_texts(r), strict=True))}
+    return [{"figure": title_of(r.name), **dict(zip(SCORED, score_texts(r), strict=True))}
             for r in scores]  # fmt: skip

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from espalier.app.figures.captions import shape_text, tail, title
-from espalier.app.number_text import THIN, count, mebibytes, plural, scaled
+from espalier.app.number_text import count, mebibytes, plural, scaled
+from espalier.app.translation import tr
 from espalier.model.document.document import Document
 from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.meta import Weight
@@ -15,7 +16,7 @@ from espalier.model.graph.node import Arg, Slice, TorchConst
 from espalier.model.graph.ops import arg_port, kind, macs, spec
 from espalier.passes.transform.pack_mx import packed_bytes
 
-NO_SELECTION = "Select a node on the canvas or in the outline to see and change it."
+NO_SELECTION = tr("Select a node on the canvas or in the outline to see and change it.")
 _DULL = ("class", "bias", "in_features", "out_features", "num_embeddings", "embedding_dim", "normalized_shape",
          "in_channels", "out_channels", "kernel_size", "_weight", "_freeze")  # fmt: skip
 
@@ -51,7 +52,9 @@ def node_facts(node: Node, graph: Graph) -> list[Fact]:
     if weights:
         trained = sum(w.elements for w in weights if w.role == "parameter")
         kinds = ", ".join(dict.fromkeys(w.dtype for w in weights))
-        facts.append(Fact("parameters", count(trained) + _type(kinds), f"{count(trained)} elements, stored as {kinds}"))
+        facts.append(
+            Fact("parameters", count(trained) + _type(kinds), tr("{} elements, stored as {}", count(trained), kinds))
+        )
     facts += _packed(node, graph) + _work(node, graph)
     facts += _attributes(node)
     if node.source:
@@ -66,7 +69,7 @@ def _annotation(node: Node) -> list[Fact]:
     first = written.note.partition("\n")[0]
     facts = [Fact("note", first, written.note)] if written.note else []
     facts += [Fact("tag", written.colour)] if written.colour else []
-    return facts + ([Fact("muted", "an identity stands for it")] if written.muted else [])
+    return facts + ([Fact("muted", tr("an identity stands for it"))] if written.muted else [])
 
 
 def kind_text(node: Node) -> str:
@@ -78,7 +81,7 @@ def _size(node: Node) -> str:
     weight = node.ports.get("weight")
     if weight is None or (node.call == "call_function" and spec(node.op).category == "matmul"):
         return ""
-    shape, bias = weight.shape, ", bias" if "bias" in node.ports else ""
+    shape, bias = weight.shape, tr(", bias") if "bias" in node.ports else ""
     if node.op == "linear" and len(shape) == 2:
         first, last = (0, 1) if node.attrs.get("class") == "Conv1D" else (1, 0)
         return f"{shape[first]} → {shape[last]}{bias}"
@@ -91,7 +94,7 @@ def _ports(node: Node, port: str, name: str) -> list[Fact]:
     metas = [m for p, m in node.ports.items() if p == port or p.startswith(port + "_")]
     facts = [Fact(f"{name} {i + 1}" if len(metas) > 1 else name, f"{shape_text(m)}{_type(m.dtype)}")
              for i, m in enumerate(metas[:4])]  # fmt: skip
-    return facts + ([Fact("", f"and {len(metas) - 4} more")] if len(metas) > 4 else [])
+    return facts + ([Fact("", tr("and {} more", len(metas) - 4))] if len(metas) > 4 else [])
 
 
 def _type(dtype: str) -> str:
@@ -109,8 +112,10 @@ def _packed(node: Node, graph: Graph) -> list[Fact]:
     if not node.packed or weight is None or "weight" not in node.precision:
         return []
     packed, plain = packed_bytes(node, weight.shape), weight.elements * weight.float_bits // 8
-    tooltip = f"The weight is stored as codes while the model runs: {mebibytes(packed)} in place of {mebibytes(plain)}"
-    return [Fact("in memory", f"{mebibytes(packed)} of {mebibytes(plain)}", tooltip)]
+    tooltip = tr(
+        "The weight is stored as codes while the model runs: {} in place of {}", mebibytes(packed), mebibytes(plain)
+    )
+    return [Fact("in memory", tr("{} of {}", mebibytes(packed), mebibytes(plain)), tooltip)]
 
 
 def _work(node: Node, graph: Graph) -> list[Fact]:
@@ -119,7 +124,7 @@ def _work(node: Node, graph: Graph) -> list[Fact]:
         return []
     sizes = " · ".join(f"{name} {size}" for name, size in graph.symbols.items())
     text = count(number) if number < 1_000_000 else scaled(number)
-    return [Fact("MACs", text, f"{count(number)} multiply–accumulates at {sizes or 'fixed sizes'}")]
+    return [Fact("MACs", text, tr("{} multiply–accumulates at {}", count(number), sizes or tr("fixed sizes")))]
 
 
 def _attributes(node: Node) -> list[Fact]:
@@ -161,7 +166,7 @@ def many_facts(nodes: Sequence[Node], graph: Graph) -> list[Fact]:
     if len(sizes) == 1 and (size := sizes.pop()):
         facts.append(Fact("size", size))
     if parameters:
-        facts.append(Fact("parameters", count(parameters), "each shared weight once"))
+        facts.append(Fact("parameters", count(parameters), tr("each shared weight once")))
     work = sum(macs(n, graph.symbols) for n in nodes)
     if work:
         facts.append(Fact("MACs", count(work) if work < 1_000_000 else scaled(work)))
@@ -176,7 +181,7 @@ def common_path(nodes: Sequence[Node]) -> str:
         if len(set(parts)) > 1:
             break
         shared.append(parts[0])
-    return ".".join(p for p in shared if p) or "several modules"
+    return ".".join(p for p in shared if p) or tr("several modules")
 
 
 def model_facts(document: Document) -> list[Fact]:
@@ -229,4 +234,4 @@ def pruned_text(zeros: int, elements: int) -> str:
     """Text of a pruned share: `30 % · 4 915 of 16 384`."""
     share = 100 * zeros / max(elements, 1)
     text = f"{share:.0f}" if abs(share - round(share)) < 0.05 else f"{share:.1f}"
-    return f"{text}{THIN}% · {count(zeros)} of {count(elements)}"
+    return tr("{}\u2009% · {} of {}", text, count(zeros), count(elements))

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from espalier.app.figures.facts import node_path
+from espalier.app.translation import tr
 from espalier.model.formats.base import Format, parameters
 from espalier.model.graph.graph import Graph, Node
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
@@ -170,7 +171,7 @@ def _grouped(
     for row in rows:
         block = blocks[row.node]
         if heads and block != last:
-            yield Line(block or "outside the blocks")
+            yield Line(block or tr("outside the blocks"))
             last = block
         yield _line(nodes[row.node], row, block, several, indices[row.node, row.port])
 
@@ -192,11 +193,11 @@ def block_of(node: Node) -> str:
 def divergence_text(value: float | None) -> str:
     """Format a divergence briefly: 0.012, 3.4e−5, `exact` for 0."""
     if value is None:
-        return "unknown"
+        return tr("unknown")
     if value <= 0:
-        return "exact"
+        return tr("exact")
     if not math.isfinite(value):
-        return "all lost"
+        return tr("all lost")
     if value >= 10:
         return f"{value:.0f}"
     text = f"{value:.2g}" if value >= 0.001 else f"{value:.0e}" if value < 1e-8 else f"{value:.1e}"

@@ -22,6 +22,7 @@ from espalier.app.figures.curves import (
 )
 from espalier.app.figures.study.labels import SHARES, tick_text, title
 from espalier.app.theme import LIGHT, Palette
+from espalier.app.translation import tr
 
 RIGHT, BOTTOM = 24, 54
 SECOND = 170  # height of further frames
@@ -108,7 +109,7 @@ def inset_of(sheet: Drawing, outer: Frame, x: Ends, y: Ends, look: Palette, down
     corners = (left, above), (right, above), (right, foot), (left, foot)
     sheet.parts.append(Area(corners, look.panel, 1.0))
     sheet.parts.append(Line((*corners, corners[0]), look.muted))
-    sheet.parts.append(Word((left + 6, above + 14), "the later half, enlarged", look.muted, size=11))
+    sheet.parts.append(Word((left + 6, above + 14), tr("the later half, enlarged"), look.muted, size=11))
     return frame
 
 

@@ -15,6 +15,7 @@ from espalier.app.figures.study.intermediate_values import STEP_TITLES, core_of,
 from espalier.app.figures.study.labels import title
 from espalier.app.figures.trials import Group
 from espalier.app.theme import LIGHT, Palette
+from espalier.app.translation import tr, translated
 from espalier.model.data.base import Array
 from espalier.passes.figure import wilson
 from espalier.passes.search.trial import Trial
@@ -24,7 +25,7 @@ from espalier.passes.training.curve import ACCURACY, TRAINING_LOSS, VALIDATION, 
 FAINT = 0.55  # opacity of lines of single batches, below the validations
 WEAK = 0.35  # opacity of trials other than the best
 SHOWN = {"loss": (TRAINING_LOSS, "validation loss"), "accuracy": (ACCURACY,)}
-TITLES = {"loss": "loss (nats a sample)"}
+TITLES = translated({"loss": "loss (nats a sample)"})
 MARKED = 40  # maximum of points with markers
 
 
@@ -86,9 +87,9 @@ class Runs:
 
     def entry(self, name: str) -> str:
         """Legend text."""
-        words = f"{name} with distillation" if name == TRAINING_LOSS and self.curves[0].taught else name
+        words = tr("{} with distillation", name) if name == TRAINING_LOSS and self.curves[0].taught else name
         count = len(self.curves)
-        return f"{self.label}: {words}" + (f", mean of {count} seeds, band ± s" if count > 1 else "")
+        return f"{self.label}: {words}" + (tr(", mean of {} seeds, band ± s", count) if count > 1 else "")
 
 
 def _noise(shares: Array, samples: int) -> tuple[Array, Array] | None:
@@ -106,15 +107,15 @@ def training(runs: Sequence[Runs], look: Palette = LIGHT, *, inset: bool = False
         lines = [(r, n, r.line(n, i, look)) for n in names for i, r in enumerate(runs)]
         lines = [(r, n, line) for r, n, line in lines if len(line.steps)]
         if lines:
-            heading = _loss_title(runs) if figure == "loss" else f"validation {figure}"
+            heading = _loss_title(runs) if figure == "loss" else tr("validation {}", figure)
             panels.append(Panel(figure, heading, [line for _, _, line in lines]))
             entries += [(r.entry(n), line.colour, line.dashes) for r, n, line in lines if figure == "loss"]
     if not panels:
-        return empty("No training has reported a loss.", look)
+        return empty(tr("No training has reported a loss."), look)
     counts = sorted({r.samples for r in runs if r.samples and any(c.series.get(ACCURACY) for c in r.curves)})
     if counts:
-        entries.append((f"bands of accuracy: 95 % of n = {', '.join(map(str, counts))}", look.line, ()))
-    return by_step("Loss by training step", "training step (number)", panels, entries, look, inset=inset)
+        entries.append((tr("bands of accuracy: 95 % of n = {}", ", ".join(map(str, counts))), look.line, ()))
+    return by_step(tr("Loss by training step"), tr("training step (number)"), panels, entries, look, inset=inset)
 
 
 def _loss_title(runs: Sequence[Runs]) -> str:
@@ -123,7 +124,7 @@ def _loss_title(runs: Sequence[Runs]) -> str:
     for _, task in TASKS.items():
         own = [m for m in task.metrics if m.name not in ("accuracy", "loss", *task.unvalidated)]
         if own and all(VALIDATION + m.title in names for m in own):
-            return f"loss ({task.loss_text})"
+            return tr("loss ({})", task.loss_text)
     return TITLES["loss"]
 
 
@@ -136,22 +137,24 @@ def on_the_way(groups: Sequence[Group], look: Palette = LIGHT, *, inset: bool = 
     figure = figure_of(first)
     values = np.concatenate([intermediate_values(s) for g in groups for s in g.studies])
     if not len(values):
-        return empty("No trial has intermediate values. Trials that train, rungs and pruners report them.", look)
+        return empty(tr("No trial has intermediate values. Trials that train, rungs and pruners report them."), look)
     low, high, room = core_of(values, rising=first.sign(figure) > 0)
     panel = Panel(figure, TITLES.get(figure, title(figure)), _by_trial(groups, lambda t: t.steps, look),
                   (low - room, high + room))  # fmt: skip
-    heading = f"{title(figure).capitalize()} of trials by step"
-    x_title = f"{STEP_TITLES[first.counted]} (number)"
+    heading = tr("{} of trials by step", title(figure).capitalize())
+    x_title = tr("{} (number)", STEP_TITLES[first.counted])
     return by_step(heading, x_title, [panel], _entries(groups, lambda t: t.steps, look), look, inset=inset)
 
 
 def losses(groups: Sequence[Group], look: Palette = LIGHT, *, inset: bool = False) -> Drawing:
     """Draw the training loss, one line per trial."""
-    panel = Panel("loss", f"training {TITLES['loss']}", _by_trial(groups, lambda t: t.losses, look))
+    panel = Panel("loss", tr("training {}", TITLES["loss"]), _by_trial(groups, lambda t: t.losses, look))
     if not panel.lines:
-        return empty("No trial of this study has reported a training loss.", look)
+        return empty(tr("No trial of this study has reported a training loss."), look)
     entries = _entries(groups, lambda t: t.losses, look)
-    return by_step("Training loss of trials by step", "training step (number)", [panel], entries, look, inset=inset)
+    return by_step(
+        tr("Training loss of trials by step"), tr("training step (number)"), [panel], entries, look, inset=inset
+    )
 
 
 Told = Callable[[Trial], Sequence[tuple[int, float]]]
@@ -190,9 +193,11 @@ def _entries_of(group: Group, of: Told, place: int, look: Palette) -> list[Entry
     drawn = [t for s in group.studies for t in s.trials if of(t)]
     early = sum(t.state == "pruned" for t in drawn)
     others = len(drawn) - early - len(leads)
-    entries: list[Entry] = [(f"{group.label}: best, trial {', '.join(leads)}", colour, dashes)] if leads else []
-    entries += [(f"{group.label}: {others} others", mixed(colour, look.panel, WEAK), dashes)] if others > 0 else []
-    return [*entries, *([(f"{group.label}: {early} ended early", look.muted, dashes)] if early else [])]
+    entries: list[Entry] = [(tr("{}: best, trial {}", group.label, ", ".join(leads)), colour, dashes)] if leads else []
+    entries += (
+        [(tr("{}: {} others", group.label, others), mixed(colour, look.panel, WEAK), dashes)] if others > 0 else []
+    )
+    return [*entries, *([(tr("{}: {} ended early", group.label, early), look.muted, dashes)] if early else [])]
 
 
 # -- the sheet

@@ -12,6 +12,7 @@ from espalier.app.figures.sheet import axes, empty, grid, inset_of, roomy, sheet
 from espalier.app.figures.study.data import Study, nondominated
 from espalier.app.figures.study.labels import title, value_words
 from espalier.app.theme import LIGHT, Palette
+from espalier.app.translation import tr
 from espalier.model.data.base import Array
 from espalier.passes.figure import is_near, wilson
 
@@ -40,7 +41,7 @@ def history(groups: Sequence[Group], figure: str, look: Palette = LIGHT, *, inse
     first = groups[0].studies[0]
     spans = _spans(groups, figure)
     if not len(spans):
-        return empty("No trial has this figure yet.", look)
+        return empty(tr("No trial has this figure yet."), look)
     level = first.baseline.get(figure)
     guess = first.sampled.guessing if first.sampled and figure == first.sampled.name else None
     low, high = float(spans.min()), float(spans.max())
@@ -49,9 +50,9 @@ def history(groups: Sequence[Group], figure: str, look: Palette = LIGHT, *, inse
     low, high = (min(low, guess), max(high, guess)) if near and guess is not None else (low, high)
     entries = _entries(groups, figure, level, guess if near else None, look)
     sheet, frame = sheet_of(
-        f"{title(figure).capitalize()} by trial", _trials(groups), roomy(low, high, figure), entries, look
+        tr("{} by trial", title(figure).capitalize()), _trials(groups), roomy(low, high, figure), entries, look
     )
-    axes(sheet, frame, "trial", "trial (number)", figure, look)
+    axes(sheet, frame, "trial", tr("trial (number)"), figure, look)
     _groups(sheet, frame, groups, figure, look)
     for height, colour, dashes in ((level, look.muted, (4.0, 4.0)), (guess if near else None, look.bad, (2.0, 3.0))):
         if height is not None:
@@ -79,13 +80,13 @@ def _entries(
     entries: list[Entry] = []
     for place, group in enumerate(groups):
         count = len(group.studies)
-        text = "best so far" if count == 1 else f"mean best so far of {count}, band ± s"
+        text = tr("best so far") if count == 1 else tr("mean best so far of {}, band ± s", count)
         entries.append((f"{group.label}: {text}", *line_style(place)))
     first = groups[0].studies[0]
     if level is not None:
         entries.append((f"{first.named} {value_words(figure, level)}", look.muted, (4.0, 4.0)))
     if guess is not None:
-        entries.append((f"guessing {value_words(figure, guess)}", look.bad, (2.0, 3.0)))
+        entries.append((tr("guessing {}", value_words(figure, guess)), look.bad, (2.0, 3.0)))
     if (
         first.sampled
         and first.sampled.share
@@ -93,7 +94,7 @@ def _entries(
         and len(groups) == 1
         and len(groups[0].studies) == 1
     ):
-        entries.append((f"band: 95 % of n = {first.sampled.n}", look.line, ()))
+        entries.append((tr("band: 95 % of n = {}", first.sampled.n), look.line, ()))
     return entries
 
 
@@ -169,15 +170,20 @@ def pareto(groups: Sequence[Group], across: str, up: str, look: Palette = LIGHT)
     xs, ys = (np.concatenate([s.figures[f] for s in studies]) for f in (across, up))
     finite = np.isfinite(xs) & np.isfinite(ys)
     if not finite.any():
-        return empty("No trial has both figures yet.", look)
+        return empty(tr("No trial has both figures yet."), look)
     base = studies[0].baseline
-    entries: list[Entry] = [(f"{g.label}: Pareto front", *line_style(i)) for i, g in enumerate(groups)]
+    entries: list[Entry] = [(tr("{}: Pareto front", g.label), *line_style(i)) for i, g in enumerate(groups)]
     if across in base and up in base:
-        entries.append((f"{studies[0].named} {value_words(up, base[up])} at {value_words(across, base[across])}",
-                        look.bad, ()))  # fmt: skip
+        entries.append(
+            (
+                tr("{} {} at {}", studies[0].named, value_words(up, base[up]), value_words(across, base[across])),
+                look.bad,
+                (),
+            )
+        )
         xs, ys, finite = np.append(xs, base[across]), np.append(ys, base[up]), np.append(finite, True)
     ends = [roomy(float(v[finite].min()), float(v[finite].max()), n) for v, n in ((xs, across), (ys, up))]
-    sheet, frame = sheet_of(f"{title(up).capitalize()} against {title(across)}", ends[0], ends[1], entries, look)
+    sheet, frame = sheet_of(tr("{} against {}", title(up).capitalize(), title(across)), ends[0], ends[1], entries, look)
     axes(sheet, frame, across, title(across), up, look)
     for place, group in enumerate(groups):
         _front(sheet, frame, group, (across, up), place, look)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from espalier.app.jobs.status import trains
+from espalier.app.translation import tr
 from espalier.model.errors import OptionsError
 from espalier.model.memory import RESERVE, free
 from espalier.passes.base import is_timed
@@ -63,4 +64,4 @@ def too_little_memory(info: JobInfo, has_worker: bool) -> str:
     need, present = memory(info.job, has_worker), free()
     if need <= present * (1 - RESERVE):
         return ""
-    return f"needs about {need / GIBI:.1f} GiB beside the running job, {present / GIBI:.1f} GiB are free"
+    return tr("needs about {:.1f} GiB beside the running job, {:.1f} GiB are free", need / GIBI, present / GIBI)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from espalier.app.jobs.schedule import Order, Schedule
 from espalier.app.jobs.worker_process import GRACE, WorkerProcess
+from espalier.app.translation import tr
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import (
     TERMINAL,
@@ -140,7 +141,7 @@ class Lane:
             if self._worker:
                 self._worker.stop()  # it may still run the job
             info.state = "failed"
-            message = f"The job could not be run ({type(error).__name__}: {error})."
+            message = tr("The job could not be run ({}: {}).", type(error).__name__, error)
             details = "".join(traceback.format_exception(error))
             return Failed(message, "Run it again; if that fails too, report this as a bug.", details=details)
 
@@ -168,7 +169,7 @@ class Lane:
             return worker.death()
         except UNSENDABLE as error:
             info.state = "failed"
-            hint = "Correct the plug-in that its options are of."
+            hint = tr("Correct the plug-in that its options are of.")
             return Failed(f"The job cannot be sent to the worker ({error}).", hint)
         event = _with_shared_nodes(info.job, self._follow(info, worker))
         if loads:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from espalier.app.translation import tr
 from espalier.model.document.project import save_project
 from espalier.model.errors import EspalierError
 from espalier.model.store.open_files import Version
@@ -128,7 +129,7 @@ class Saver:
             )
         # Thread boundary: the window must learn of any failure.
         except Exception as error:  # noqa: BLE001
-            message = f"{job.path.name} could not be saved ({type(error).__name__}: {error})."
+            message = tr("{} could not be saved ({}: {}).", job.path.name, type(error).__name__, error)
             return Failed(message, "Save under another name; report this as a bug.")
 
     def _present_version(self, job: SaveJob) -> Version | None:

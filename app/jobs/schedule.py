@@ -10,6 +10,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from espalier.app.jobs.concurrency import conflicts, is_long, runs_alone, too_little_memory
+from espalier.app.translation import tr
 from espalier.passes.jobs.kinds import Command, Done, Event, Finish, JobInfo, PluginJob, Yielded
 
 RETIRE = 120.0  # seconds without a job after which a worker other than the first ends
@@ -141,22 +142,22 @@ class Schedule:
         """The lane that can take a job beside the running ones, or None and why."""
         others = [job.job for job in running.values()]
         if others and runs_alone(info.job):
-            return None, "it measures times, so that no other job may run"
+            return None, tr("it measures times, so that no other job may run")
         if timed := next((j for j in running.values() if runs_alone(j.job)), None):
-            return None, f"{timed.title} measures times, so that no other job may run"
+            return None, tr("{} measures times, so that no other job may run", timed.title)
         if is_long(info.job) and others and sum(map(is_long, others)) >= self.lanes - 1:
-            return None, "one process is kept for short jobs"
+            return None, tr("one process is kept for short jobs")
         if rival := next((j for j in running.values() if conflicts(info.job, j.job)), None):
-            return None, f"{rival.title} works on the same model"
+            return None, tr("{} works on the same model", rival.title)
         idle = [lane for lane in range(self.lanes) if lane not in running]
         warm = [lane for lane in idle if lane in self._has_worker]
         folder = getattr(info.job, "workdir", None)  # its worker remembers results of this document
         lane = next((k for k in warm if self._folders.get(k) == folder), next(iter(warm or idle), None))
         if lane is None or not others:
-            return lane, "" if lane is not None else "all processes work"
+            return lane, "" if lane is not None else tr("all processes work")
         has_worker = lane in self._has_worker
         if not has_worker and not all(self._lasts(k, job) for k, job in running.items()):
-            return None, "a job is about to end"  # sooner than a new worker would start
+            return None, tr("a job is about to end")  # sooner than a new worker would start
         reason = too_little_memory(info, has_worker)
         return (None if reason else lane), reason
 

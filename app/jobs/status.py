@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from espalier.app.number_text import count, duration, left, metric
+from espalier.app.translation import message, tr, translated
 from espalier.passes.base import is_lasting
 from espalier.passes.jobs.kinds import Job, JobInfo, ReplayJob
 from espalier.passes.training.curve import SAMPLES, VALIDATION
+
+STATES = translated({"waiting": "waiting", "running": "running", "paused": "paused"})
 
 
 def status_text(job: JobInfo, now: float, *, elapsed: bool = False) -> str:
     """The state of a job as one line. `elapsed`: show the elapsed time also if the remaining time is known."""
     if job.finished is not None:
         took = duration(job.took)
-        return {"done": f"done in {took}", "failed": f"failed after {took}", "stopped": "stopped"}[job.state]
+        return {"done": tr("done in {}", took), "failed": tr("failed after {}", took), "stopped": tr("stopped")}[
+            job.state
+        ]
     if job.state == "waiting" and not job.begun:
-        return f"queued: {job.waits}" if job.waits else "queued"
+        return tr("queued: {}", job.waits) if job.waits else tr("queued")
     done = _progress(job)
-    state = () if job.state == "running" and any(done) else (job.state,)
+    state = () if job.state == "running" and any(done) else (STATES.get(job.state, job.state),)
     return " · ".join(p for p in (*state, *done, *_times(job, now, elapsed), figures(job)) if p)
 
 
@@ -24,7 +29,7 @@ def figures(job: JobInfo) -> str:
     """The last metrics of a job: validation accuracy, then training loss."""
     main = next((n for n in job.metrics if n.startswith(VALIDATION) and n not in (SAMPLES, f"{VALIDATION}loss")), "")
     names = [n for n in (main, "training loss") if job.metrics.get(n)]
-    return " · ".join(f"{n} {metric(n, job.metrics[n][-1][1])}" for n in names)
+    return " · ".join(f"{tr(n)} {metric(n, job.metrics[n][-1][1])}" for n in names)
 
 
 def can_keep(job: JobInfo) -> bool:
@@ -44,7 +49,9 @@ def _progress(job: JobInfo) -> tuple[str, str]:
     progress = job.progress
     if progress is None:
         return "", ""
-    return progress.text, f"{count(progress.done)} of {count(progress.total)}" if progress.total > 1 else ""
+    return message(progress.text), tr(
+        "{} of {}", count(progress.done), count(progress.total)
+    ) if progress.total > 1 else ""
 
 
 def _times(job: JobInfo, now: float, elapsed: bool) -> tuple[str, ...]:
@@ -56,7 +63,8 @@ def _times(job: JobInfo, now: float, elapsed: bool) -> tuple[str, ...]:
 def activity(job: JobInfo | None, stopped: bool) -> str:
     """The activity of a job as a sentence; without a job, whether the last one was stopped."""
     if job is None:
-        return "Stopped." if stopped else ""
+        return tr("Stopped.") if stopped else ""
     if job.state != "running":
-        return "Queued behind other jobs."
-    return f"{job.progress.text[:1].upper()}{job.progress.text[1:]} …" if job.progress else "Starting …"
+        return tr("Queued behind other jobs.")
+    text = message(job.progress.text) if job.progress else tr("Starting")
+    return f"{text[:1].upper()}{text[1:]} …"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from espalier.app.translation import tr
 from espalier.model.orphans import end_with_parent
 from espalier.model.trust import begin_session
 from espalier.passes.jobs.kinds import Command, Event, Failed, Job
@@ -99,6 +100,6 @@ class WorkerProcess:
         """The event for the end of the process, with its signal or exit code."""
         self.process.join(GRACE)
         code = self.process.exitcode or 0
-        reason = f"signal {-code}" if code < 0 else f"exit code {code}"
-        hint = "Your project is untouched; run the job again. If it ends again, see the log."
+        reason = tr("signal {}", -code) if code < 0 else tr("exit code {}", code)
+        hint = tr("Your project is untouched; run the job again. If it ends again, see the log.")
         return Failed(f"The worker process ended unexpectedly ({reason}).", hint)

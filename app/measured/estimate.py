@@ -17,6 +17,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.figures.tensor_chunks import Stop, Stopped
 from espalier.app.jobs.previews import Previews
 from espalier.app.measured.sensitivities import sensitivities_of
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.store.weights import WeightStore
 from espalier.passes.analysis.sensitivity import gradient_ports
@@ -149,7 +150,7 @@ class Estimate(QObject):
             return
         measured = self._measured
         if measured is not None:
-            self.kl, self.how, self.baseline = measured, "measured", self._session.compared.name
+            self.kl, self.how, self.baseline = measured, tr("measured"), self._session.compared.name
         elif self._sensitivities.table and not self._sensitivities.stale:
             self._estimate(document.graph)
         self.changed.emit()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject
 
 from espalier.app.canvas.colouring import MEASURED, NOT_MEASURED, Overlay
+from espalier.app.translation import tr, translated
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Report
 from espalier.passes.jobs.kinds import TERMINAL, AnalyseJob, Done, JobEvent, JobInfo
@@ -27,11 +28,11 @@ SHOWN: dict[str, tuple[tuple[str, ...], str]] = {
     "output_sqnr": (("output",), "sqnr_db"),
     "saturation": (("weight", "activation"), "saturated"),
 }
-NOTHING = "nothing is quantised"
-NONE_SUCH = {"weight_sqnr": "no weight is quantised", "activation_sqnr": "no activation is quantised"}
-NO_DATA = "needs data: set it first (Run → Evaluate on…)"
-STALE = "before the last edits; choose again to measure"
-RUNNING = "measuring"
+NOTHING = tr("nothing is quantised")
+NONE_SUCH = translated({"weight_sqnr": "no weight is quantised", "activation_sqnr": "no activation is quantised"})
+NO_DATA = tr("needs data: set it first (Run → Evaluate on…)")
+STALE = tr("before the last edits; choose again to measure")
+RUNNING = tr("measuring")
 
 
 def values_of(report: Report, mode: str) -> dict[str, float]:

@@ -16,6 +16,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from espalier.app.jobs.concurrency import is_long
 from espalier.app.measured.evaluation_time import DELAYED_LIMIT, IMMEDIATE_LIMIT, EvaluationTime, macs_of
 from espalier.app.session.measures import Baseline
+from espalier.app.translation import tr
 from espalier.model.data.base import source_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.graph.graph import Graph
@@ -172,7 +173,7 @@ class LiveMeasure(QObject):
             data, recipe = session.measured_on, document.recipe
             step, ignore = Step("divergence", DivergenceOptions(**asdict(data), baseline=base.name)), lambda _: None
             take = partial(self._take, recipe, data, base)
-            session.analyse("Divergence", step, take, failed=ignore, against=base)
+            session.analyse(tr("Divergence"), step, take, failed=ignore, against=base)
 
     def _take(self, recipe: Recipe, data: EvaluateOptions, base: Baseline, report: Report) -> None:
         self._session.record_divergence(recipe, data, report.summary.get("kl"), base)

@@ -12,6 +12,7 @@ from PySide6.QtCore import QTimer, Signal
 from espalier.app.jobs.queue import Rest
 from espalier.app.measured.sensitivity_results import PASS, SensitivityResults, SensitivityRun
 from espalier.app.number_text import plural
+from espalier.app.translation import error_text, tr
 from espalier.model.borders import parse_json, tried
 from espalier.model.document.codec import hints
 from espalier.model.document.recipe import Step
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 MEMBER = "sensitivity.json"  # of the project file
 PAUSE = 120  # milliseconds between two updates while rows stream in
-NO_DATA = "This needs data: set a file, a folder, hub:NAME or demo:NAME."
+NO_DATA = tr("This needs data: set a file, a folder, hub:NAME or demo:NAME.")
 
 
 def sensitivities_of(session: Session) -> Sensitivities:
@@ -69,17 +70,17 @@ class Sensitivities(SensitivityResults):
     def status(self) -> str:
         """Status text: error, progress or staleness; empty if the rows are current."""
         if self.error:
-            return f"{self.error.message} {self.error.hint}"
+            return error_text(self.error)
         if self.refining:
-            return "first predictions: measurements correct them"
+            return tr("first predictions: measurements correct them")
         if self.uncorrected and not self.running and not self.measuring and not self.stale:
-            return "first predictions: no measurement has corrected them"
+            return tr("first predictions: no measurement has corrected them")
         if self.running:
-            return "computing"
+            return tr("computing")
         if self._result is None:
-            return "not measured yet"
-        activity = "measuring cells" if self.measuring else ""
-        return "of the model before its weights changed: run again" if self.stale else activity
+            return tr("not measured yet")
+        activity = tr("measuring cells") if self.measuring else ""
+        return tr("of the model before its weights changed: run again") if self.stale else activity
 
     def default_options(self) -> Any:
         """Options of the last run, else the data of the score."""
@@ -99,7 +100,7 @@ class Sensitivities(SensitivityResults):
         self.stop()
         self.error = None
         self._next = SensitivityRun(self._weights_fingerprint(document.graph), options_)
-        self.job = self._session.analyse("Sensitivity", Step(PASS, options_), self._done, failed=self._failed)
+        self.job = self._session.analyse(tr("Sensitivity"), Step(PASS, options_), self._done, failed=self._failed)
         self._session.repeats.note(self.job, lambda: self.run(options_), document.recipe)
         self.changed.emit()
 
@@ -111,7 +112,7 @@ class Sensitivities(SensitivityResults):
         values = {n: getattr(options, n) for n in hints(EvaluateOptions) if hasattr(options, n)}
         options_ = DivergenceOptions(**values, cells=tuple(Cell(row.node, row.port, c) for row, c in cells))
         self.error = None
-        title = f"Measure {plural(len(cells), 'cell')}"
+        title = tr("Measure {}", plural(len(cells), "cell"))
         self.cell_job = self._session.analyse(title, Step("divergence", options_), lambda _: None, failed=self._failed)
         self.changed.emit()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.app.translation import translated
 from espalier.model.document.recipe import Step
 from espalier.model.errors import JobError
 from espalier.passes.base import Report
@@ -18,12 +19,12 @@ from espalier.passes.jobs.kinds import JobEvent, JobInfo, PartialResult, Stopped
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-TITLES = {
+TITLES = translated({
     "data": "Inspect the data", "data_rows": "Load samples of the data", "predictions": "Predict each sample",
     "finetune_estimate": "Time a training", "shard_plan": "Plan over devices",
     "shard_scaling": "Predict the scaling over devices", "shard_run": "Run over processes",
     "shard_links": "Measure this machine",
-}  # fmt: skip
+})  # fmt: skip
 
 
 class AnalysisRequests(QObject):

@@ -19,6 +19,7 @@ from typing import Any
 
 from espalier.app.locks import Locked, hold
 from espalier.app.number_text import moment
+from espalier.app.translation import tr
 from espalier.model.borders import tried
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
 from espalier.model.document.arrangement import from_json as arrangement_from_json
@@ -46,7 +47,7 @@ class Subject:
     version: str = ""
 
 
-UNKNOWN = Subject("a model of unknown name", "", "", "")
+UNKNOWN = Subject(tr("a model of unknown name"), "", "", "")
 
 
 @dataclass(frozen=True, slots=True)

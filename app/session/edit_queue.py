@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from espalier.app.session.repeats import Repeats
 from espalier.app.step_text import title
+from espalier.app.translation import tr
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe, Step
@@ -256,10 +257,12 @@ class EditQueue:
 
 def _changed_meanwhile(label: str, undone: Sequence[str], added: Sequence[str]) -> tuple[str, str]:
     """What is said of a long edit during which the recipe was changed: its result is that of the recipe of then."""
-    back = f" {', '.join(undone)} is in the recipe again." if undone else ""
-    gone = f" {', '.join(added)} is not in the recipe any more." if added else ""
-    text = f"{label} began before the recipe was changed, and its result belongs to the recipe of then.{back}{gone}"
-    return text, "Undo (Ctrl+Z) returns to the recipe as it was before the result."
+    back = tr(" {} is in the recipe again.", ", ".join(undone)) if undone else ""
+    gone = tr(" {} is not in the recipe any more.", ", ".join(added)) if added else ""
+    text = tr(
+        "{} began before the recipe was changed, and its result belongs to the recipe of then.{}{}", label, back, gone
+    )
+    return text, tr("Undo (Ctrl+Z) returns to the recipe as it was before the result.")
 
 
 def _commit(document: Document, request: EditRequest, graph: Graph) -> None:
@@ -272,7 +275,7 @@ class _Withdrawn(JobError):
 
 
 def _withdrawn() -> _Withdrawn:
-    return _Withdrawn("The edit was withdrawn before it began.", "The document is unchanged.")
+    return _Withdrawn(tr("The edit was withdrawn before it began."), tr("The document is unchanged."))
 
 
 def _lasting_titles(steps: tuple[Step, ...]) -> str:

@@ -15,6 +15,7 @@ from espalier.app.session.edit_queue import EditQueue, EditRequest, Ended
 from espalier.app.session.saved_selections import SavedSelections
 from espalier.app.session.scoring_session import ScoringSession
 from espalier.app.step_text import title as step_title
+from espalier.app.translation import tr
 from espalier.model.document.arrangement import Arrangement
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError
@@ -78,14 +79,14 @@ class EditingSession(ScoringSession):
         options = with_members(kept(options), self.saved_selections.saved, strict=False)
         spec, step = PASSES.get(name), Step(name, options)
         if spec.kind == "analysis":
-            job = self.analyse(spec.title, step, self.report_ready.emit)
+            job = self.analyse(tr(spec.title), step, self.report_ready.emit)
             self.repeats.note(job, lambda: self.run_pass(name, options), self.open_document.recipe)
         else:
-            self.set_recipe(self.recipe.append(step), spec.title)
+            self.set_recipe(self.recipe.append(step), tr(spec.title))
 
     def set_format(self, ids: Sequence[str], port: str, fmt: Format | None) -> None:
         """Set the format of a port of nodes; consecutive edits of the same format type are one undo step."""
-        label, key = f"{port} → {fmt.label if fmt else 'float'}", ("format", tuple(ids), port, fmt and fmt.name)
+        label, key = f"{port} → {fmt.label if fmt else tr('float')}", ("format", tuple(ids), port, fmt and fmt.name)
         nodes = self.saved_selections.selecting(ids, lambda n: port in offered(n))
         self.set_recipe(with_format(self.recipe, nodes, port, fmt), label, key)
 
@@ -95,28 +96,28 @@ class EditingSession(ScoringSession):
         """Prune the weights of nodes. `ratio`: share of zeros; `options`: further options of the pass."""
         nodes = self.saved_selections.selecting(ids, lambda n: prunable(n, self.open_document.graph))
         recipe = with_sparsity(self.recipe, nodes, ratio, method, scope, **options)
-        self.set_recipe(recipe, f"Prune {percent(ratio, 0)}", ("prune", tuple(ids)))
+        self.set_recipe(recipe, tr("Prune {}", percent(ratio, 0)), ("prune", tuple(ids)))
 
     def set_activation_sparsity(self, ids: Sequence[str], values: dict[str, Any]) -> None:
         """Prune the inputs of nodes. `values`: options of the pass."""
         recipe = with_activation_sparsity(self.recipe, self.saved_selections.selecting(ids), values)
-        self.set_recipe(recipe, f"Prune inputs {percent(values['sparsity'], 0)}", ("prune inputs", tuple(ids)))
+        self.set_recipe(recipe, tr("Prune inputs {}", percent(values["sparsity"], 0)), (tr("prune inputs"), tuple(ids)))
 
     def set_step(self, index: int, step: Step) -> None:
         """Replace a step."""
-        self.set_recipe(self.recipe.set(index, step), f"Edit {step_title(step)}")
+        self.set_recipe(self.recipe.set(index, step), tr("Edit {}", step_title(step)))
 
     def remove_step(self, index: int) -> None:
         """Remove a step."""
-        self.set_recipe(self.recipe.remove(index), f"Remove {step_title(self.recipe.steps[index])}")
+        self.set_recipe(self.recipe.remove(index), tr("Remove {}", step_title(self.recipe.steps[index])))
 
     def move_step(self, index: int, to: int) -> None:
         """Move a step to index `to`."""
-        self.set_recipe(self.recipe.move(index, to), f"Move {step_title(self.recipe.steps[index])}")
+        self.set_recipe(self.recipe.move(index, to), tr("Move {}", step_title(self.recipe.steps[index])))
 
     def enable_step(self, index: int, enabled: bool) -> None:
         """Enable or disable a step."""
-        verb = "Enable" if enabled else "Disable"
+        verb = tr("Enable") if enabled else tr("Disable")
         self.set_recipe(self.recipe.enable(index, enabled), f"{verb} {step_title(self.recipe.steps[index])}")
 
     def set_recipe(

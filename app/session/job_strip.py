@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from espalier.app.jobs.status import status_text
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import Elided
 from espalier.app.widgets.progress import Bar
 
@@ -31,7 +32,7 @@ class JobStrip(QWidget):
         self._title.setProperty("role", "strong")
         self._title.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._status.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.cancel = QPushButton("Cancel")
+        self.cancel = QPushButton(tr("Cancel"))
         self.cancel.setFixedWidth(BUTTON_WIDTH)
         self.cancel.clicked.connect(self._cancel)
         self._bar = Bar()
@@ -59,7 +60,7 @@ class JobStrip(QWidget):
         self._job = job if job is not None and job.finished is None else None
         if self._job is not None:
             self._title.setText(self._job.title)
-            self.cancel.setAccessibleName(f"Cancel {self._job.title}")
+            self.cancel.setAccessibleName(tr("Cancel {}", self._job.title))
             self._timer.start()
         self._update_status()
 

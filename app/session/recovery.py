@@ -15,6 +15,7 @@ from espalier.app.locks import Locked, take
 from espalier.app.number_text import moment, plural
 from espalier.app.session.edit_journal import ENDING, EditJournal, Subject, UnsavedEdits, read
 from espalier.app.settings import data_folder
+from espalier.app.translation import tr
 from espalier.model.document.arrangement import Arrangement
 from espalier.model.document.document import Document, State
 from espalier.model.document.recipe import Recipe
@@ -49,11 +50,13 @@ class UnsavedProject:
         """What it contains and what of it cannot be read, as a phrase."""
         edits = self.edits
         if not edits.count:
-            content = "a copy of the project without the edits after it" if self.file.exists() else "nothing"
-            return f"{content}, because {self.journal.name} is damaged"
-        queued = f"; still queued: {', '.join(edits.waiting)}" if edits.waiting else ""
-        damaged = f"; {plural(edits.damaged, 'line')} of its journal could not be read" if edits.damaged else ""
-        return f"{plural(edits.count, 'edit')}, the last at {moment(edits.when)}: {edits.label}{queued}{damaged}"
+            content = tr("a copy of the project without the edits after it") if self.file.exists() else tr("nothing")
+            return tr("{}, because {} is damaged", content, self.journal.name)
+        queued = tr("; still queued: {}", ", ".join(edits.waiting)) if edits.waiting else ""
+        damaged = tr("; {} of its journal could not be read", plural(edits.damaged, "line")) if edits.damaged else ""
+        return tr(
+            "{}, the last at {}: {}{}{}", plural(edits.count, "edit"), moment(edits.when), edits.label, queued, damaged
+        )
 
     @property
     def opens(self) -> bool:
@@ -189,7 +192,7 @@ class Recovery(QObject):
         if self._written is None:
             self.journal.begin(self._subject(document))
         if edit != self._written:
-            label = edit[1][-1] if edit[1] else document.undo_label or "new results of analyses, without an edit"
+            label = edit[1][-1] if edit[1] else document.undo_label or tr("new results of analyses, without an edit")
             self.journal.edit(label, *edit)
             self._written = None if self.journal.failed else edit
             self._report_failure()
@@ -198,7 +201,7 @@ class Recovery(QObject):
         """Report a failure of the journal once; again after edits that were written."""
         failure = self.journal.failed
         if failure and failure != self._reported_failure:
-            message = f"Unsaved edits cannot be stored for recovery ({failure})."
+            message = tr("Unsaved edits cannot be stored for recovery ({}).", failure)
             self._session.problem.emit(FileError(message, "Free some space, or save the project now."))
         self._reported_failure = failure
 
@@ -289,9 +292,9 @@ class Recovery(QObject):
             document.saved(unsaved.file, State(Recipe(), document.project.base), extras)
             document.path, document.version = Path(subject.path) if subject.path else None, version_of(edits)
         if edits.count and self._session.recipe != edits.recipe:
-            self._session.set_recipe(edits.recipe, "Recover edits")
+            self._session.set_recipe(edits.recipe, tr("Recover edits"))
         if edits.arrangement not in (None, document.arrangement):
-            self._session.arrange(edits.arrangement, "Recover pins and frames")
+            self._session.arrange(edits.arrangement, tr("Recover pins and frames"))
         self.update()
 
     def _adopt(self, unsaved: UnsavedProject, lock: Locked, arrangement: Arrangement) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from espalier.app.number_text import plural
 from espalier.app.step_text import title
+from espalier.app.translation import tr
 from espalier.model.document.recipe import Recipe, Step
 from espalier.passes.jobs.kinds import JobInfo
 
@@ -49,8 +50,8 @@ def difference(then: Recipe, now: Recipe) -> str:
     if then.active == now.active:
         return ""
     added, removed = _without(now.active, then.active), _without(then.active, now.active)
-    parts = (f"{_names(added)} added" if added else "", f"{_names(removed)} removed" if removed else "")
-    return ", ".join(p for p in parts if p) or "the steps in another order"
+    parts = (tr("{} added", _names(added)) if added else "", tr("{} removed", _names(removed)) if removed else "")
+    return ", ".join(p for p in parts if p) or tr("the steps in another order")
 
 
 def _without(steps: Iterable[Step], others: Iterable[Step]) -> list[Step]:

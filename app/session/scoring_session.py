@@ -12,6 +12,7 @@ from espalier.app.jobs.lane import Listener
 from espalier.app.jobs.queue import JobQueue, Runner
 from espalier.app.session.measures import Baseline, Measures
 from espalier.app.session.repeats import Repeats
+from espalier.app.translation import tr
 from espalier.model.data.base import CLASSIFICATION
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
@@ -72,9 +73,9 @@ class ScoringSession(JobQueue):
         document = self.open_document
         data = options or self.measured_on
         base = self.compared
-        states = [("Evaluate", document.recipe, document.graph)]
+        states = [(tr("Evaluate"), document.recipe, document.graph)]
         if document.recipe.active and not (self.measures.is_of(data) and self.measures.has(base.recipe)):
-            states.insert(0, (f"Evaluate baseline ({base.name})", base.recipe, base.graph))
+            states.insert(0, (tr("Evaluate baseline ({})", base.name), base.recipe, base.graph))
         for title, recipe, graph in states:
             compared = ComparedOptions(**asdict(data), baseline=base.name)
             step = Step("evaluate", compared if recipe.active else data)

@@ -16,6 +16,7 @@ from espalier.app.session.editing_session import EditingSession
 from espalier.app.session.measures import Measures
 from espalier.app.session.saved_selections import SavedSelections
 from espalier.app.session.working_folders import WorkingFolders
+from espalier.app.translation import tr
 from espalier.model.document.document import Change, Document
 from espalier.model.document.project import Project, Saved, keys_of
 from espalier.model.errors import ProjectError
@@ -77,7 +78,7 @@ class Session(EditingSession):
     def open(self, spec: str, inputs: tuple[str, ...] = (), title: str = "") -> None:
         """Open a source in the worker; the present document stays until then. `title`: of the job."""
         workdir = self._folders.new()
-        title = title or f"Open {Path(spec).name if '/' in spec else spec}"
+        title = title or tr("Open {}", Path(spec).name if "/" in spec else spec)
         job = OpenJob(spec, workdir, inputs, origin=Origin.TYPED)
         self.submit(title, job, lambda result: self._opened(result, workdir, spec))
 
@@ -155,7 +156,7 @@ class Session(EditingSession):
 
         if not copy:
             self.writing.emit(path)
-        return self.submit(f"Save {path.name}", job, done)
+        return self.submit(tr("Save {}", path.name), job, done)
 
     def _with_current_locations(self, job: Job) -> Job:
         """The job with the present locations of its tensors: files may have been replaced since it was queued."""

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from espalier.app.errors import install_hooks
 from espalier.app.session.recovery import unsaved_projects
 from espalier.app.settings import Settings
+from espalier.app.shell.language import LANGUAGE
 from espalier.app.shell.tabs import Tabs
 from espalier.app.shell.window import Window
 from espalier.app.widgets.collector import WindowCollector
@@ -74,11 +75,14 @@ def open_window(target: str | None, plugins: Sequence[str] = (), theme: str | No
     if settings.size != 100:
         os.environ.setdefault("QT_SCALE_FACTOR", str(settings.size / 100))  # Qt reads it once, before it begins
     app = make_application()
+    LANGUAGE.translate_qt(app)
     WindowCollector(app)
     install_hooks()
     tabs = make_tabs(app, settings, theme or settings.mode, plugins)
     show_within(tabs, tabs.screen().availableSize())
     QTimer.singleShot(0, lambda: _start(tabs.current, target))
+    if problem := LANGUAGE.problem:
+        QTimer.singleShot(0, lambda: tabs.current.banner.show_error(problem))
     QTimer.singleShot(SETTLED, freeze_objects)
     return app.exec()
 
@@ -140,6 +144,7 @@ def render_screenshot(
         raise OptionsError(f"There is no panel {panel!r}.", f"Panels: {', '.join(names)}.")
     qInstallMessageHandler(_print_message)
     app = make_application()
+    LANGUAGE.translate_qt(app)
     collector = WindowCollector(app)
     install_hooks()
     with scratch() as folder:

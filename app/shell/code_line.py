@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QFont, QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import Elided, link, muted
 from espalier.passes.export.script import line_of, opening_line
 
@@ -25,10 +26,10 @@ class CodeLine(QWidget):
         self.setProperty("surface", "panel")
         self.text = Elided("", "muted")
         self.text.setFont(QFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont).family(), 9))
-        self.text.setAccessibleName("The last step in Python")
+        self.text.setAccessibleName(tr("The last step in Python"))
         self.text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        self.copy_link = link("Copy code", self.copy)
-        self.copy_link.setToolTip("Copy the whole recipe as Python: import, open and every step")
+        self.copy_link = link(tr("Copy code"), self.copy)
+        self.copy_link.setToolTip(tr("Copy the whole recipe as Python: import, open and every step"))
         row = QHBoxLayout(self)
         row.setContentsMargins(8, 0, 8, 0)
         row.setSpacing(6)

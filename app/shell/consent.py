@@ -9,6 +9,7 @@ from espalier.app.errors import Banner
 from espalier.app.measured.live import is_evaluation
 from espalier.app.number_text import plural
 from espalier.app.session.session import Session
+from espalier.app.translation import tr
 from espalier.model.errors import EspalierError
 from espalier.model.opening import needs_source
 from espalier.model.trust import Decision, begin_session, beside, decide, refused, wanted_code
@@ -45,10 +46,12 @@ class Consent:
             return lambda: self._decide(path, decision)
 
         others = beside(path)
-        imports = f" It can import {plural(others, 'file')} of its folder, which are allowed with it." if others else ""
+        imports = (
+            tr(" It can import {} of its folder, which are allowed with it.", plural(others, "file")) if others else ""
+        )
         self._banner.offer(
-            f"This project needs to run {path.name}, which could do anything with your files ({path}).",
-            f"Evaluation and training need it; the graph does not. Read the file before you allow it.{imports}",
+            tr("This project needs to run {}, which could do anything with your files ({}).", path.name, path),
+            tr("Evaluation and training need it; the graph does not. Read the file before you allow it.{}", imports),
             [(title, answer(decision)) for title, decision in _ANSWERS],
         )
 
@@ -83,5 +86,5 @@ def without_baseline(options: EvaluateOptions) -> EvaluateOptions:
 
 
 _ANSWERS: tuple[tuple[str, Decision], ...] = (
-    ("Allow for this project", "always"), ("Allow once", "once"), ("Never", "never"),
+    (tr("Allow for this project"), "always"), (tr("Allow once"), "once"), (tr("Never"), "never"),
 )  # fmt: skip

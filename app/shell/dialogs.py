@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.icons import file_icons
 from espalier.model.errors import EspalierError
 
@@ -63,7 +64,7 @@ class Dialogs:
         if choices:
             dialog.setComboBoxItems(choices)
         dialog.setTextValue(value)
-        dialog.setOkButtonText("Open")
+        dialog.setOkButtonText(tr("Open"))
         dialog.resize(480, 120)
         dialog.textValueSelected.connect(lambda text: text.strip() and then(text.strip()))
         dialog.open()
@@ -83,7 +84,7 @@ class Dialogs:
                 lambda: plots.export(path if path.suffix in PLOT_SUFFIXES else path.with_name(path.name + ".png"))
             )
 
-        names = "Pictures and figures (*.png *.svg *.csv)"
+        names = tr("Pictures and figures (*.png *.svg *.csv)")
         self.ask_path(title, write, save=True, names=names, suggestion=suggestion)
 
     def save_table(self, rows: Savable, suggestion: str = "report.csv") -> None:
@@ -92,4 +93,4 @@ class Dialogs:
         def write(path: Path) -> None:
             self.report_errors(lambda: rows.save(path))
 
-        self.ask_path("Save the table", write, save=True, names="CSV (*.csv)", suggestion=suggestion)
+        self.ask_path(tr("Save the table"), write, save=True, names=tr("CSV (*.csv)"), suggestion=suggestion)

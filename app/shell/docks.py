@@ -50,6 +50,7 @@ from espalier.app.features.training.state.trainings import trainings_of
 from espalier.app.session.opened_state import opened_state_of
 from espalier.app.shell.workbench import DRAWER, Workbench
 from espalier.app.shell.workspaces import GRAPH
+from espalier.app.translation import tr
 from espalier.app.widgets.collector import without_garbage_collection
 from espalier.app.widgets.docked import follow_visibility, is_in_front
 from espalier.app.widgets.heading import DockHeading
@@ -81,27 +82,27 @@ def _state(of: Callable[[Session], object]) -> Callable[[Host], object]:
 
 
 DOCKS: tuple[Spec, ...] = (
-    Spec("outline", "Outline", GRAPH, OutlinePanel, area=LEFT),
-    Spec("recipe", "Recipe", GRAPH, RecipePanel, follow=_state(failed_edit_of), area=LEFT),
-    Spec("inspector", "Inspector", GRAPH, InspectorPanel, area=RIGHT),
-    Spec("nodes", "Nodes", DRAWER, NodesPanel, nodes.connect),
-    Spec("tables", "Reports", DRAWER, TablesPanel),
-    Spec("jobs", "Jobs", DRAWER, JobsPanel),
-    Spec("problems", "Problems", DRAWER, ProblemsPanel),
-    Spec("log", "Log", DRAWER, LogPanel),
-    Spec("console", "Console", DRAWER, ConsolePanel, console.connect, _state(console_of)),
-    Spec("sensitivity", "Sensitivity", "compress", SensitivityPanel, sensitivity.connect, sensitivity.follow),
-    Spec("sqnr", "SQNR", "compress", SqnrPanel, sqnr.connect),
-    Spec("allocate", "Allocate", "compress", AllocatePanel, allocate.connect),
-    Spec("search", "Search", "experiments", SearchPanel, search.connect, search.follow),
-    Spec("sweeps", "Sweeps", "experiments", SweepsPanel, sweep.connect, sweep.follow),
-    Spec("training", "Training", "experiments", TrainingPanel, follow=_state(trainings_of)),
-    Spec("plots", "Plots", "experiments", PlotsPanel, plots.connect, plots.follow),
-    Spec("hardware", "Hardware", "hardware", HardwarePanel, hardware.connect, hardware.follow),
-    Spec("kernels", "Kernels", "kernels", KernelsPanel, kernels.connect, kernels.follow),
-    Spec("deploy", "Deploy", "deploy", DeployPanel, deploy.connect, deploy.follow),
-    Spec("exports", "Export", "deploy", ExportPanel, exports.connect),
-    Spec("data", "Data", "data", DataPanel, follow=_state(opened_state_of)),
+    Spec("outline", tr("Outline"), GRAPH, OutlinePanel, area=LEFT),
+    Spec("recipe", tr("Recipe"), GRAPH, RecipePanel, follow=_state(failed_edit_of), area=LEFT),
+    Spec("inspector", tr("Inspector"), GRAPH, InspectorPanel, area=RIGHT),
+    Spec("nodes", tr("Nodes"), DRAWER, NodesPanel, nodes.connect),
+    Spec("tables", tr("Reports"), DRAWER, TablesPanel),
+    Spec("jobs", tr("Jobs"), DRAWER, JobsPanel),
+    Spec("problems", tr("Problems"), DRAWER, ProblemsPanel),
+    Spec("log", tr("Log"), DRAWER, LogPanel),
+    Spec("console", tr("Console"), DRAWER, ConsolePanel, console.connect, _state(console_of)),
+    Spec("sensitivity", tr("Sensitivity"), "compress", SensitivityPanel, sensitivity.connect, sensitivity.follow),
+    Spec("sqnr", tr("SQNR"), "compress", SqnrPanel, sqnr.connect),
+    Spec("allocate", tr("Allocate"), "compress", AllocatePanel, allocate.connect),
+    Spec("search", tr("Search"), "experiments", SearchPanel, search.connect, search.follow),
+    Spec("sweeps", tr("Sweeps"), "experiments", SweepsPanel, sweep.connect, sweep.follow),
+    Spec("training", tr("Training"), "experiments", TrainingPanel, follow=_state(trainings_of)),
+    Spec("plots", tr("Plots"), "experiments", PlotsPanel, plots.connect, plots.follow),
+    Spec("hardware", tr("Hardware"), "hardware", HardwarePanel, hardware.connect, hardware.follow),
+    Spec("kernels", tr("Kernels"), "kernels", KernelsPanel, kernels.connect, kernels.follow),
+    Spec("deploy", tr("Deploy"), "deploy", DeployPanel, deploy.connect, deploy.follow),
+    Spec("exports", tr("Export"), "deploy", ExportPanel, exports.connect),
+    Spec("data", tr("Data"), "data", DataPanel, follow=_state(opened_state_of)),
 )
 # All sizes are in pixels.
 OUTLINE_WIDTH, INSPECTOR_WIDTH, MIN_WIDTH = 247, 400, 300

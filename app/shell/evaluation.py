@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.app.jobs.status import can_keep
 from espalier.app.number_text import duration
+from espalier.app.translation import tr
 from espalier.model.errors import OptionsError
 from espalier.model.registry import PASSES
 from espalier.passes.base import PassSpec
@@ -44,7 +45,7 @@ class Evaluation:
                 raise OptionsError("There is no data to measure on.", "Choose a file or folder, or name a demo.")
             self._session.evaluate(options=options)
 
-        self._forms.show(spec, self._session.measured_on, measure, "Evaluate")
+        self._forms.show(spec, self._session.measured_on, measure, tr("Evaluate"))
 
     def toggle_live(self) -> None:
         """Switch measuring after every edit on or off."""
@@ -52,8 +53,12 @@ class Evaluation:
 
     def live_title(self) -> str:
         """The title of the action "live"; names the expected time if that is too long to measure after every edit."""
-        live, title = self._live, "Measure after every edit"
-        return f"{title} (on request: about {duration(live.expected)})" if live.enabled and live.on_request else title
+        live, title = self._live, tr("Measure after every edit")
+        return (
+            tr("{} (on request: about {})", title, duration(live.expected))
+            if live.enabled and live.on_request
+            else title
+        )
 
     def stop(self) -> None:
         """Stop the running job."""

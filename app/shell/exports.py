@@ -10,6 +10,7 @@ from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
 from espalier.app.number_text import mebibytes
+from espalier.app.translation import message, tr
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
@@ -23,19 +24,19 @@ PICTURES = (".png", ".svg")
 # forms that refuse what they have no equal of
 HOLDING = ("compressed-tensors", "gguf", "openvino", "torchao", "executorch")
 EXPORTS = {
-    "safetensors": ("Export a safetensors folder", "", True),
-    "packed": ("Export a packed model", "model.packed.safetensors", False),
-    "compressed-tensors": ("Export a folder of compressed tensors", "", True),
-    "torchao": ("Export a folder of torchao's tensors", "", True),
-    "gguf": ("Export as GGUF", "model.gguf", False),
-    "onnx": ("Export as ONNX", "model.onnx", False),
-    "openvino": ("Export for OpenVINO", "model.xml", False),
-    "executorch": ("Export for ExecuTorch", "model.pte", False),
-    "pt2": ("Export a torch program", "model.pt2", False),
-    "adapter": ("Export the LoRA adapters into a folder", "", True),
-    "recipe": ("Export the recipe", "recipe.json", False),
-    "script": ("Export a Python script", "compress.py", False),
-    "graphml": ("Export the graph as GraphML", "graph.graphml", False),
+    "safetensors": (tr("Export a safetensors folder"), "", True),
+    "packed": (tr("Export a packed model"), "model.packed.safetensors", False),
+    "compressed-tensors": (tr("Export a folder of compressed tensors"), "", True),
+    "torchao": (tr("Export a folder of torchao's tensors"), "", True),
+    "gguf": (tr("Export as GGUF"), "model.gguf", False),
+    "onnx": (tr("Export as ONNX"), "model.onnx", False),
+    "openvino": (tr("Export for OpenVINO"), "model.xml", False),
+    "executorch": (tr("Export for ExecuTorch"), "model.pte", False),
+    "pt2": (tr("Export a torch program"), "model.pt2", False),
+    "adapter": (tr("Export the LoRA adapters into a folder"), "", True),
+    "recipe": (tr("Export the recipe"), "recipe.json", False),
+    "script": (tr("Export a Python script"), "compress.py", False),
+    "graphml": (tr("Export the graph as GraphML"), "graph.graphml", False),
 }
 
 
@@ -49,10 +50,10 @@ def model_name(session: Session) -> str:
 
 def checked_text(found: Check) -> str:
     """The figures of a file in its runtime, beside its baselines."""
-    parts = [f"{found.runtime}, a batch of {found.batch_size}:"]
+    parts = [tr("{}, a batch of {}:", found.runtime, found.batch_size)]
     for row in found.rows:
         figures = [] if row.milliseconds is None else [f"{row.milliseconds:.3g} ms"]
-        figures += [] if row.accuracy is None else [f"accuracy {row.accuracy:.2%} (n = {row.n:,})"]
+        figures += [] if row.accuracy is None else [tr("accuracy {:.2%} (n = {:,})", row.accuracy, row.n)]
         parts += [f"{row.name} {', '.join(figures)};"] if figures else []
     return f"{' '.join(parts).rstrip(';')}."
 
@@ -95,15 +96,15 @@ class Exports:
         if not found or any(u.firm for u in found):
             return False
         error = refusal(form, found)
-        leave = ("Leave them in float…", lambda: self._ask_path(form, leave_float=True))
-        show = ("Show all", self._show_targets)
-        self._banner.show_message(error.message, found[0].instead, [leave, show], kind="error")
+        leave = (tr("Leave them in float…"), lambda: self._ask_path(form, leave_float=True))
+        show = (tr("Show all"), self._show_targets)
+        self._banner.show_message(message(error.message), message(found[0].instead), [leave, show], kind="error")
         return True
 
     def _ask_path(self, form: str, **options: Any) -> None:
         title, suggestion, folder = EXPORTS[form]
         if form == "packed":
-            title = f"{title} of {mebibytes(self._session.score.size_bytes)}"
+            title = tr("{} of {}", title, mebibytes(self._session.score.size_bytes))
 
         def write(path: Path) -> None:
             self._session.export(form, path, lambda result: self._exported(path, result), **options)
@@ -113,24 +114,24 @@ class Exports:
     def _exported(self, path: Path, result: Exported) -> None:
         """Show the size of the file, the verification and the notes on what the format cannot hold."""
         folder = path if path.is_dir() else path.parent
-        text = f"{path.name} is written: {mebibytes(result.bytes)}."
+        text = tr("{} is written: {}.", path.name, mebibytes(result.bytes))
         if result.max_abs_diff is not None and not result.notes:
-            text += f" Verified: outputs differ from the model's by at most {result.max_abs_diff:.2g}."
+            text += tr(" Verified: outputs differ from the model's by at most {:.2g}.", result.max_abs_diff)
         if result.check is not None:
             text += f" {checked_text(result.check)}"
-        show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder))))
+        show = (tr("Show in folder"), lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder))))
         self._banner.show_message(text, " ".join(result.notes), [show])
 
     def packed_title(self) -> str:
         """The title of the menu entry for a packed export, with the size of its file."""
         size = self._session.score.size_bytes
-        return f"Packed model, {mebibytes(size)}…" if size else "Packed model…"
+        return tr("Packed model, {}…", mebibytes(size)) if size else tr("Packed model…")
 
     def folder_title(self) -> str:
         """The title of the menu entry for a folder of float weights, with their approximate size."""
         document = self._session.document
         size = sum(w.elements * w.float_bits for w in document.graph.weights.values()) // 8 if document else 0
-        return f"Safetensors folder, about {mebibytes(size)}…" if size else "Safetensors folder…"
+        return tr("Safetensors folder, about {}…", mebibytes(size)) if size else tr("Safetensors folder…")
 
     def export_picture(self) -> None:
         """Write the graph with its expanded groups as PNG or SVG."""
@@ -140,13 +141,17 @@ class Exports:
         def write(path: Path) -> None:
             kind = path.suffix.lower()
             if kind not in PICTURES:
-                message = f"{path.name} could not be written: {kind or 'a name without an extension'} is not supported."
-                self._banner.show_message(message, "Choose a name that ends in .svg or .png.", kind="error")
+                message = tr(
+                    "{} could not be written: {} is not supported.",
+                    path.name,
+                    kind or tr("a name without an extension"),
+                )
+                self._banner.show_message(message, tr("Choose a name that ends in .svg or .png."), kind="error")
             else:
                 self._dialogs.report_errors(lambda: write_graph(self._canvas(), path))
 
-        names = "Pictures (*.svg *.png)"
-        self._dialogs.ask_path("Export a picture", write, save=True, names=names, suggestion="graph.svg")
+        names = tr("Pictures (*.svg *.png)")
+        self._dialogs.ask_path(tr("Export a picture"), write, save=True, names=names, suggestion="graph.svg")
 
     def copy_picture(self) -> None:
         """Put the picture of the graph on the clipboard."""

@@ -34,6 +34,8 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import isValid
 
+from espalier.app.translation import tr
+
 Index = QModelIndex | QPersistentModelIndex
 _ROOT = QModelIndex()
 MAX_RESULTS = 60
@@ -145,7 +147,7 @@ class ResultList(QFrame):
         self.model.show(entries)
         self.view.setVisible(bool(entries))
         self.no_match.setVisible(not entries)
-        self.no_match.setText(f"No match for “{text}”. Try part of a node's name, an op, or a command.")
+        self.no_match.setText(tr("No match for “{}”. Try part of a node's name, an op, or a command.", text))
         if entries:
             self.view.setCurrentIndex(self.model.index(0))
         rows = min(len(entries), VISIBLE_ROWS)
@@ -170,10 +172,10 @@ class FindField(QLineEdit):
     """Searches while typing; Up and Down choose, Enter runs, Escape returns the focus to where it was."""
 
     def __init__(self, search: Search, parent: QWidget) -> None:
-        super().__init__(placeholderText="Find a node or a command")
+        super().__init__(placeholderText=tr("Find a node or a command"))
         self._matches, self._window = search, parent
         self._previous_focus: QWidget | None = None
-        self.setAccessibleName("Find a node or a command")
+        self.setAccessibleName(tr("Find a node or a command"))
         self.setMinimumWidth(MIN_WIDTH)
         self.setMaximumWidth(MAX_WIDTH)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)

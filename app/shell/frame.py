@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from espalier.app.features.score.panel import ScorePanel
 from espalier.app.shell.find_field import FindField
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.icons import tinted
 from espalier.app.widgets.style import FADE, blend
@@ -77,7 +78,7 @@ class Tools(QToolBar):
     """The toolbar: buttons with icon and text, then the find field."""
 
     def __init__(self, actions: Menus, find: FindField) -> None:
-        super().__init__("Tools")
+        super().__init__(tr("Tools"))
         self.setObjectName("tools")
         self.setMovable(False)
         self.setIconSize(QSize(TOOL_ICON + 2 * ICON_GAP, TOOL_ICON))
@@ -99,7 +100,7 @@ class Tools(QToolBar):
 
     def _menu_button(self, actions: Menus, name: str) -> QToolButton:
         button = QToolButton()
-        button.setText(f"{name.rpartition('/')[2]} ▾")
+        button.setText(f"{tr(name.rpartition('/')[2])} ▾")
         button.setMenu(actions.menus[name])
         button.setObjectName(name)
         button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
@@ -128,12 +129,12 @@ class StatusLine(QStatusBar):
         super().__init__()
         self.setSizeGripEnabled(False)
         self.score = ScorePanel(session)
-        self._no_model = muted("No model is open", wrap=False)
+        self._no_model = muted(tr("No model is open"), wrap=False)
         self._no_model.setContentsMargins(12, 0, 0, 0)
         self._job = QPushButton()
         self._job.setObjectName("job")
         self._job.setProperty("flat", True)
-        self._job.setAccessibleName("Running job")
+        self._job.setAccessibleName(tr("Running job"))
         self._job.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._job.clicked.connect(self.pressed)
         self._text, self._max_width = "", 0

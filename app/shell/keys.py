@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QKeyCombination, Qt
 from PySide6.QtGui import QKeySequence
 
+from espalier.app.translation import tr, translated
+
 if TYPE_CHECKING:
     from espalier.app.menu import Action
     from espalier.app.settings import Settings
     from espalier.app.shell.menus import Menus
 
-FIXED = {"Ctrl+C": "Copy", "Ctrl+V": "Paste", "Ctrl+X": "Cut", "Ctrl+D": "Duplicate", "F2": "Rename"}  # on the graph
+FIXED = translated(
+    {"Ctrl+C": "Copy", "Ctrl+V": "Paste", "Ctrl+X": "Cut", "Ctrl+D": "Duplicate", "F2": "Rename"}
+)  # on the graph
 MODIFIERS = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier | Qt.KeyboardModifier.MetaModifier
 FUNCTION_KEYS = range(Qt.Key.Key_F1, Qt.Key.Key_F35 + 1)
 
@@ -45,12 +49,12 @@ def refusal(text: str) -> str:
     """Why a sequence cannot be a key of an action; empty if it can."""
     sequence = QKeySequence(text)
     if not normal(text):
-        return "This is no key that can be stored."
+        return tr("This is no key that can be stored.")
     combination = _combination(sequence, 0)
     if not (combination.keyboardModifiers() & MODIFIERS or combination.key() in FUNCTION_KEYS):
-        return "Keys without Ctrl or Alt belong to texts and to the graph. Add Ctrl or Alt, or take a function key."
+        return tr("Keys without Ctrl or Alt belong to texts and to the graph. Add Ctrl or Alt, or take a function key.")
     fixed = next((name for key, name in FIXED.items() if overlap(normal(text), key)), "")
-    return f"{shown((text,))} is “{fixed}” on the graph and in lists. Choose other keys." if fixed else ""
+    return tr("{} is “{}” on the graph and in lists. Choose other keys.", shown((text,)), fixed) if fixed else ""
 
 
 class KeyBindings:
@@ -60,9 +64,7 @@ class KeyBindings:
         self, menus: Menus, settings: Settings, follow: Callable[[Mapping[str, tuple[str, ...]]], object]
     ) -> None:
         self._menus, self._settings, self._follow = menus, settings, follow
-        self._mnemonics = {
-            normal(f"Alt+{m.partition('/')[0][0]}"): f"the menu {m}" for m in menus.menus if "/" not in m
-        }
+        self._mnemonics = {normal(f"Alt+{tr(m)[0]}"): tr("the menu {}", tr(m)) for m in menus.menus if "/" not in m}
         self._chosen: dict[str, str] = {}
         for name, text in settings.keys.items():  # a file that was edited by hand may hold anything
             if name in self.defaults and (not text or self._can_take(name, text)):

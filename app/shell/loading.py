@@ -7,6 +7,7 @@ import re
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import muted
 
 WIDTH = 560  # pixels
@@ -32,7 +33,7 @@ class LoadingPage(QWidget):
         bar = QProgressBar(textVisible=False)
         bar.setRange(0, 0)
         bar.setFixedWidth(280)
-        cancel = QPushButton("Cancel")
+        cancel = QPushButton(tr("Cancel"))
         cancel.clicked.connect(self.cancelled)
         box = QVBoxLayout(self)
         box.setSpacing(10)
@@ -44,7 +45,7 @@ class LoadingPage(QWidget):
     def begin(self, title: str) -> None:
         """Show the page for a new job."""
         _set_text(self._title, title if len(title) < 160 else f"{title[:160]}…")
-        self.show_progress("starting; the first time takes a few seconds")
+        self.show_progress(tr("starting; the first time takes a few seconds"))
 
     def show_progress(self, text: str) -> None:
         """Show the progress text of the job."""

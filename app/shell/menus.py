@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QMenu, QMenuBar, QToolBar, QWidget, QWidgetAction
 from shiboken6 import isValid
 
 from espalier.app.menu import Action
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import heading
 
 
@@ -66,12 +67,12 @@ class Menus:
             last[head] = row.group
         if not tail:
             return top
-        return self.menus.get(row.menu) or self.menus.setdefault(row.menu, top.addMenu(tail))
+        return self.menus.get(row.menu) or self.menus.setdefault(row.menu, top.addMenu(tr(tail)))
 
     def _top(self, title: str) -> QMenu:
         """A menu of the bar, opened by Alt and its first letter; the letter is not underlined."""
-        menu = self._bar.addMenu(title)
-        key = QShortcut(QKeySequence(f"Alt+{title[0]}"), self._window)
+        menu = self._bar.addMenu(tr(title))
+        key = QShortcut(QKeySequence(f"Alt+{tr(title)[0]}"), self._window)
         key.activated.connect(lambda: self._bar.setActiveAction(menu.menuAction()))
         return menu
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QDialog, QDialogButtonBox, QVBoxLayout, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import muted
 from espalier.passes.export.settings import OnnxOptions
@@ -14,9 +15,11 @@ from espalier.passes.export.settings import OnnxOptions
 if TYPE_CHECKING:
     from espalier.model.document.document import Document
 
-INTRODUCTION = "Integer operators may round otherwise than the model. The result names what differs, and by how much."
-LEAVE = "Leave activations in float if ONNX has no equivalent format"
-CHECK = "Measure it in onnxruntime beside a float file and onnxruntime's own quantisers"
+INTRODUCTION = tr(
+    "Integer operators may round otherwise than the model. The result names what differs, and by how much."
+)
+LEAVE = tr("Leave activations in float if ONNX has no equivalent format")
+CHECK = tr("Measure it in onnxruntime beside a float file and onnxruntime's own quantisers")
 
 
 class OnnxWindow(QDialog):
@@ -25,14 +28,16 @@ class OnnxWindow(QDialog):
     def __init__(self, parent: QWidget, document: Document | None) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Export as ONNX")
+        self.setWindowTitle(tr("Export as ONNX"))
         self._data = (document.project.source.data or "") if document is not None else ""
         self.form = Form(OnnxOptions)
         self.leave, self.check = QCheckBox(LEAVE), QCheckBox(CHECK)
-        self.check.setToolTip(f"Accuracies of {self._data}" if self._data else "Without accuracies: no data are known")
+        self.check.setToolTip(
+            tr("Accuracies of {}", self._data) if self._data else tr("Without accuracies: no data are known")
+        )
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel)
         export = buttons.button(QDialogButtonBox.StandardButton.Ok)
-        export.setText("Export…")
+        export.setText(tr("Export…"))
         export.setProperty("primary", True)
         buttons.accepted.connect(self._accept)
         buttons.rejected.connect(self.reject)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QMenu
 
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.passes.jobs.kinds import OpenJob
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from espalier.app.shell.dialogs import Dialogs
     from espalier.app.shell.saving import Saving
 
-OPENABLE = "Models and projects (*.espalier *.safetensors *.pt2 *.onnx *.py);;All files (*)"
-RECIPES = "Recipes (*.toml *.json *.py *.txt);;All files (*)"
+OPENABLE = tr("Models and projects (*.espalier *.safetensors *.pt2 *.onnx *.py);;All files (*)")
+RECIPES = tr("Recipes (*.toml *.json *.py *.txt);;All files (*)")
 
 
 class Opening:
@@ -38,11 +39,11 @@ class Opening:
 
     def open_file(self) -> None:
         """Ask for a project or model file and open it."""
-        self._dialogs.ask_path("Open", lambda p: self.open_path(p), names=OPENABLE)
+        self._dialogs.ask_path(tr("Open"), lambda p: self.open_path(p), names=OPENABLE)
 
     def open_folder(self) -> None:
         """Ask for a Hugging Face folder and open it."""
-        self._dialogs.ask_path("Open folder", lambda p: self.open_spec(str(p)), folder=True)
+        self._dialogs.ask_path(tr("Open folder"), lambda p: self.open_spec(str(p)), folder=True)
 
     def open_path(self, path: Path) -> None:
         """Open a path: a recipe adds its steps to the open model, a Python file may need its factory named."""
@@ -65,21 +66,25 @@ class Opening:
         try:
             names = factories(path)
         except EspalierError as error:
-            self._banner.show_message(error.message, error.hint, kind="error")
+            self._banner.show_message(message(error.message), message(error.hint), kind="error")
             return
         if not names:
-            hint = "Add a function that returns the model, or (model, example inputs)."
-            self._banner.show_message(f"{path.name} defines no function and no class.", hint, kind="error")
+            hint = tr("Add a function that returns the model, or (model, example inputs).")
+            self._banner.show_message(tr("{} defines no function and no class.", path.name), hint, kind="error")
         elif len(names) == 1:
             then(f"{path}:{names[0]}")
         else:
-            label = f"Function or class in {path.name} that returns the model"
-            self._dialogs.ask_text("Open", label, names[0], lambda name: then(f"{path}:{name}"), names)
+            label = tr("Function or class in {} that returns the model", path.name)
+            self._dialogs.ask_text(tr("Open"), label, names[0], lambda name: then(f"{path}:{name}"), names)
 
     def open_name(self) -> None:
         """Ask for the name of a source and open it."""
-        self._dialogs.ask_text("Open by name", "A folder, hf:NAME, config:TYPE?key=value, demo:NAME or file.py:factory",
-                  "demo:reviews", lambda text: self.open_spec(text))  # fmt: skip
+        self._dialogs.ask_text(
+            tr("Open by name"),
+            tr("A folder, hf:NAME, config:TYPE?key=value, demo:NAME or file.py:factory"),
+            "demo:reviews",
+            lambda text: self.open_spec(text),
+        )
 
     def open_spec(self, spec: str) -> None:
         """Open a source: in another tab if this one is in use; without tabs after asking about unsaved changes."""
@@ -94,11 +99,11 @@ class Opening:
         for spec in self._settings.recent:
             menu.addAction(spec.replace("&", "&&"), lambda spec=spec: self.open_spec(spec))
         if not self._settings.recent:
-            menu.addAction("No recent files").setEnabled(False)
+            menu.addAction(tr("No recent files")).setEnabled(False)
 
     def load_recipe(self) -> None:
         """Ask for a recipe file and add its steps."""
-        self._dialogs.ask_path("Load a recipe", lambda p: self.add_steps(p), names=RECIPES)
+        self._dialogs.ask_path(tr("Load a recipe"), lambda p: self.add_steps(p), names=RECIPES)
 
     def add_steps(self, path: Path) -> None:
         """Append the steps of a recipe file (TOML, JSON or a MASE dict) to the recipe, as one undo step."""
@@ -109,4 +114,4 @@ class Opening:
         except EspalierError as error:
             self._banner.show_error(error)
             return
-        self._session.set_recipe(self._session.recipe.append(*steps), f"Load {path.name}")
+        self._session.set_recipe(self._session.recipe.append(*steps), tr("Load {}", path.name))

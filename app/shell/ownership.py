@@ -18,6 +18,7 @@ from espalier.app.locks import Locked
 from espalier.app.number_text import plural
 from espalier.app.session.measures import Baseline
 from espalier.app.step_text import summary, title
+from espalier.app.translation import tr
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.leftovers import clear_parts
 from espalier.model.store.open_files import Version
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 # Milliseconds: between two checks of the file, for a take-over at most, between its tries.
 CHECK_INTERVAL, TAKE_OVER_TIMEOUT, TRY_INTERVAL = 1000, 5000, 100
-DISK = "on disk"
+DISK = tr("on disk")
 
 
 class Ownership(Base):
@@ -70,7 +71,7 @@ class Ownership(Base):
             return ""
         source = document.project.source.name
         name = f"{document.path.name} — {source}" if document.path else source
-        return f"{name} (read-only)" if self.read_only else name
+        return tr("{} (read-only)", name) if self.read_only else name
 
     def may_write(self, path: Path) -> bool:
         """Whether this window may write a project to `path`; shows a message if another window owns it."""
@@ -81,7 +82,7 @@ class Ownership(Base):
             return not self.read_only
         trial = claim(path)
         if trial is None:
-            hint = "Choose another name, or save it in that window."
+            hint = tr("Choose another name, or save it in that window.")
             self._banner.show_message(_elsewhere(path), hint, kind="error")
             return False
         trial.release()  # the claim file stays until the save ends: it names the path that a killed window wrote to
@@ -117,9 +118,9 @@ class Ownership(Base):
 
     def _offer_take_over(self) -> None:
         assert self._path is not None
-        take: Button = "Take over", self.take_over
-        save: Button = "Save as…", self.save_as_wanted.emit
-        hint = "It is read-only here: save it under another name, or take it over."
+        take: Button = tr("Take over"), self.take_over
+        save: Button = tr("Save as…"), self.save_as_wanted.emit
+        hint = tr("It is read-only here: save it under another name, or take it over.")
         self._banner.offer(_elsewhere(self._path), hint, [take, save])
 
     def take_over(self) -> None:
@@ -144,8 +145,9 @@ class Ownership(Base):
             self.check_file()
         elif self._elapsed.elapsed() > TAKE_OVER_TIMEOUT:
             self._stop_trying()
-            self._banner.show_message(f"The other window with {path.name} does not answer.", "Save under another name.",
-                                     kind="error")  # fmt: skip
+            self._banner.show_message(
+                tr("The other window with {} does not answer.", path.name), tr("Save under another name."), kind="error"
+            )
 
     def _stop_trying(self) -> None:
         self._try_timer.stop()
@@ -158,10 +160,10 @@ class Ownership(Base):
         assert self._claim is not None
         give_back(self._claim)
         self._claim = None
-        take: Button = "Take back", self.take_over
-        save: Button = "Save as…", self.save_as_wanted.emit
-        hint = "Your edits are still here. Save them under another name, or take the file back."
-        self._banner.offer(f"Another Espalier window took over {path.name}.", hint, [take, save])
+        take: Button = tr("Take back"), self.take_over
+        save: Button = tr("Save as…"), self.save_as_wanted.emit
+        hint = tr("Your edits are still here. Save them under another name, or take the file back.")
+        self._banner.offer(tr("Another Espalier window took over {}.", path.name), hint, [take, save])
         self.changed.emit()
 
     # -- another program
@@ -178,9 +180,9 @@ class Ownership(Base):
             return
         if version is None and not self._missing_reported:
             self._missing_reported = True
-            save: Button = "Save again", self.save_wanted.emit
-            hint = "The project is still open here. Save it again to restore the file."
-            self._banner.offer(f"{path.name} no longer exists.", hint, [save])
+            save: Button = tr("Save again"), self.save_wanted.emit
+            hint = tr("The project is still open here. Save it again to restore the file.")
+            self._banner.offer(tr("{} no longer exists.", path.name), hint, [save])
         elif version is not None and version != self._reported:
             self._reported = version
             self._ask(path)
@@ -192,14 +194,14 @@ class Ownership(Base):
         """Ask what to do about a change by another program; `differences`: the result of Compare."""
         document = self._session.document
         dirty = bool(document and document.dirty)
-        buttons: list[Button] = [("Reload, discard my edits" if dirty else "Reload", self._reload)]
+        buttons: list[Button] = [(tr("Reload, discard my edits") if dirty else tr("Reload"), self._reload)]
         if not self.read_only:
-            buttons.append(("Overwrite with mine", self._overwrite))
+            buttons.append((tr("Overwrite with mine"), self._overwrite))
         if not differences:
-            buttons.append(("Compare", self._compare))
-        buttons.append(("Save as…", self.save_as_wanted.emit))
-        hint = differences or "Choose which version to keep, or save under another name."
-        self._banner.offer(f"{path.name} was changed by another program since it was opened.", hint, buttons)
+            buttons.append((tr("Compare"), self._compare))
+        buttons.append((tr("Save as…"), self.save_as_wanted.emit))
+        hint = differences or tr("Choose which version to keep, or save under another name.")
+        self._banner.offer(tr("{} was changed by another program since it was opened.", path.name), hint, buttons)
 
     def _reload(self) -> None:
         self._banner.drop_offer()
@@ -217,7 +219,7 @@ class Ownership(Base):
             return
         self._banner.drop_offer()
         job = OpenJob(str(path), document.store.folder / "on-disk")
-        self._session.submit(f"Compare with {path.name}", job, lambda result: self._compared(path, result))
+        self._session.submit(tr("Compare with {}", path.name), job, lambda result: self._compared(path, result))
 
     def _compared(self, path: Path, result: OpenResult) -> None:
         document = self._session.document
@@ -225,11 +227,11 @@ class Ownership(Base):
             return
         mine, theirs = self._session.recipe, result.project.recipe
         if result.project.base != document.project.base:
-            self._ask(path, "The file on disk holds another model.")
+            self._ask(path, tr("The file on disk holds another model."))
             return
         document.store.add_new(result.locations)
         self._session.compare_with(Baseline(DISK, theirs, result.project.graph))
-        self._ask(path, recipe_differences(mine, theirs) + " The score is compared with it.")
+        self._ask(path, recipe_differences(mine, theirs) + tr(" The score is compared with it."))
 
     def _job_event(self, event: JobEvent) -> None:
         """Ask again after a save that failed because the file had changed."""
@@ -244,10 +246,14 @@ def recipe_differences(mine: Recipe, theirs: Recipe) -> str:
     while shared < min(len(mine.steps), len(theirs.steps)) and mine.steps[shared] == theirs.steps[shared]:
         shared += 1
     if mine.steps == theirs.steps:
-        return "Both have the same steps."
-    here, there = (", ".join(map(_described, r.steps[shared:])) or "no step" for r in (mine, theirs))
-    prefix = f"The first {plural(shared, 'step')} {'is' if shared == 1 else 'are'} equal; then " if shared else ""
-    return f"{prefix}{here} here, {there} on disk."
+        return tr("Both have the same steps.")
+    here, there = (", ".join(map(_described, r.steps[shared:])) or tr("no step") for r in (mine, theirs))
+    prefix = (
+        tr("The first {} {} equal; then ", plural(shared, "step"), tr("is") if shared == 1 else tr("are"))
+        if shared
+        else ""
+    )
+    return tr("{}{} here, {} on disk.", prefix, here, there)
 
 
 def _described(step: Step) -> str:
@@ -257,4 +263,4 @@ def _described(step: Step) -> str:
 
 def _elsewhere(path: Path) -> str:
     owner = holder(path)
-    return f"{path.name} is open in another Espalier window{f' ({owner})' if owner else ''}."
+    return tr("{} is open in another Espalier window{}.", path.name, f" ({owner})" if owner else "")

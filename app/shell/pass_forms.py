@@ -12,6 +12,7 @@ from espalier.app.features.options.panel import OptionsWindow, make_form
 from espalier.app.features.tables.state import document_reports_of
 from espalier.app.shell.pass_defaults import default_options
 from espalier.app.shell.sections import TABULATED, section_of
+from espalier.app.translation import tr
 from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError
 from espalier.model.registry import PASSES
@@ -39,7 +40,7 @@ class PassForms:
         spec: PassSpec,
         options: Any,
         apply: Callable[[Any], object],
-        verb: str = "Apply",
+        verb: str = tr("Apply"),
         about: object = None,
     ) -> None:
         """Show the form of a pass; one form per pass, or per step if `about` is a Step."""
@@ -64,8 +65,8 @@ class PassForms:
         """Set up a sweep of an option of a step, at its index in the document's recipe, which sweeps read."""
         index = next((i for i, s in enumerate(self._session.open_document.recipe.steps) if s is step), None)
         if index is None:
-            message = "This step has not run yet, or has changed."
-            self._host.banner.show_message(message, "Sweep it when the queued edits are done.")
+            message = tr("This step has not run yet, or has changed.")
+            self._host.banner.show_message(message, tr("Sweep it when the queued edits are done."))
         else:
             self._host.show_dock("sweeps")
             from espalier.app.features.sweep.panel import SweepsPanel
@@ -100,13 +101,13 @@ class PassForms:
         """Show the options of a step; Apply replaces them."""
         step = self._session.recipe.steps[index]
         if step.pass_name not in PASSES:
-            text = f"The pass {step.pass_name} is not available, so its options cannot be edited."
-            self._host.banner.show_message(text, "Add its plug-in under Model → Plug-ins…, or switch the step off.")
+            text = tr("The pass {} is not available, so its options cannot be edited.", step.pass_name)
+            self._host.banner.show_message(text, tr("Add its plug-in under Model → Plug-ins…, or switch the step off."))
             return
         spec: PassSpec = PASSES.get(step.pass_name)
         if spec.options is NoOptions:
             self._host.banner.show_message(
-                f"{spec.title} has no options.", "Switch it off, move it or remove it in the recipe."
+                tr("{} has no options.", tr(spec.title)), tr("Switch it off, move it or remove it in the recipe.")
             )
             return
         try:
@@ -135,7 +136,7 @@ class PassForms:
 
         options = default_options(self._session, spec)
         if fields(options):
-            self.show(spec, options, run, "Run" if spec.kind == "analysis" else "Apply")
+            self.show(spec, options, run, tr("Run") if spec.kind == "analysis" else tr("Apply"))
         else:
             run(options)
 

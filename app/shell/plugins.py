@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt, Signal
 
 from espalier.app.errors import PLUGINS, PluginsError
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.model.registry import PASSES
 from espalier.passes.base import PassSpec
@@ -77,7 +78,7 @@ class Plugins(QObject):
     def load(self) -> None:
         """Reload all plug-ins, including changed files."""
         self.loading = True
-        self._session.submit("Load plug-ins", PluginJob(self.paths), self._register)
+        self._session.submit(tr("Load plug-ins"), PluginJob(self.paths), self._register)
         self.changed.emit()
 
     def unload(self) -> None:
@@ -119,7 +120,7 @@ class Plugins(QObject):
         try:
             load_formats(state.source)
         except EspalierError as error:
-            return replace(state, error=error.message, hint=error.hint)
+            return replace(state, error=message(error.message), hint=message(error.hint))
         return state
 
     def _job_event(self, event: JobEvent) -> None:
@@ -136,11 +137,11 @@ class Plugins(QObject):
             self._session.problem.emit(PluginsError(failed[0].error, failed[0].hint))
         elif failed:
             names = ", ".join(Path(s.source).name for s in failed)
-            text = f"{len(failed)} plug-ins could not be loaded: {names}."
+            text = tr("{} plug-ins could not be loaded: {}.", len(failed), names)
             self._session.problem.emit(PluginsError(text, "Model → Plug-ins… shows why."))
 
     def _report_missing(self) -> None:
         document = self._session.document
-        hint = "Add the plug-in under Model → Plug-ins… to run or edit them."
+        hint = tr("Add the plug-in under Model → Plug-ins… to run or edit them.")
         if document and (notice := missing_notice(document.recipe, hint)):
             self._session.problem.emit(PluginsError(notice.message, notice.hint, notice.node))

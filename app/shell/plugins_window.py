@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import muted, row_of
 from espalier.passes.plugins.plugins import default_folder, plugin_files
 from espalier.passes.recipes.offered import PluginState
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from espalier.app.widgets.style import Appearance
 
 PATH = Qt.ItemDataRole.UserRole
-INTRODUCTION = (
+INTRODUCTION = tr(
     "Passes, number formats, costs, data sources and hardware operations of your own, from Python files. Passes run in "
     "the worker, not in the window; no code is ever taken from a project."
 )
@@ -40,9 +41,9 @@ def description(state: PluginState) -> str:
     """What a plug-in registered, or its error."""
     if state.error:
         return state.error.removeprefix(f"The plug-in {Path(state.source).name} ")
-    parts = [f"{'analysis' if p.kind == 'analysis' else 'pass'} {p.name}" for p in state.passes]
-    parts += [*(f"format {f}" for f in state.formats), *(f"cost {c}" for c in state.costs),
-              *(f"data source {s}" for s in state.sources), *state.others]  # fmt: skip
+    parts = [tr("analysis {}", p.name) if p.kind == "analysis" else tr("pass {}", p.name) for p in state.passes]
+    parts += [*(tr("format {}", f) for f in state.formats), *(tr("cost {}", c) for c in state.costs),
+              *(tr("data source {}", s) for s in state.sources), *state.others]  # fmt: skip
     return ", ".join(parts)
 
 
@@ -52,12 +53,12 @@ class PluginsWindow(QDialog):
     def __init__(self, parent: QWidget, plugins: Plugins, dialogs: Dialogs, appearance: Appearance) -> None:
         super().__init__(parent, Qt.WindowType.Tool)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Plug-ins")
+        self.setWindowTitle(tr("Plug-ins"))
         self._plugins, self._dialogs, self._appearance = plugins, dialogs, appearance
         self.tree = QTreeWidget()
         self.tree.setColumnCount(2)
-        self.tree.setHeaderLabels(["Plug-in", "Adds"])
-        self.tree.setAccessibleName("Plug-ins")
+        self.tree.setHeaderLabels([tr("Plug-in"), tr("Adds")])
+        self.tree.setAccessibleName(tr("Plug-ins"))
         self.tree.header().setSectionResizeMode(0, QHeaderView.ResizeMode.Interactive)
         self.tree.header().resizeSection(0, 260)
         self.tree.setIndentation(14)
@@ -67,8 +68,8 @@ class PluginsWindow(QDialog):
         self.details.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.details.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.state = muted("", wrap=False)
-        self._remove = self._button("Remove", self.remove)
-        self._reload = self._button("Reload", self._plugins.load)
+        self._remove = self._button(tr("Remove"), self.remove)
+        self._reload = self._button(tr("Reload"), self._plugins.load)
         self._build()
         self._plugins.changed.connect(self.refresh)
         self.refresh()
@@ -81,16 +82,16 @@ class PluginsWindow(QDialog):
         return button
 
     def _build(self) -> None:
-        title = QLabel("Plug-ins")
+        title = QLabel(tr("Plug-ins"))
         title.setProperty("role", "title")
         row = row_of(6)
-        row.addWidget(self._button("Add file…", self._add_file))
-        row.addWidget(self._button("Add folder…", self._add_folder))
+        row.addWidget(self._button(tr("Add file…"), self._add_file))
+        row.addWidget(self._button(tr("Add folder…"), self._add_folder))
         row.addWidget(self._remove)
         row.addStretch(1)
         row.addWidget(self.state)
         row.addWidget(self._reload)
-        row.addWidget(self._button("Close", self.close))
+        row.addWidget(self._button(tr("Close"), self.close))
         box = QVBoxLayout(self)
         box.setContentsMargins(16, 14, 16, 14)
         box.setSpacing(8)
@@ -111,7 +112,7 @@ class PluginsWindow(QDialog):
             self._add_path(path, states)
         for state in states.values():  # those without a row yet
             if not Path(state.source).is_absolute():
-                self._item(state.source, state, "An installed package")
+                self._item(state.source, state, tr("An installed package"))
         self.tree.expandAll()
         for i in range(self.tree.topLevelItemCount()):
             item = self.tree.topLevelItem(i)
@@ -126,14 +127,14 @@ class PluginsWindow(QDialog):
             item = self._item(path.name, states.pop(str(path.resolve()), None), str(path))
         else:
             item = self._item(path.name, None, str(path))
-            item.setText(1, plural(len(files), "file") if files else "no Python file")
+            item.setText(1, plural(len(files), "file") if files else tr("no Python file"))
             for file in files:
                 item.addChild(self._row(file.name, states.pop(str(file.resolve()), None), str(file)))
         if path == default_folder():
-            item.setText(0, "Your plug-in folder")
-            item.setText(1, plural(len(files), "file") if files else "empty; Python files in it are always loaded")
+            item.setText(0, tr("Your plug-in folder"))
+            item.setText(1, plural(len(files), "file") if files else tr("empty; Python files in it are always loaded"))
         elif path in self._plugins.from_command_line:
-            item.setText(0, f"{item.text(0)} (command line)")
+            item.setText(0, tr("{} (command line)", item.text(0)))
         item.setData(0, PATH, path)
 
     def _item(self, name: str, state: PluginState | None, tip: str) -> QTreeWidgetItem:
@@ -142,7 +143,7 @@ class PluginsWindow(QDialog):
         return item
 
     def _row(self, name: str, state: PluginState | None, tip: str) -> QTreeWidgetItem:
-        text = description(state) if state else "loading…" if self._plugins.loading else "not loaded"
+        text = description(state) if state else tr("loading…") if self._plugins.loading else tr("not loaded")
         item = QTreeWidgetItem([name, text])
         item.setToolTip(0, tip)
         item.setToolTip(1, f"{state.error} {state.hint}" if state and state.error else text)
@@ -167,7 +168,7 @@ class PluginsWindow(QDialog):
         self.details.setText(f"{item.toolTip(0)}\n{item.toolTip(1)}" if item else "")
         self._remove.setEnabled(self._selected_path in (*self._plugins.listed, *self._plugins.from_command_line))
         self._reload.setEnabled(not self._plugins.loading)
-        self.state.setText("Loading…" if self._plugins.loading else "")
+        self.state.setText(tr("Loading…") if self._plugins.loading else "")
 
     def remove(self) -> None:
         """Remove the selected file or folder from the list."""
@@ -175,7 +176,7 @@ class PluginsWindow(QDialog):
             self._plugins.remove(path)
 
     def _add_file(self) -> None:
-        self._dialogs.ask_path("Add a plug-in", self._plugins.add, names="Python files (*.py)")
+        self._dialogs.ask_path(tr("Add a plug-in"), self._plugins.add, names=tr("Python files (*.py)"))
 
     def _add_folder(self) -> None:
-        self._dialogs.ask_path("Add a folder of plug-ins", self._plugins.add, folder=True)
+        self._dialogs.ask_path(tr("Add a folder of plug-ins"), self._plugins.add, folder=True)

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 
 from espalier.app.shell.workbench import QWIDGETSIZE_MAX
 from espalier.app.shell.workspaces import GRAPH
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
@@ -110,11 +111,11 @@ class Presenting(QObject):
     def title(self) -> str:
         """The title of the row, with what it presents."""
         if self.active:
-            return "Present"
+            return tr("Present")
         if (page := self._workbench.page) is not None:
-            return f"Present {page.windowTitle()}".strip()
-        name = self._docks().docks[self.target].windowTitle() if self.target else "the graph"
-        return f"Present {name}"
+            return tr("Present {}", page.windowTitle()).strip()
+        name = self._docks().docks[self.target].windowTitle() if self.target else tr("the graph")
+        return tr("Present {}", name)
 
     def available(self) -> bool:
         """Whether there is something to present."""

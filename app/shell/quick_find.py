@@ -11,6 +11,7 @@ from espalier.app.explanations import explain, titles
 from espalier.app.figures.captions import title as op_title
 from espalier.app.number_text import plural
 from espalier.app.shell.find_field import Entry, rank
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Node
 from espalier.passes.query import find_nodes, selection_of
@@ -56,27 +57,27 @@ class QuickFind:
         return [self._meaning(t) for t in (*exact, *(t for _, t in found))]
 
     def _meaning(self, word: str) -> Entry:
-        return Entry(f"What is {word}?", "Help", "help", partial(self._explain, word))
+        return Entry(tr("What is {}?", word), tr("Help"), "help", partial(self._explain, word))
 
     def _commands(self, text: str) -> list[tuple[int, Entry]]:
         entries: list[tuple[int, Entry]] = []
         for row in self._actions.rows:
             action = self._actions.actions[row.id]
             score = (
-                rank(text, f"{action.text()} {row.menu} {row.section}")
+                rank(text, f"{action.text()} {row.menu_text} {row.section}")
                 if action.isEnabled() and row.id != "find"
                 else None
             )
             if score is not None:
-                menu = f"{row.menu}/{row.section}".rstrip("/").replace("/", " › ")
+                menu = f"{row.menu_text} › {row.section}".removesuffix(" › ")
                 detail = f"{menu}   {action.shortcut().toString()}".strip()
                 run = partial(self._actions.run, row.id)
                 entries.append((score, Entry(action.text().rstrip("…"), detail, "command", run)))
         for spec in self._plugins.specs if self._host.session.document else ():
-            score = rank(text, f"{spec.title} {spec.name} Model/Plug-in passes")
+            score = rank(text, f"{tr(spec.title)} {spec.name} {tr('Plug-in passes')}")
             if score is not None:
                 run = partial(self._forms.run_plugin, spec.name)
-                entries.append((score, Entry(spec.title, "Model › Plug-in passes", "command", run)))
+                entries.append((score, Entry(tr(spec.title), tr("Model › Plug-in passes"), "command", run)))
         return sorted(entries, key=lambda pair: pair[0]) if text else entries
 
     def _query(self, text: str) -> list[Entry] | None:
@@ -89,11 +90,11 @@ class QuickFind:
                 return None
             ids = find_nodes(document.graph, select)
         except EspalierError as error:
-            return [Entry(error.message, error.hint, "query", lambda: None)]
+            return [Entry(message(error.message), message(error.hint), "query", lambda: None)]
         return [self._all(ids, text), *(self._node(document.graph[i]) for i in ids[:NODES])] if ids else []
 
     def _all(self, ids: tuple[str, ...], text: str) -> Entry:
-        return Entry(f"Select {plural(len(ids), 'node')}", text, "query", lambda: self._host.session.select(ids))
+        return Entry(tr("Select {}", plural(len(ids), "node")), text, "query", lambda: self._host.session.select(ids))
 
     def _nodes(self, text: str) -> list[Entry]:
         document = self._host.session.document

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espalier.app.settings import is_missing, is_path
+from espalier.app.translation import tr
 from espalier.model.trust import wanted_code
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from espalier.app.settings import Settings
     from espalier.app.shell.actions.tabs import TabActions
 
-TITLE, LONGEST = "Reopen the last session", 40  # characters of a name in the menu
+TITLE, LONGEST = tr("Reopen the last session"), 40  # characters of a name in the menu
 
 
 class Reopening:
@@ -46,7 +47,7 @@ class Reopening:
     def title(self) -> str:
         """The title of the row, with the name of what it opens: a click on it names that source."""
         if several := self._several:
-            return f"{TITLE}: {len(several)} tabs"
+            return tr("{}: {} tabs", TITLE, len(several))
         name = Path(self.last).name if is_path(self.last) else self.last
         short = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
         return f"{TITLE}: {short.replace('&', '&&')}" if name else TITLE
@@ -91,8 +92,10 @@ class Reopening:
         if code is None:
             self._begin(last)
             return
-        message = f"The last session needs to run {code.name}, which could do anything with your files ({code})."
-        self._banner.offer(message, "Read the file before you open it.", [("Open", lambda: self._allowed(last))])
+        message = tr("The last session needs to run {}, which could do anything with your files ({}).", code.name, code)
+        self._banner.offer(
+            message, tr("Read the file before you open it."), [(tr("Open"), lambda: self._allowed(last))]
+        )
 
     def _allowed(self, spec: str) -> None:
         self._banner.drop_offer()
@@ -101,5 +104,7 @@ class Reopening:
     def _report_missing(self, source: str) -> bool:
         missing = is_missing(source)
         if missing:
-            self._banner.show_message(f"{source} no longer exists.", "Open another file or name.", kind="error")
+            self._banner.show_message(
+                tr("{} no longer exists.", source), tr("Open another file or name."), kind="error"
+            )
         return missing

@@ -9,6 +9,7 @@ from espalier.app.features.tables.state import document_reports_of
 from espalier.app.shell.pass_defaults import default_options
 from espalier.app.shell.pass_forms import tables_of
 from espalier.app.shell.sections import section_of
+from espalier.app.translation import tr
 from espalier.model.registry import PASSES
 from espalier.passes.base import PassSpec
 
@@ -53,7 +54,7 @@ class Reports:
         """Ask for the options of a report, then run it."""
         spec: PassSpec = PASSES.get(name)
         options = self._state.used.get(name) or default_options(self._session, spec)
-        self._forms.show(spec, options, lambda o: self.run_with(name, o), "Run")
+        self._forms.show(spec, options, lambda o: self.run_with(name, o), tr("Run"))
 
 
 def _is_incomplete(options: Any) -> bool:

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QMessageBox, QWidget
 
 from espalier.app.jobs.status import can_keep
+from espalier.app.translation import tr
 from espalier.model.opening import is_project
 from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, SaveJob
 
@@ -55,12 +56,12 @@ class Saving(QObject):
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.setWindowTitle("Espalier")
         if document.dirty:
-            box.setText(f"Save the changes to {name}?")
-            box.setInformativeText(f"Otherwise they are lost. {warning}".strip())
+            box.setText(tr("Save the changes to {}?", name))
+            box.setInformativeText(tr("Otherwise they are lost. {}", warning).strip())
             box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
             box.setDefaultButton(buttons.Save)
         else:
-            box.setText(f"Close {name} while edits are running?")
+            box.setText(tr("Close {} while edits are running?", name))
             box.setInformativeText(warning)
             box.setStandardButtons(buttons.Discard | buttons.Cancel)
             box.setDefaultButton(buttons.Cancel)
@@ -72,8 +73,8 @@ class Saving(QObject):
         if not queued:
             return ""
         keeps = [j for j in self._session.jobs if can_keep(j)]
-        hint = " “Stop and keep” in the Jobs panel keeps the best weights so far." if keeps else ""
-        return f"Edits that are not finished are lost: {', '.join(queued)}.{hint}"
+        hint = tr(" “Stop and keep” in the Jobs panel keeps the best weights so far.") if keeps else ""
+        return tr("Edits that are not finished are lost: {}.{}", ", ".join(queued), hint)
 
     def _answered(self, answer: QMessageBox.StandardButton, then: Continuation) -> None:
         if answer == QMessageBox.StandardButton.Discard:
@@ -109,8 +110,8 @@ class Saving(QObject):
         if document is None:
             return
         name = document.path.name if document.path else f"{_file_name(document.project.source.name)}.espalier"
-        dialog = self._dialogs.ask_path("Save as", lambda p: self._save_to(_with_suffix(p)), save=True,
-                           names="Espalier projects (*.espalier)", suggestion=name)  # fmt: skip
+        dialog = self._dialogs.ask_path(tr("Save as"), lambda p: self._save_to(_with_suffix(p)), save=True,
+                           names=tr("Espalier projects (*.espalier)"), suggestion=name)  # fmt: skip
         dialog.rejected.connect(lambda: self.cancel_continuation())
 
     def _save_to(self, path: Path) -> None:

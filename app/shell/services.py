@@ -23,6 +23,7 @@ from espalier.app.shell.reports import Reports
 from espalier.app.shell.saving import Saving
 from espalier.app.shell.tour import Tour
 from espalier.app.shell.what_is import WhatIs
+from espalier.app.translation import tr
 from espalier.app.widgets.figure_files import FigureFiles
 from espalier.app.widgets.selections_menu import fill_selections
 
@@ -149,6 +150,7 @@ class Services:
             *view.rows(view.View(host, lambda: parts.docks, parts.pages.workbench, self.presenting), host),
             *view.theme_rows(parts.settings, parts.appearance),
             *view.size_rows(parts.settings, host),
+            *view.language_rows(parts.settings, host),
             *model.rows(session, self.forms, self.reports, self.exports, self._show_plugins),
             *run.rows(session, self.evaluation),
             *(row for _, rows_of in MENUS.items() for row in rows_of(host)),
@@ -157,14 +159,14 @@ class Services:
         menus = Menus(self._window, bar, rows, MENU_ORDER, lambda: session.document is not None)
         menus.menus["View"].aboutToShow.connect(menus.refresh)  # what is presented follows the focus
         keys = KeyBindings(menus, parts.settings, follow)
-        recent = menus.submenu("File", "Open recent", "save")
+        recent = menus.submenu("File", tr("Open recent"), "save")
         recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))
-        selections, saved = menus.submenu("Edit", "Saved selections", "find"), session.saved_selections
+        selections, saved = menus.submenu("Edit", tr("Saved selections"), "find"), session.saved_selections
         selections.aboutToShow.connect(
             lambda: fill_selections(selections, saved, self._window, can_save=bool(session.selection))
         )
         saved.changed.connect(host.mark_changed)
-        passes = menus.submenu("Model", "Plug-in passes", "plugins")
+        passes = menus.submenu("Model", tr("Plug-in passes"), "plugins")
         passes.aboutToShow.connect(lambda: self.fill_plugins(passes))
         return menus
 

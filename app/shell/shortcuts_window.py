@@ -21,11 +21,12 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.shell.keys import KeyBindings, refusal, shown
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import link, muted
 
 WIDTH, HEIGHT, SPACE = 680, 640, 40  # pixels
 ID = Qt.ItemDataRole.UserRole
-HINT = "Double-click an action, or press Return on it, to record other keys."
+HINT = tr("Double-click an action, or press Return on it, to record other keys.")
 
 
 class KeyTable(QTreeWidget):
@@ -33,10 +34,10 @@ class KeyTable(QTreeWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setHeaderLabels(["menu", "action", "keys"])
+        self.setHeaderLabels([tr("menu"), tr("action"), tr("keys")])
         self.setRootIsDecorated(False)
         self.setUniformRowHeights(True)
-        self.setAccessibleName("Actions and their keys")
+        self.setAccessibleName(tr("Actions and their keys"))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and (item := self.currentItem()) is not None:
@@ -51,16 +52,16 @@ class ShortcutsWindow(QDialog):
     def __init__(self, parent: QWidget, keys: KeyBindings, fixed: Sequence[tuple[str, str, str]]) -> None:
         super().__init__(parent)
         self._keys, self._recorded = keys, ""
-        self.setWindowTitle("Shortcuts")
+        self.setWindowTitle(tr("Shortcuts"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(min(WIDTH, parent.width() - SPACE), min(HEIGHT, parent.height() - SPACE))
-        self.query = QLineEdit(self, placeholderText="Search actions and keys", clearButtonEnabled=True)
-        self.query.setAccessibleName("Search actions and keys")
+        self.query = QLineEdit(self, placeholderText=tr("Search actions and keys"), clearButtonEnabled=True)
+        self.query.setAccessibleName(tr("Search actions and keys"))
         self.table = KeyTable(self)
         self.hint = muted(HINT)
-        self.reset_link, self.reset_all_link = link("Reset", self._reset), link("Reset all", self._reset_all)
-        self.reset_link.setToolTip("Give the selected action the keys that it had at first")
-        self.reset_all_link.setToolTip("Give every action the keys that it had at first")
+        self.reset_link, self.reset_all_link = link(tr("Reset"), self._reset), link(tr("Reset all"), self._reset_all)
+        self.reset_link.setToolTip(tr("Give the selected action the keys that it had at first"))
+        self.reset_all_link.setToolTip(tr("Give every action the keys that it had at first"))
         self._lay_out()
         self._items: dict[str, QTreeWidgetItem] = {}
         self._fill(fixed)
@@ -90,9 +91,9 @@ class ShortcutsWindow(QDialog):
         self.question.setWordWrap(True)
         self.edit = QKeySequenceEdit(self)
         self.edit.setMaximumSequenceLength(2)
-        self.edit.setAccessibleName("New keys")
-        self.assign_button, self.none_button = QPushButton("Assign"), QPushButton("No keys")
-        self.cancel_button = QPushButton("Cancel")
+        self.edit.setAccessibleName(tr("New keys"))
+        self.assign_button, self.none_button = QPushButton(tr("Assign")), QPushButton(tr("No keys"))
+        self.cancel_button = QPushButton(tr("Cancel"))
         self.assign_button.setProperty("primary", True)
         self.assign_button.clicked.connect(self._assign)
         self.none_button.clicked.connect(lambda: self._finish(""))
@@ -111,14 +112,14 @@ class ShortcutsWindow(QDialog):
     def _fill(self, fixed: Sequence[tuple[str, str, str]]) -> None:
         for row in self._keys.rows:
             title = row.title.rstrip("…")
-            item = self._items[row.id] = QTreeWidgetItem(self.table, [row.menu.replace("/", " › "), title, ""])
+            item = self._items[row.id] = QTreeWidgetItem(self.table, [row.menu_text, title, ""])
             item.setData(0, ID, row.id)
             item.setToolTip(1, row.help or title)
         for where, what, keys in fixed:
             item = QTreeWidgetItem(self.table, [where, what, keys])
             for column in range(3):
                 item.setForeground(column, self.palette().placeholderText())
-                item.setToolTip(column, "These keys cannot be changed")
+                item.setToolTip(column, tr("These keys cannot be changed"))
         for column, width in enumerate((150, 310)):
             self.table.setColumnWidth(column, width)
 
@@ -165,7 +166,7 @@ class ShortcutsWindow(QDialog):
     def record(self, name: str | None) -> None:
         """Ask for the new keys of an action."""
         if not name:
-            self.hint.setText("These keys cannot be changed.")
+            self.hint.setText(tr("These keys cannot be changed."))
             return
         self._recorded = name
         self.hint.setText(HINT)
@@ -183,20 +184,20 @@ class ShortcutsWindow(QDialog):
         title = self._title(self._recorded)
         problem = refusal(text) if text else ""
         if not problem and (menu := self._keys.mnemonic(text)):
-            problem = f"{shown((text,))} opens {menu}. Choose other keys."
+            problem = tr("{} opens {}. Choose other keys.", shown((text,)), menu)
         holder = self._keys.holder(text, self._recorded) if text and not problem else ""
         if not text:
-            self.question.setText(f"Press the new keys of “{title}”.")
+            self.question.setText(tr("Press the new keys of “{}”.", title))
         elif problem:
             self.question.setText(problem)
         elif holder:
             self.question.setText(
-                f"{shown((text,))} belongs to “{self._title(holder)}”, which would have no keys then."
+                tr("{} belongs to “{}”, which would have no keys then.", shown((text,)), self._title(holder))
             )
         else:
-            self.question.setText(f"{shown((text,))} is free.")
+            self.question.setText(tr("{} is free.", shown((text,))))
         self.assign_button.setEnabled(bool(text) and not problem)
-        self.assign_button.setText("Take the keys" if holder else "Assign")
+        self.assign_button.setText(tr("Take the keys") if holder else tr("Assign"))
 
     def _assign(self) -> None:
         self._finish(self.edit.keySequence().toString(QKeySequence.SequenceFormat.PortableText))

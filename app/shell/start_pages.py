@@ -12,6 +12,7 @@ from espalier.app.session.recovery import UnsavedProject, discard, is_of, title_
 from espalier.app.shell.loading import LoadingPage
 from espalier.app.shell.welcome import WelcomePage
 from espalier.app.shell.workbench import Workbench
+from espalier.app.translation import message, tr
 from espalier.app.widgets.figure_files import is_own
 from espalier.passes.jobs.kinds import TERMINAL, Done, JobEvent, OpenJob, Progress
 
@@ -71,11 +72,11 @@ class StartPages(QStackedWidget):
         name = title_of(document)
         leftover = next((one for one in unsaved_projects() if is_of(one, document)), None)
         if leftover is not None:
-            buttons: list[Button] = [("Discard", lambda: self._discard_offered(leftover))]
+            buttons: list[Button] = [(tr("Discard"), lambda: self._discard_offered(leftover))]
             if leftover.opens:
-                buttons.insert(0, ("Recover", lambda: self.recover_wanted.emit(leftover)))
-            hint = f"Its unsaved work can be recovered: {leftover.summary}."
-            self._banner.offer(f"A window with {name} ended without saving.", hint, buttons)
+                buttons.insert(0, (tr("Recover"), lambda: self.recover_wanted.emit(leftover)))
+            hint = tr("Its unsaved work can be recovered: {}.", leftover.summary)
+            self._banner.offer(tr("A window with {} ended without saving.", name), hint, buttons)
 
     def recover(self, leftover: UnsavedProject) -> None:
         """Recover unsaved work that the banner offered."""
@@ -89,7 +90,7 @@ class StartPages(QStackedWidget):
     def begin(self, spec: str) -> None:
         """Open a source or project and show the progress."""
         self._session.open(spec)
-        self.loading.begin(f"Opening {spec}")
+        self.loading.begin(tr("Opening {}", spec))
         self._waiting.start()
 
     @property
@@ -102,7 +103,7 @@ class StartPages(QStackedWidget):
         if not isinstance(event.job.job, OpenJob):
             return
         if isinstance(event.event, Progress):
-            self.loading.show_progress(event.event.text)
+            self.loading.show_progress(message(event.event.text))
         elif isinstance(event.event, TERMINAL) and not isinstance(event.event, Done):
             self.changed.emit()
 
@@ -113,7 +114,7 @@ class StartPages(QStackedWidget):
             self._waiting.stop()
             return
         if opening.waits:
-            self.loading.show_progress(f"queued: {opening.waits}")
+            self.loading.show_progress(tr("queued: {}", opening.waits))
 
     def _cancel(self) -> None:
         for job in list(self._session.jobs):
@@ -122,10 +123,10 @@ class StartPages(QStackedWidget):
 
     def _recover(self, leftover: UnsavedProject) -> None:
         if not self._recovery.recover(leftover):
-            message = f"The unsaved work on {leftover.title} no longer exists."
-            self._banner.show_message(message, "Another window recovered or discarded it.")
+            message = tr("The unsaved work on {} no longer exists.", leftover.title)
+            self._banner.show_message(message, tr("Another window recovered or discarded it."))
             return
-        self.loading.begin(f"Recovering {leftover.title}")
+        self.loading.begin(tr("Recovering {}", leftover.title))
         self.changed.emit()
 
     def _discard(self, leftover: UnsavedProject) -> None:

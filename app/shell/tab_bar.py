@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QIcon, QMouseEvent, QPixmap
 from PySide6.QtWidgets import QTabBar, QToolButton
 
+from espalier.app.translation import tr
 from espalier.app.widgets.icons import tinted
 
 LONGEST = 220  # pixels of the text of a tab
@@ -24,7 +25,7 @@ class TabBar(QTabBar):
         self.setExpanding(False)
         self.setMovable(True)
         self.setElideMode(Qt.TextElideMode.ElideMiddle)
-        self.setAccessibleName("Open documents")
+        self.setAccessibleName(tr("Open documents"))
         empty = QPixmap(ICON, ICON)
         empty.fill(Qt.GlobalColor.transparent)
         self._no_icon = QIcon(empty)  # keeps the width of a tab
@@ -36,7 +37,7 @@ class TabBar(QTabBar):
         self.blockSignals(False)
         button = QToolButton()
         button.setText("×")
-        button.setToolTip("Close this tab")
+        button.setToolTip(tr("Close this tab"))
         button.setProperty("quiet", True)
         button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         button.clicked.connect(lambda: self.close_wanted.emit(self._index_of(button)))
@@ -63,8 +64,8 @@ class TabBar(QTabBar):
         if text != self.tabText(index):
             self.setTabText(index, text)
         self.setTabIcon(index, tinted("running", colour, colour, ICON) if colour else self._no_icon)
-        self.setTabToolTip(index, f"{source or name}{' · a job is running' if colour else ''}")
-        self.close_button(index).setAccessibleName(f"Close {name}")
+        self.setTabToolTip(index, f"{source or name}{tr(' · a job is running') if colour else ''}")
+        self.close_button(index).setAccessibleName(tr("Close {}", name))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """The middle button closes a tab."""

@@ -15,13 +15,14 @@ from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 from espalier.app.jobs.concurrency import is_long
 from espalier.app.shell.ending_windows import EndingWindows
 from espalier.app.shell.tab_bar import TabBar
+from espalier.app.translation import tr
 from espalier.passes.jobs.kinds import OpenJob
 
 if TYPE_CHECKING:
     from espalier.app.settings import Settings
     from espalier.app.shell.window import Window
 
-NEW = "New tab"
+NEW = tr("New tab")
 
 
 @dataclass(eq=False, slots=True)

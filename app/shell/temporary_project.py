@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from espalier.app.shell.application import open_window
+from espalier.app.shell.starting import open_window
 from espalier.model.store.open_files import Version
 
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt
 from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import link
 
 if TYPE_CHECKING:
@@ -29,17 +30,44 @@ class Step:
 
 
 STEPS = (
-    Step("The graph", "Each card is an operation of the model. Select one, or several with Ctrl. A right click lists "
-         "what can be done with it.", "graph"),
-    Step("The inspector", "Choose the number format of a weight or an input, and how much to prune. Each choice is a "
-         "step of the recipe; Ctrl+Z takes it back.", "inspector"),
-    Step("The score", "Size, bits, operations and accuracy, with the change from the model as opened. They follow each "
-         "edit.", "score"),
-    Step("Workspaces", "Compress finds formats under a budget. Experiments searches and trains. Hardware writes "
-         "SystemVerilog and simulates it.", "workspaces"),
-    Step("Find anything", "Type a node, a command, or “what is mxint4”. Shift+F1 explains what is under the pointer, "
-         "F1 opens the guide.", "find"),
-)  # fmt: skip
+    Step(
+        tr("The graph"),
+        tr(
+            "Each card is an operation of the model. Select one, or several with Ctrl. A right click lists "
+            "what can be done with it."
+        ),
+        "graph",
+    ),
+    Step(
+        tr("The inspector"),
+        tr(
+            "Choose the number format of a weight or an input, and how much to prune. Each choice is a "
+            "step of the recipe; Ctrl+Z takes it back."
+        ),
+        "inspector",
+    ),
+    Step(
+        tr("The score"),
+        tr("Size, bits, operations and accuracy, with the change from the model as opened. They follow each edit."),
+        "score",
+    ),
+    Step(
+        tr("Workspaces"),
+        tr(
+            "Compress finds formats under a budget. Experiments searches and trains. Hardware writes "
+            "SystemVerilog and simulates it."
+        ),
+        "workspaces",
+    ),
+    Step(
+        tr("Find anything"),
+        tr(
+            "Type a node, a command, or “what is mxint4”. Shift+F1 explains what is under the pointer, "
+            "F1 opens the guide."
+        ),
+        "find",
+    ),
+)
 
 
 class Bubble(QFrame):
@@ -50,12 +78,12 @@ class Bubble(QFrame):
         super().__init__(window)
         self.setProperty("popup", True)
         self.setFixedWidth(WIDTH)
-        self.setAccessibleName("Tour")
+        self.setAccessibleName(tr("Tour"))
         self.title, self.text, self.count = QLabel(), QLabel(), QLabel()
         self.title.setProperty("role", "strong")
         self.count.setProperty("role", "muted")
         self.text.setWordWrap(True)
-        self.back, self.next, self.close_link = link("Back", back), link("Next", on), link("Close", end)
+        self.back, self.next, self.close_link = link(tr("Back"), back), link(tr("Next"), on), link(tr("Close"), end)
         box, row = QVBoxLayout(self), QHBoxLayout()
         box.setContentsMargins(14, 10, 14, 8)
         box.addWidget(self.title)
@@ -97,8 +125,11 @@ class Tour(QObject):
 
     def offer(self) -> None:
         """Offer the tour in the banner."""
-        self._host.banner.show_message("New here? The tour shows the window in five steps.",
-                                       "It is in the menu Help, too.", [("Take the tour", self.start)])  # fmt: skip
+        self._host.banner.show_message(
+            tr("New here? The tour shows the window in five steps."),
+            tr("It is in the menu Help, too."),
+            [(tr("Take the tour"), self.start)],
+        )
 
     def start(self) -> None:
         """Begin with the first step; opens a demo first where no model is open."""
@@ -130,9 +161,9 @@ class Tour(QObject):
         self.index, step, bubble = index, STEPS[index], self.bubble
         bubble.title.setText(step.title)
         bubble.text.setText(step.text)
-        bubble.count.setText(f"{index + 1} of {len(STEPS)}")
+        bubble.count.setText(tr("{} of {}", index + 1, len(STEPS)))
         bubble.back.setEnabled(index > 0)
-        bubble.next.setText("Next" if index + 1 < len(STEPS) else "Done")
+        bubble.next.setText(tr("Next") if index + 1 < len(STEPS) else tr("Done"))
         if step.part in ("graph", "inspector"):
             self._host.show_dock("inspector")
         self._place()

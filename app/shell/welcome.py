@@ -22,12 +22,13 @@ from PySide6.QtWidgets import (
 from espalier.app.number_text import cell, count, percent
 from espalier.app.session.recovery import UnsavedProject
 from espalier.app.settings import Settings, is_missing, is_path
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import Elided, column_of, heading, link, muted, row_of
 from espalier.model.borders import read_json, tried
 from espalier.model.sources.demos import DEMOS
 
 WIDTH, COLUMNS = 860, 2
-KINDS = (
+KINDS = tr(
     "A Hugging Face folder, hf:NAME, config:bert?num_hidden_layers=2, file.py:factory, model.pt2 or a project. "
     "Or drop a file or folder anywhere on this window."
 )
@@ -46,7 +47,7 @@ class Card:
 def cards() -> list[Card]:
     """The demos whose weights are installed, in the order of the registry."""
     demos = [d for d in DEMOS.values() if (d.folder / "model.safetensors").exists()]
-    return [Card(f"demo:{d.name}", d.title, d.description, _figures(d.folder / "card.json")) for d in demos]
+    return [Card(f"demo:{d.name}", tr(d.title), tr(d.description), _figures(d.folder / "card.json")) for d in demos]
 
 
 def _figures(path: Path) -> str:
@@ -55,9 +56,9 @@ def _figures(path: Path) -> str:
     def read() -> str:
         data = read_json(path)
         texts = data.get("perplexity")
-        score = f"{cell(texts['test'])} held-out perplexity" if texts else None
-        score = score or f"{percent(data['accuracy']['test'])} held-out accuracy"
-        return f"{score}\n{count(data['parameters'])} parameters"
+        score = tr("{} held-out perplexity", cell(texts["test"])) if texts else None
+        score = score or tr("{} held-out accuracy", percent(data["accuracy"]["test"]))
+        return tr("{}\n{} parameters", score, count(data["parameters"]))
 
     return tried(read, "")
 
@@ -73,7 +74,7 @@ class CardButton(QFrame):
         self.setProperty("card", True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.setAccessibleName(f"Open {card.title}")
+        self.setAccessibleName(tr("Open {}", card.title))
         title = QLabel(card.title)
         title.setProperty("role", "strong")
         figures = QLabel(card.figures, wordWrap=True)
@@ -112,8 +113,8 @@ class WelcomePage(QScrollArea):
     def __init__(self, settings: Settings) -> None:
         super().__init__(widgetResizable=True)
         self._settings = settings
-        self.spec = QLineEdit(placeholderText="A file, a folder or a name")
-        self.spec.setAccessibleName("Model to open")
+        self.spec = QLineEdit(placeholderText=tr("A file, a folder or a name"))
+        self.spec.setAccessibleName(tr("Model to open"))
         self.spec.setFixedHeight(28)
         self.spec.returnPressed.connect(self._open_spec)
         self._recent, self._unsaved = column_of(1), column_of(6)
@@ -137,26 +138,31 @@ class WelcomePage(QScrollArea):
         name.setProperty("role", "display")
         box.addWidget(name)
         box.addWidget(
-            muted("Open a neural network, see it as a graph, shape it layer by layer, and see at once what that costs.")
+            muted(
+                tr(
+                    "Open a neural network, see it as a graph, shape it layer by layer, "
+                    "and see at once what that costs."
+                )
+            )
         )
         box.addSpacing(6)
         box.addLayout(self._unsaved)
         box.addLayout(self._openers())
         box.addWidget(muted(KINDS))
         box.addSpacing(14)
-        box.addWidget(heading("Demo projects"))
+        box.addWidget(heading(tr("Demo projects")))
         box.addWidget(self._demos())
         box.addSpacing(14)
-        box.addWidget(heading("Recent"))
+        box.addWidget(heading(tr("Recent")))
         box.addLayout(self._recent)
         box.addStretch(1)
 
     def _openers(self) -> QHBoxLayout:
         row = row_of(8)
-        open_spec = QPushButton("Open")
+        open_spec = QPushButton(tr("Open"))
         open_spec.setProperty("primary", True)
         open_spec.clicked.connect(self._open_spec)
-        browse, folder = QPushButton("Open file…"), QPushButton("Open folder…")
+        browse, folder = QPushButton(tr("Open file…")), QPushButton(tr("Open folder…"))
         browse.clicked.connect(self.browse_wanted)
         folder.clicked.connect(self.folder_wanted)
         row.addWidget(self.spec, 1)
@@ -167,7 +173,7 @@ class WelcomePage(QScrollArea):
     def _demos(self) -> QWidget:
         demos = cards()
         if not demos:
-            return muted("No demo project is installed.")
+            return muted(tr("No demo project is installed."))
         host = QWidget()
         grid = QGridLayout(host)
         grid.setContentsMargins(0, 0, 0, 0)
@@ -192,7 +198,7 @@ class WelcomePage(QScrollArea):
         for spec in self._settings.recent:
             self._recent.addWidget(self._recent_row(spec))
         if not self._settings.recent:
-            self._recent.addWidget(muted("No recent files yet."))
+            self._recent.addWidget(muted(tr("No recent files yet.")))
         _empty(self._unsaved)
         for leftover in leftovers:
             self._unsaved.addWidget(self._leftover_row(leftover))
@@ -202,9 +208,9 @@ class WelcomePage(QScrollArea):
         path = Elided(spec if is_path(spec) else "", "muted")
         if not is_missing(spec):
             return _line(link(name if len(name) < 90 else f"{name[:88]}…", lambda: self.open_wanted.emit(spec)), path)
-        missing = muted(f"{name} is missing", wrap=False)
+        missing = muted(tr("{} is missing", name), wrap=False)
         missing.setContentsMargins(5, 3, 0, 3)
-        return _line(missing, path, link("Remove", lambda: self._remove(spec)))
+        return _line(missing, path, link(tr("Remove"), lambda: self._remove(spec)))
 
     def _remove(self, spec: str) -> None:
         self._settings.remove_recent(spec)
@@ -214,16 +220,16 @@ class WelcomePage(QScrollArea):
         frame = QFrame()
         frame.setProperty("card", True)
         texts = column_of(2)
-        title = QLabel(f"Unsaved work on {leftover.title}")
+        title = QLabel(tr("Unsaved work on {}", leftover.title))
         title.setProperty("role", "strong")
         texts.addWidget(title)
-        texts.addWidget(muted(f"Espalier ended without saving. Can be recovered: {leftover.summary}."))
+        texts.addWidget(muted(tr("Espalier ended without saving. Can be recovered: {}.", leftover.summary)))
         row = QHBoxLayout(frame)
         row.setContentsMargins(14, 10, 10, 10)
         row.addLayout(texts, 1)
         if leftover.opens:
-            row.addWidget(link("Recover", lambda: self.recover_wanted.emit(leftover)))
-        row.addWidget(link("Discard", lambda: self.discard_wanted.emit(leftover)))
+            row.addWidget(link(tr("Recover"), lambda: self.recover_wanted.emit(leftover)))
+        row.addWidget(link(tr("Discard"), lambda: self.discard_wanted.emit(leftover)))
         return frame
 
 

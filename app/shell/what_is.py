@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 from espalier.app.canvas.node_metrics import badge
 from espalier.app.canvas.view import GraphCanvas
 from espalier.app.explanations import Explanation, explain, explain_first, explain_within
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.asking import ASKING, header_text
 from espalier.app.widgets.heading import link, muted
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from espalier.app.features.guide.window import GuideWindow
 
 WIDTH, EDGE = 420, 6  # pixels
-KINDS = {"term": "term", "column": "column", "format": "number format", "pass": "pass", "cost": "cost",
-         "operation": "operation", "workspace": "workspace"}  # fmt: skip
+KINDS = translated({"term": "term", "column": "column", "format": "number format", "pass": "pass", "cost": "cost",
+         "operation": "operation", "workspace": "workspace"})  # fmt: skip
 
 
 def words_at(widget: QWidget | None, screen: QPoint) -> list[str]:
@@ -57,7 +58,7 @@ def _words(widget: QWidget, point: QPoint) -> list[str]:
         case QComboBox():
             return [widget.currentText(), str(widget.currentData() or "")]
         case QAbstractButton() if widget.property("workspace"):
-            return [f"workspace {widget.text()}"]  # its word alone may be that of a pass
+            return [tr("workspace {}", widget.text())]  # its word alone may be that of a pass
         case QLabel() | QAbstractButton():
             return [widget.text().replace("&", ""), widget.accessibleName()]
         case GraphCanvas():
@@ -90,7 +91,7 @@ class Card(QFrame):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setProperty("surface", "panel")
         self.setFrameShape(QFrame.Shape.StyledPanel)
-        self.setAccessibleName(f"What is {word}?")
+        self.setAccessibleName(tr("What is {}?", word))
         self.setFixedWidth(WIDTH)
         self.links: list[QAbstractButton] = []
         self._box = QVBoxLayout(self)
@@ -115,11 +116,11 @@ class Card(QFrame):
             formula.setFont(QFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont).family(), 9))
             self._box.addWidget(formula)
         if entry.source:
-            source = muted(f"Source: {entry.source}")
+            source = muted(tr("Source: {}", entry.source))
             source.setTextFormat(Qt.TextFormat.PlainText)
             self._box.addWidget(source)
         if entry.page:
-            self.add_link("Open the guide", open_guide)
+            self.add_link(tr("Open the guide"), open_guide)
 
     def add_link(self, text: str, act: Callable[[], object]) -> None:
         """Add a link, which closes the card."""
@@ -183,6 +184,6 @@ class WhatIs(QObject):
         for entry in entries:
             card.add(entry, lambda e=entry: self._guide().open(e.page, e.section, (e.title,)))
         if not entries:
-            card.add_link("Search the guide", lambda: self._guide().query.setText(word))
+            card.add_link(tr("Search the guide"), lambda: self._guide().query.setText(word))
         card.show_at(corner)
         return card

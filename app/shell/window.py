@@ -32,6 +32,7 @@ from espalier.app.shell.start_pages import StartPages, dropped_paths
 from espalier.app.shell.workbench import DRAWER
 from espalier.app.shell.workspaces import GRAPH
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.style import Appearance
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent
 
@@ -63,7 +64,7 @@ class Window(QMainWindow):
         self.quick_find = QuickFind(
             self.host, self.actions_table, self.plugins, self.services.forms, self.services.what_is.explain
         )
-        self._panel_menu = self.actions_table.submenu("View", "Panels", "reset_layout")
+        self._panel_menu = self.actions_table.submenu("View", tr("Panels"), "reset_layout")
         self.tools = Tools(self.actions_table, self.find_field)
         self.addToolBar(self.tools)
         self._connect()

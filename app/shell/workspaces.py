@@ -10,6 +10,7 @@ from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QButtonGroup, QToolButton, QVBoxLayout, QWidget
 
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.icons import tinted
 
 
@@ -29,13 +30,13 @@ class Workspace:
 
 GRAPH = "graph"
 WORKSPACES: tuple[Workspace, ...] = (
-    Workspace(GRAPH, "Graph", "Ctrl+1", "The graph with its outline, its recipe and the inspector", False),
-    Workspace("compress", "Compress", "Ctrl+2", "SQNR and sensitivity of layers, allocation of formats"),
-    Workspace("experiments", "Experiments", "Ctrl+3", "Searches, sweeps, training and plots"),
-    Workspace("hardware", "Hardware", "Ctrl+4", "SystemVerilog, simulation, cycles and area"),
-    Workspace("kernels", "Kernels", "Ctrl+5", "Timed kernels and what they compute", False),
-    Workspace("data", "Data", "Ctrl+6", "The data that the model is scored on", False),
-    Workspace("deploy", "Deploy", "Ctrl+7", "The model over many devices, and in the files of other programs"),
+    Workspace(GRAPH, tr("Graph"), "Ctrl+1", tr("The graph with its outline, its recipe and the inspector"), False),
+    Workspace("compress", tr("Compress"), "Ctrl+2", tr("SQNR and sensitivity of layers, allocation of formats")),
+    Workspace("experiments", tr("Experiments"), "Ctrl+3", tr("Searches, sweeps, training and plots")),
+    Workspace("hardware", tr("Hardware"), "Ctrl+4", tr("SystemVerilog, simulation, cycles and area")),
+    Workspace("kernels", tr("Kernels"), "Ctrl+5", tr("Timed kernels and what they compute"), False),
+    Workspace("data", tr("Data"), "Ctrl+6", tr("The data that the model is scored on"), False),
+    Workspace("deploy", tr("Deploy"), "Ctrl+7", tr("The model over many devices, and in the files of other programs")),
 )
 WIDTH, ITEM_HEIGHT, ICON, GAP = 80, 52, 20, 8  # pixels
 
@@ -50,7 +51,7 @@ class WorkspaceBar(QWidget):
         self.setFixedWidth(WIDTH)
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setAccessibleName("Workspaces")
+        self.setAccessibleName(tr("Workspaces"))
         self.buttons: dict[str, QToolButton] = {}
         group = QButtonGroup(self)
         box = QVBoxLayout(self)
@@ -61,6 +62,16 @@ class WorkspaceBar(QWidget):
             group.addButton(button)
             box.addWidget(button)
         box.addStretch(1)
+        self._widen()
+
+    def _widen(self) -> None:
+        """Make room for longer titles of another language."""
+        width = WIDTH
+        for button in self.buttons.values():
+            button.ensurePolished()
+            width = max(width, button.fontMetrics().horizontalAdvance(button.text()) + GAP)
+        for widget in (self, *self.buttons.values()):
+            widget.setFixedWidth(width)
 
     def _button(self, workspace: Workspace) -> QToolButton:
         button = QToolButton(self)

@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, QPoint, Qt, Signal
 from PySide6.QtWidgets import QHeaderView, QListWidget, QMenu, QWidget
 
 from espalier.app.explanations import explain
+from espalier.app.translation import tr
 
 
 class Asking(QObject):
@@ -28,7 +29,7 @@ def offer_meaning(widget: QWidget, word_at: Callable[[QPoint], str]) -> None:
             corner = widget.mapToGlobal(point)
             menu = QMenu(widget)
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            menu.addAction(f"What is “{word}”?".replace("&", "&&"), lambda: ASKING.asked.emit(word, corner))
+            menu.addAction(tr("What is “{}”?", word).replace("&", "&&"), lambda: ASKING.asked.emit(word, corner))
             menu.popup(corner)
 
     widget.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from espalier.app.number_text import figure
 from espalier.app.theme import CATEGORIES
+from espalier.app.translation import tr
 from espalier.model.formats.base import BitField, Format
 
 COLOURS: dict[str, str] = {
@@ -40,19 +41,25 @@ def layout_of(fmt: Format) -> list[Field]:
 def _field(field: BitField, fmt: Format) -> Field:
     if field.kind != "shared":
         places = max(field.places, field.bits)
-        of = f"of {places} " if places > field.bits else ""
-        noun = field.name if field.kind == "sign" else f"{of}{field.name} {'bit' if places == 1 else 'bits'}"
+        of = tr("of {} ", places) if places > field.bits else ""
+        name = tr(field.name)
+        bits = tr("{}{} bit", of, name) if places == 1 else tr("{}{} bits", of, name)
+        noun = name if field.kind == "sign" else bits
         return Field(COLOURS[field.kind], MARKS[field.kind], field.bits, noun)
-    whole = f"a {'tensor' if getattr(fmt, 'granularity', 'tensor') == 'tensor' else 'row'}"
-    sharers = f"by {field.per}" if field.per else f"by {whole}"
-    return Field(COLOURS["shared"], MARKS["shared"], field.bits, f"{field.name} bits, shared {sharers}", field.per)
+    whole = tr("a tensor") if getattr(fmt, "granularity", "tensor") == "tensor" else tr("a row")
+    sharers = tr("by {}", field.per) if field.per else tr("by {}", whole)
+    return Field(
+        COLOURS["shared"], MARKS["shared"], field.bits, tr("{} bits, shared {}", tr(field.name), sharers), field.per
+    )
 
 
 def storage_text(fmt: Format) -> str:
     """`8.25 bits an element: 8 of its own, 8 of the scale shared by 32`."""
-    parts = [f"{f.bits} of the {f.meaning.replace(' bits,', '')}" for f in layout_of(fmt) if f.shared is not None]
-    detail = ", ".join([f"{fmt.element_bits} of its own", *parts])
-    return f"{fmt.bits:g} bits an element{f': {detail}' if parts else ''}"
+    parts = [
+        tr("{} of the {}", f.bits, f.meaning.replace(" bits,", "")) for f in layout_of(fmt) if f.shared is not None
+    ]
+    detail = ", ".join([tr("{} of its own", fmt.element_bits), *parts])
+    return tr("{:g} bits an element{}", fmt.bits, f": {detail}" if parts else "")
 
 
 def legend(fmt: Format) -> str:
@@ -70,7 +77,7 @@ def formula(port: str, fmt: Format) -> str:
         return f"{port} · {fmt.formula}"
     low, high = (code * 2.0**-frac for code in limits)
     power = str(-frac).translate(SUPERSCRIPTS)
-    return f"{port} · value = code · 2{power} · range {figure(low)} … {figure(high)}"
+    return tr("{} · value = code · 2{} · range {} … {}", port, power, figure(low), figure(high))
 
 
 class BitsBar(QWidget):
@@ -84,7 +91,7 @@ class BitsBar(QWidget):
     def show_format(self, fmt: Format | None) -> None:
         """Draw the bits of a format; nothing for float."""
         self.fields = layout_of(fmt) if fmt else []
-        words = ", ".join(f"1 {f.meaning}" if f.meaning == "sign" else f"{f.bits} {f.meaning}" for f in self.fields)
+        words = ", ".join(f"1 {f.meaning}" if f.meaning == tr("sign") else f"{f.bits} {f.meaning}" for f in self.fields)
         self.setToolTip(words)
         self.setAccessibleName(words)
         self.update()

@@ -10,6 +10,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QDrag, QGuiApplication, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QMenu, QToolButton, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.figure_files import FigureData, Offer, copy_figure, files_of, picture_offer, table_offer
 from espalier.app.widgets.forms.fields import tokens
 
@@ -19,8 +20,8 @@ SIZE = QSize(16, 20)
 MARGIN = 3  # pixels between the handle and the corner of the figure
 DOT, PITCH = 1.4, 4.5  # pixels, radius and distance of the dots
 PREVIEW = 200  # pixels of the longer side of the picture under the pointer
-PICTURE_TIP = "Drag this picture into another program; with Shift, as an SVG file. Click to copy it."
-TABLE_TIP = "Drag the selected rows, or all, into another program. Click to copy them."
+PICTURE_TIP = tr("Drag this picture into another program; with Shift, as an SVG file. Click to copy it.")
+TABLE_TIP = tr("Drag the selected rows, or all, into another program. Click to copy them.")
 SHOWING = (QEvent.Type.Enter, QEvent.Type.Leave, QEvent.Type.FocusIn, QEvent.Type.FocusOut)
 PLACING = (QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.LayoutRequest)
 
@@ -176,7 +177,7 @@ class PictureHandle(DragHandle):
         super().__init__(figure, keys=keys)
         self._write, self._values = write, values
         self.setToolTip(PICTURE_TIP)
-        self.setAccessibleName("Drag or copy the picture")
+        self.setAccessibleName(tr("Drag or copy the picture"))
         if keys and figure.focusPolicy() == Qt.FocusPolicy.NoFocus:
             figure.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         if menu:
@@ -211,7 +212,7 @@ class TableHandle(DragHandle):
         super().__init__(view, keys=keys)
         self._text = text
         self.setToolTip(TABLE_TIP)
-        self.setAccessibleName("Drag or copy the rows")
+        self.setAccessibleName(tr("Drag or copy the rows"))
 
     def offer(self, vector: bool = False) -> Offer:
         """TSV and CSV."""

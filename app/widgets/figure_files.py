@@ -12,6 +12,7 @@ from PySide6.QtCore import QByteArray, QMetaType, QMimeData, QObject, Qt, QUrl, 
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.clipboard import copy_forms
 from espalier.model.errors import EspalierError, FileError
 from espalier.model.files import write_bytes
@@ -21,7 +22,7 @@ OWN = "application/x-espalier-figure"  # marks drags of this program: no window 
 IMAGE, URLS = "application/x-qt-image", "text/uri-list"
 PNG, SVG, CSV, TSV = "image/png", "image/svg+xml", "text/csv", "text/plain"
 SUFFIXES = {PNG: ".png", SVG: ".svg", CSV: ".csv"}
-HINT = "Free some space in the temporary folder, or save the figure elsewhere."
+HINT = tr("Free some space in the temporary folder, or save the figure elsewhere.")
 LONGEST = 60  # characters of the name of a figure in a file name
 
 Write = Callable[[Path], object]  # writes a figure by the suffix of a path; raises FileError

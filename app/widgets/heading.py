@@ -9,6 +9,7 @@ from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from espalier.app.glossary import meaning
+from espalier.app.translation import tr
 
 
 def heading(text: str) -> QLabel:
@@ -62,8 +63,8 @@ class DockHeading(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._close = QToolButton()
         self._close.setText("×")
-        self._close.setToolTip(f"Close {title} (View → Panels shows it again)")
-        self._close.setAccessibleName(f"Close {title}")
+        self._close.setToolTip(tr("Close {} (View → Panels shows it again)", title))
+        self._close.setAccessibleName(tr("Close {}", title))
         self._close.setProperty("quiet", True)
         self._close.clicked.connect(close)
         row = QHBoxLayout(self)

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QInputDialog, QMenu, QWidget
 
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 
 
 class Selections(Protocol):
@@ -34,8 +35,8 @@ def ask_name(selections: Selections, parent: QWidget) -> None:
     """Ask for a name, and save the present selection under it."""
     dialog = QInputDialog(parent)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    dialog.setWindowTitle("Save the selection")
-    dialog.setLabelText("Name of the selection")
+    dialog.setWindowTitle(tr("Save the selection"))
+    dialog.setLabelText(tr("Name of the selection"))
     dialog.textValueSelected.connect(selections.save)
     dialog.open()
 
@@ -52,12 +53,12 @@ def fill_selections(menu: QMenu, selections: Selections, parent: QWidget, *, can
         action.setEnabled(there > 0)
         if there < total:
             verb = "is" if total - there == 1 else "are"
-            action.setToolTip(f"{plural(total - there, 'node')} of it {verb} not in the graph now")
+            action.setToolTip(tr("{} of it {} not in the graph now", plural(total - there, "node"), verb))
     menu.setToolTipsVisible(True)
     menu.addSeparator()
-    menu.addAction("Save this selection…", lambda: ask_name(selections, parent)).setEnabled(can_save)
+    menu.addAction(tr("Save this selection…"), lambda: ask_name(selections, parent)).setEnabled(can_save)
     if offers:
-        removing = menu.addMenu("Remove")
+        removing = menu.addMenu(tr("Remove"))
         for name, *_ in offers:
             removing.addAction(_shown(name), lambda n=name: selections.remove(n))
 

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QAbstractItemView, QStyle, QStyledItemDelegate, QS
 
 from espalier.app.number_text import count
 from espalier.app.theme import ROW, rgb
+from espalier.app.translation import tr
 from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.drag_handle import offer_table
 from espalier.app.widgets.forms.fields import tokens
@@ -40,8 +41,8 @@ Display = Qt.ItemDataRole.DisplayRole
 def sqnr_text(value: float | None) -> str:
     """`42.1`; `exact` for an infinite SQNR; `no signal` for None."""
     if value is None:
-        return "no signal"
-    return "exact" if math.isinf(value) else f"{value:.1f}".replace("-", "−")
+        return tr("no signal")
+    return tr("exact") if math.isinf(value) else f"{value:.1f}".replace("-", "−")
 
 
 class SqnrModel(QAbstractTableModel):
@@ -118,7 +119,7 @@ class SqnrModel(QAbstractTableModel):
         row = self.row(index.row())
         fmt, value = row.formats[index.column()], row.sqnr[index.column()]
         loss = f"{sqnr_text(value)} dB" if value is not None and not math.isinf(value) else sqnr_text(value)
-        return f"{self.names.get(row.node, row.node)} · {fmt.label} · {loss} · {fmt.bits:g} bits an element"
+        return tr("{} · {} · {} · {:g} bits an element", self.names.get(row.node, row.node), fmt.label, loss, fmt.bits)
 
     def marked(self, index: Index) -> bool:
         """Whether the node has the format of this cell at present."""
@@ -134,7 +135,7 @@ class SqnrModel(QAbstractTableModel):
         if role == Display:
             return self.names.get(row.node, row.node)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return f"{row.node}: {count(row.elements)} elements"
+            return tr("{}: {} elements", row.node, count(row.elements))
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)
         return None
@@ -145,8 +146,8 @@ class SqnrModel(QAbstractTableModel):
             arrow = "" if self._sort is None or self._sort[0] != section else " ↓" if self._sort[1] else " ↑"
             return f"{two_lines(name)}{arrow}"
         if role == Qt.ItemDataRole.ToolTipRole:
-            own = "; its parameter is fitted to each weight" if name.endswith(" fitted") else ""
-            return f"{name}{own}. Click to use it everywhere or to sort by it."
+            own = tr("; its parameter is fitted to each weight") if name.endswith(" fitted") else ""
+            return tr("{}{}. Click to use it everywhere or to sort by it.", name, own)
         return None
 
 
@@ -203,7 +204,7 @@ class SqnrTable(QTableView):
         self.setShowGrid(False)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setAccessibleName("SQNR of formats")
+        self.setAccessibleName(tr("SQNR of formats"))
         columns, rows = self.horizontalHeader(), self.verticalHeader()
         columns.setDefaultSectionSize(CELL)
         columns.setFixedHeight(38)

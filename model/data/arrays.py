@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from espalier.model.data.base import Array, LoadOptions, TaskData
 from espalier.model.data.class_folders import Found
 from espalier.model.data.masks import HINT, counted, has_two, masked
-from espalier.model.data.npz import Arrays, read_arrays
+from espalier.model.data.npz import Arrays, as_floats, notes_on, read_arrays
 from espalier.model.data.rows import arrange
 from espalier.model.errors import DataError
 
@@ -19,16 +17,16 @@ def load_arrays(name: str, found: Found, options: LoadOptions) -> TaskData:
 
     Bytes are brought to 0 … 1 as images are; other numbers are taken as they are.
     """
-    pairs = {split: (part.x, _checked(part)) for split, part in read_arrays(found.files, FORM).items()}
+    parts = read_arrays(found.files, FORM)
+    pairs = {split: (part.x, _checked(part)) for split, part in parts.items()}
     two = has_two((lambda y=y: y) for _, y in pairs.values())
     order = arrange({split: len(y) for split, (_, y) in pairs.items()}, options, name)
     arrays: dict[str, tuple[Array, Array]] = {}
     for split, (of, rows) in order.items():
         x, y = (array[rows] for array in pairs[of])
-        arrays[split] = (x.astype(np.float32) / 255 if x.dtype == np.uint8 else x.astype(np.float32),
-                         counted(y, f"y of {name}", two, options.classes))  # fmt: skip
+        arrays[split] = as_floats(x), counted(y, f"y of {name}", two, options.classes)
     notes = ("y holds 0 and 255 alone: 255 counts as class 1.",) if two else ()
-    return masked(name, arrays, notes)
+    return masked(name, arrays, (*notes_on(parts), *notes))
 
 
 def _checked(part: Arrays) -> Array:

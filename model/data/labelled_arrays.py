@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from espalier.model.data.base import Array, LoadOptions, OtherLabelsError, Split, TaskData
-from espalier.model.data.npz import Arrays, Files, read_arrays
+from espalier.model.data.npz import Arrays, Files, as_floats, notes_on, read_arrays
 from espalier.model.data.rows import Rows, arrange, class_targets, label_name
 from espalier.model.data.sounds import sound_data
 from espalier.model.data.wav import Sound, Wave, of_array
@@ -38,11 +38,9 @@ def load_labelled(name: str, files: Files, options: LoadOptions) -> TaskData:
     classes, labels = targets
     made: dict[str, Split] = {}
     for split, (of, at) in arrange({k: len(part.y) for k, part in parts.items()}, options, name).items():
-        x = parts[of].x[at]
-        x = x.astype(np.float32) / 255 if x.ndim == 4 and x.dtype == np.uint8 else x.astype(np.float32)
-        made[split] = Split({"x": x}, labels[of][at], task=options.task)
+        made[split] = Split({"x": as_floats(parts[of].x[at])}, labels[of][at], task=options.task)
     kind = "image" if all(part.x.ndim == 4 for part in parts.values()) else "array"
-    return TaskData(name, kind, classes, made, {}, task=options.task)
+    return TaskData(name, kind, classes, made, {}, notes=notes_on(parts), task=options.task)
 
 
 def _check(part: Arrays, name: str) -> None:

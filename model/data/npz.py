@@ -35,6 +35,27 @@ def read_arrays(files: Files, form: str) -> dict[str, Arrays]:
     }  # fmt: skip
 
 
+def as_floats(x: Array) -> Array:
+    """Samples in float32: bytes of images [n, channels, height, width] become 0 … 1, other numbers stay."""
+    return x.astype(np.float32) / np.float32(255) if is_bytes(x) else x.astype(np.float32)
+
+
+def is_bytes(x: Array) -> bool:
+    """Whether `as_floats` scales an array."""
+    return x.ndim == 4 and x.dtype == np.uint8
+
+
+def notes_on(parts: Mapping[str, Arrays]) -> tuple[str, ...]:
+    """Notes on scaled images, and on samples that are not finite."""
+    scaled = ", ".join(dict.fromkeys(part.path.name for part in parts.values() if is_bytes(part.x)))
+    notes = [f"Images of {scaled} are bytes (uint8): 0 to 255 becomes 0 to 1."] if scaled else []
+    for part in parts.values():
+        count = int((~np.isfinite(part.x)).any(tuple(range(1, part.x.ndim))).sum()) if part.x.dtype.kind == "f" else 0
+        if count:
+            notes.append(f"NaN or infinite numbers are in {count} of {len(part.x)} samples of {part.path.name}.")
+    return tuple(notes)
+
+
 def _read(path: Path, split: str, form: str) -> dict[str, Arrays]:
     """Arrays by split; a file without split names is that of `split`."""
     with reading(path, DataError, "cannot be read", form):

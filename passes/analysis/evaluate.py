@@ -68,7 +68,12 @@ def summary_of(
     summary |= task.facts(figures, split) | {"unit": task.units}
     summary |= {"batch_size": min(options.batch_size, len(split))} if task.batched else {}
     summary |= text_facts(split, length_of(options, context))
-    return {**summary, **_warning(data, options, context, split.name)}
+    warning = [*_warning(data, options, context, split.name).values()]
+    if tally.unscored:
+        count = f"{tally.unscored} of {tally.count} samples"
+        warning.append(f"The loss is not finite (NaN or infinite) for {count}: other metrics count them as predicted. "
+                       "Look for such numbers in the data, weights and formats.")  # fmt: skip
+    return {**summary, **({"warning": " ".join(warning)} if warning else {})}
 
 
 def _compared(summary: dict[str, Any], comparison: BaselineComparison, split: Split, graph: Graph) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from espalier.model.data.base import CLASSIFICATION
+from espalier.model.data.base import ALL, CLASSIFICATION
 from espalier.model.errors import DataError
 from espalier.passes.base import Context
 from espalier.passes.running.data_fit import TextLimit, fitted, text_limit, wanted_image
@@ -170,13 +170,22 @@ def length_of(options: EvaluateOptions, context: Context) -> TextLimit:
 
 
 def choose_split(data: TaskData, name: str, limit: int) -> Split:
-    """Split `name`, by default all, test, validation or the first; the first `limit` samples (0 = all)."""
+    """Split `name`, by default all, test, validation or the first; the first `limit` samples (0 = all).
+
+    Raises DataError where it has none.
+    """
     chosen = name or next((s for s in ("all", "test", "validation") if s in data.splits), next(iter(data.splits)))
     # Hub test sets hide their labels as −1 (GLUE): use the validation set.
     hidden = TASKS.get(data.task).hides(data.split(chosen).labels)
     if not name and hidden and "validation" in data.splits:
         chosen = "validation"
-    return replace(data.split(chosen), name=chosen).take(limit or None)
+    found = replace(data.split(chosen), name=chosen)
+    if not len(found):
+        others = [s for s, split in data.splits.items() if len(split)]
+        which = "" if chosen == ALL else f"the split {chosen} of "
+        hint = f"Choose another split: {', '.join(others)}." if others else "Give data with samples."
+        raise DataError(f"There are no samples in {which}{data.name}.", hint)
+    return found.take(limit or None)
 
 
 def measured_split(data: TaskData, name: str, limit: int) -> Split:

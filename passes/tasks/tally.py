@@ -65,6 +65,11 @@ class Tally:
         )
 
     @property
+    def unscored(self) -> int:
+        """Number of samples whose figures are not finite, as those of NaN in the scores."""
+        return int((~np.isfinite(self.statistics)).any(1).sum())
+
+    @property
     def statistics(self) -> Array:
         """float64 [samples, k], in the order of the batches."""
         return _joined(self._statistics)

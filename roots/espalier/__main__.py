@@ -13,20 +13,20 @@ if not __package__:  # run as a file: its folder is a package, no place to impor
 class _Window:
     """Loads Qt only when a window is wanted."""
 
-    def open(self, target: str | None, plugins: Sequence[str], theme: str | None) -> int:
+    def open(self, target: str | None, plugins: Sequence[str], theme: str | None, language: str | None) -> int:
         """Show the window until it is closed."""
-        from espalier.app.shell.application import open_window
+        from espalier.app.shell.starting import open_window
 
-        return open_window(target, plugins, theme)
+        return open_window(target, plugins, theme, language)
 
     def render(
         self, target: str | None, plugins: Sequence[str], file: Path, size: tuple[int, int], theme: str,
-        panel: str | None,
+        panel: str | None, language: str | None,
     ) -> None:  # fmt: skip
         """Draw the window into a file."""
-        from espalier.app.shell.application import render_screenshot
+        from espalier.app.shell.starting import render_screenshot
 
-        render_screenshot(target, str(file), size, theme, panel, plugins)
+        render_screenshot(target, str(file), size, theme, panel, plugins, language)
 
 
 def main() -> int:

@@ -400,21 +400,21 @@ def test_a_project_without_its_plugin(capsys: Capture, digits: Path, tmp_path: P
     assert capsys.readouterr().err.startswith("Step 1 (gone_plugin_pass): There is no pass 'gone_plugin_pass'.")
 
 
-def test_ctrl_c_is_quiet(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_takes_one_line(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(text: str) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("espalier.app.commands.formats.parse_format", interrupt)
     assert main(["formats", "integer"]) == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "Stopped.\n")
 
 
 def test_the_window_is_asked_for(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     class Fake:
-        def open(self, target: str | None, plugins: list[str], theme: str | None) -> int:
-            seen.append((target, *plugins, *([theme] if theme else ())))
+        def open(self, target: str | None, plugins: list[str], theme: str | None, language: str | None) -> int:
+            seen.append((target, *plugins, *filter(None, (theme, language))))
             return 0
 
         def render(self, *args: Any) -> None:
@@ -424,13 +424,14 @@ def test_the_window_is_asked_for(capsys: Capture, tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("QT_QPA_PLATFORM")
     assert main(["demo:digits"], Fake()) == 0 and main([], Fake()) == 0
     shot = tmp_path / "w.png"
-    words = ["demo:digits", "--screenshot", str(shot), "--size", "800x600", "--theme", "dark", "--panel", "Score"]
+    words = ["demo:digits", "--screenshot", str(shot), "--size", "800x600", "--theme", "dark", "--panel", "Score",
+             "--language", "de"]  # fmt: skip
     assert main(words, Fake()) == 0
     assert main(["--plugin", "a.py", "demo:digits", "--plugin", "b.py"], Fake()) == 0
-    assert main(["demo:digits", "--theme", "dark"], Fake()) == 0
+    assert main(["demo:digits", "--theme", "dark", "--language", "en"], Fake()) == 0
     assert main(["demo:digits", "--panel", "search"], Fake()) == 2 and "--screenshot" in capsys.readouterr().err
-    assert seen == [("demo:digits",), (None,), ("demo:digits", [], shot, (800, 600), "dark", "Score"),
-                    ("demo:digits", "b.py", "a.py"), ("demo:digits", "dark")]  # fmt: skip
+    assert seen == [("demo:digits",), (None,), ("demo:digits", [], shot, (800, 600), "dark", "Score", "de"),
+                    ("demo:digits", "b.py", "a.py"), ("demo:digits", "dark", "en")]  # fmt: skip
 
 
 def test_without_a_display_it_names_the_commands(capsys: Capture) -> None:

@@ -49,6 +49,15 @@ def test_rows_of_features_are_in_the_menus(window: Window) -> None:
 
 
 @pytest.mark.gui
+def test_menus_fit_800_pixels_in_one_column(window: Window) -> None:
+    for title, menu in window.actions_table.menus.items():
+        places = [menu.actionGeometry(action) for action in menu.actions() if action.isVisible()]
+        columns = len({place.left() for place in places})
+        assert columns == 1 or (title in ("Model", "Model/Report") and columns == 2), title  # which list all passes
+        assert max(place.bottom() for place in places) <= 800, title
+
+
+@pytest.mark.gui
 def test_an_action_may_delete_its_window(qtbot: QtBot) -> None:
     """As one that closes a tab, from the find field, while a dialog runs the events."""
     window = QMainWindow()

@@ -82,7 +82,8 @@ def test_positions_and_vocabulary_of_transformers(spec: str, tmp_path: Path) -> 
     assert (limits.tokens, limits.vocabulary) == SOURCES[spec]
     source = opened.project.source.limits  # which knows the head and the architecture besides
     assert source is not None and source.architecture == spec.split("?")[0].removeprefix("config:")
-    assert limits == replace(source, head="", problem="", architecture=None, start=None)
+    assert limits == replace(source, head="", problem="", architecture=None, start=None, ends=())
+    assert not source.ends or source.head in ("causal-lm", "seq2seq-lm", ""), "a classifier ends no texts"
     most = limits.tokens or 200
     assert runs(opened, most) and runs(opened, most + 1) == (limits.tokens is None)
 

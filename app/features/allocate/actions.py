@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 
 from espalier.app.features.allocate.panel import AllocatePanel
+from espalier.app.translation import tr
 from espalier.app.widgets.docked import follow_visibility
 from espalier.model.graph.graph import Graph
 
@@ -24,7 +25,7 @@ def connect(host: Host, panel: AllocatePanel) -> None:
     panel.preview_wanted.connect(preview.show)
     panel.node_wanted.connect(host.go_to)
     follow_visibility(host.dock("allocate"), preview.set_active)
-    panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the front", "front.png"))
+    panel.save_wanted.connect(lambda: host.save_plots(panel, tr("Save the front"), "front.png"))
     allocations = panel.allocations
     back = QShortcut(QKeySequence(Qt.Key.Key_Escape), panel)
     back.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
@@ -71,7 +72,7 @@ class CanvasPreview(QObject):
             self._begin("overlay")
             values = {n.id: float(n.precision["data_in"].format.bits) for n in graph if "data_in" in n.precision}
             self._canvas.preview(graph)
-            self._canvas.set_overlay("input bits", values)
+            self._canvas.set_overlay(tr("input bits"), values)
             return
         self._canvas.preview(graph)
         if self._begin("bits"):

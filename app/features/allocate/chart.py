@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.figures.curves import figure_text, figure_title, is_log, ticks
 from espalier.app.number_text import figure as short
 from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.chart_export import Table
 
@@ -51,7 +52,7 @@ class FrontChart(Chart):
         self._dot: pg.ScatterPlotItem | None = None
         super().__init__(parent)
         self.setMouseTracking(True)
-        self.setAccessibleName("Predicted divergence against cost")
+        self.setAccessibleName(tr("Predicted divergence against cost"))
 
     def sizeHint(self) -> QSize:
         return QSize(420, 200)
@@ -110,7 +111,7 @@ class FrontChart(Chart):
 
     def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        self.name_axes(figure_title(self.figure) if self.figure else "", "estimated KL (nats)")
+        self.name_axes(figure_title(self.figure) if self.figure else "", tr("estimated KL (nats)"))
         top = math.ceil(max((self._y(k) for _, k in self.points), default=0.0))
         every = max(1, math.ceil((top - self._foot) / 5))
         rows = range(math.ceil(self._foot), top + 1, every)
@@ -190,7 +191,7 @@ class FrontChart(Chart):
     def tooltip_at(self, at: QPointF) -> str:
         """Tooltip of the nearest point; empty if none is within NEAR pixels."""
         named = [(m.at, m.kl if m.kl is not None else LEAST, m.text) for m in self.marks]
-        named += [(c, k, f"{figure_title(self.figure)} {figure_text(self.figure, c)}\nKL {short(k)} estimated")
+        named += [(c, k, tr("{} {}\nKL {} estimated", figure_title(self.figure), figure_text(self.figure, c), short(k)))
                   for c, k in self.points]  # fmt: skip
         best: tuple[float, str] | None = None
         for cost, kl, text in named:

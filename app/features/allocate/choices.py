@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.features.allocate.state.allocation import FIRST, title_of
 from espalier.app.number_text import percent
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.axis_field import caption
 from espalier.app.widgets.forms.chips import Chips
 from espalier.app.widgets.forms.fields import Choice
@@ -17,8 +18,8 @@ from espalier.passes.allocation.decisions import Column, column
 from espalier.passes.costs.base import separable
 from espalier.passes.sensitivity.table import Candidate
 
-PORTS = {"weight": "weights", "data_in": "inputs", "bias": "biases", "data_out": "outputs"}
-UNPRUNED = "nothing pruned"
+PORTS = translated({"weight": "weights", "data_in": "inputs", "bias": "biases", "data_out": "outputs"})
+UNPRUNED = tr("nothing pruned")
 
 
 class AllocateChoices(QWidget):
@@ -30,20 +31,20 @@ class AllocateChoices(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.cost = Choice()
-        self.cost.setAccessibleName("Cost")
+        self.cost.setAccessibleName(tr("Cost"))
         self.ports, self.formats, self.sparsities = Chips((), "port"), Chips((), "format"), Chips((), "sparsity")
         self._columns: dict[Column, tuple[str, str]] = {}  # column → its chips
         self._names: dict[str, str] = {}
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 8, 12, 8)
         box.setSpacing(5)
-        self._captions = [caption(t) for t in ("Budget of", "Of which ports", "Formats", "Sparsities")]
+        self._captions = [caption(t) for t in (tr("Budget of"), tr("Of which ports"), tr("Formats"), tr("Sparsities"))]
         parts = (self.cost, self.ports, self.formats, self.sparsities)
         for label, part in zip(self._captions, parts, strict=True):
             box.addWidget(label)
             box.addWidget(part)
         self._none = muted("")
-        self.measure = link("Measure them", self.wanted.emit)
+        self.measure = link(tr("Measure them"), self.wanted.emit)
         for position, part in enumerate((self._none, self.measure), box.indexOf(self.cost) + 1):
             box.insertWidget(position, part)  # at the top, where the reason for a missing front is seen
         box.addStretch(1)
@@ -54,10 +55,10 @@ class AllocateChoices(QWidget):
     def offer_costs(self) -> None:
         """List the registered costs, those of plug-ins included."""
         costs = separable()
-        self.cost.offer(tuple(c.name for c in costs), tuple(c.title for c in costs))
+        self.cost.offer(tuple(c.name for c in costs), tuple(tr(c.title) for c in costs))
         if self.cost.get() not in {c.name for c in costs} or not self._columns:
             self.cost.put(FIRST)
-        self.cost.setToolTip("\n".join(f"{c.title}: {c.about}" for c in costs))
+        self.cost.setToolTip("\n".join(f"{tr(c.title)}: {tr(c.about)}" for c in costs))
 
     def offer(self, candidates: Iterable[Candidate], ports: Iterable[str]) -> None:
         """Offer chips for the candidates of a table; new chips are checked, the others keep their state."""

@@ -21,6 +21,7 @@ from espalier.app.features.allocate.widgets import ABOUT, STEPS, WORDS, Allocate
 from espalier.app.figures.curves import figure_text
 from espalier.app.figures.facts import node_path
 from espalier.app.number_text import figure, percent
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import EspalierError
 from espalier.passes.allocation.decisions import PortRef
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 NOWHERE = ("",)
+NO_MODEL = tr("Open a model to allocate formats to its layers.")
 UNITS = {"size_bytes": (1024.0, "KiB"), "bitops": (1e6, "M"), "sparsity": (0.01, "%")}
 
 
@@ -90,7 +92,7 @@ class AllocatePanel(AllocateWidgets):
         self.finder.setEnabled(not sensitivities.running)
         status = sensitivities.status
         text = f"{ABOUT}\n\n{status[:1].upper()}{status[1:]}." if sensitivities.error else ABOUT
-        self.about.setText(text.replace("..", ".") if document else "Open a model to allocate formats to its layers.")
+        self.about.setText(text.replace("..", ".") if document else NO_MODEL)
         self.about.setMinimumHeight(self.about.heightForWidth(WORDS))
         if not filled or document is None:
             return
@@ -102,7 +104,7 @@ class AllocatePanel(AllocateWidgets):
             or _single(state)
         )
         self.choices.show_message(
-            "Counting what everything costs …" if state.counting else text, self.cost_inputs.can(state)
+            tr("Counting what everything costs …") if state.counting else text, self.cost_inputs.can(state)
         )
         places = [p for g in state.current.problem.groups for s in g.slots for p in s.places] if state.current else []
         order = {name: i for i, name in enumerate(document.graph.nodes)}
@@ -129,16 +131,18 @@ class AllocatePanel(AllocateWidgets):
         points = state.current.points() if state.current else []
         marks: list[Mark] = []
         if present := state.present():
-            text, estimate = f"present: {figure_text(state.figure, present[0])}", state.estimate
+            text, estimate = tr("present: {}", figure_text(state.figure, present[0])), state.estimate
             divergence = (
-                "" if present[1] is None else f"\nKL {figure(present[1])} from {estimate.baseline}, {estimate.how}"
+                ""
+                if present[1] is None
+                else tr("\nKL {} from {}, {}", figure(present[1]), tr(estimate.baseline), estimate.how)
             )
             kl = present[1] if estimate.baseline == state.baseline else None
             marks.append(Mark(present[0], kl, "present", text + divergence))
         for point in self.measurement.along(state.figure):
-            accuracy = "" if point.accuracy is None else f"\naccuracy {percent(point.accuracy)}"
+            accuracy = "" if point.accuracy is None else tr("\naccuracy {}", percent(point.accuracy))
             cost = figure_text(state.figure, point.of.at)
-            text = f"measured: {cost}\nKL {figure(point.kl)}, measured; estimated "
+            text = tr("measured: {}\nKL {}, measured; estimated ", cost, figure(point.kl))
             marks.append(Mark(point.of.at, point.kl, "measured", f"{text}{figure(point.of.predicted)}{accuracy}"))
         self.chart.show_front(state.figure, points, marks)
         self._name_colours()
@@ -205,7 +209,7 @@ class AllocatePanel(AllocateWidgets):
         error = state.beyond or measurement.error
         self.wrong.setText(error)
         self.wrong.setVisible(bool(error))
-        self.measure.setText("Stop measuring" if measurement.running else "Measure")
+        self.measure.setText(tr("Stop measuring") if measurement.running else tr("Measure"))
         self.measure.setEnabled(measurement.running or state.solution is not None)
         self.result.show_text(summary(state, measurement))
         self.counts.show_text(counts(state.chosen or {p: c for p, (c, _) in state.present_choices().items()}))
@@ -242,7 +246,7 @@ class AllocatePanel(AllocateWidgets):
         try:
             self.allocations.aim_at(float(self.number.get()) * self._unit[0])
         except EspalierError as error:
-            self.wrong.setText(f"{error.message} {error.hint}")
+            self.wrong.setText(error_text(error))
             self.wrong.show()
 
     def _find(self) -> None:
@@ -285,4 +289,4 @@ def _single(state: Allocations) -> str:
     if state.current is None or len(state.current.front.solutions) > 1:
         return ""
     cost = state.current.cost
-    return f"One allocation is the best at every budget. {cost.title} is {cost.about}."
+    return tr("One allocation is the best at every budget. {} is {}.", tr(cost.title), tr(cost.about))

@@ -10,12 +10,13 @@ from espalier.app.features.allocate.state.allocation import Allocations, title_o
 from espalier.app.features.allocate.state.measured import Measurement
 from espalier.app.figures.curves import figure_text, figure_title
 from espalier.app.number_text import figure, percent
+from espalier.app.translation import tr
 from espalier.model.document.recipe import Recipe
 from espalier.passes.allocation.decisions import PortRef
 from espalier.passes.sensitivity.table import Candidate
 
 MAX_KINDS = 6  # kinds of choices in the counts
-FIRST = "First predictions, not yet corrected by measurements"
+FIRST = tr("First predictions, not yet corrected by measurements")
 GAP = 5e-4  # optimality gap from which it is shown
 
 
@@ -30,12 +31,12 @@ def summary(allocations: Allocations, measurement: Measurement) -> str:
         return _present(allocations, measurement)
     parts = [
         _cost_text(allocations.figure, allocations.reached),
-        f"KL {figure(allocations.kl)} from {allocations.baseline}, estimated",
+        tr("KL {} from {}, estimated", figure(allocations.kl), tr(allocations.baseline)),
     ]
     parts += [FIRST[:1].lower() + FIRST[1:]] if allocations.sensitivities.uncorrected else []
     parts += _measured(measurement, allocations.allocated_recipe())
     if allocations.solution.gap > GAP:
-        parts.append(f"sum of layers ≤ {percent(allocations.solution.gap)} above the least")
+        parts.append(tr("sum of layers ≤ {} above the least", percent(allocations.solution.gap)))
     return " · ".join(parts)
 
 
@@ -52,13 +53,13 @@ def _present(allocations: Allocations, measurement: Measurement) -> str:
     """Summary of the present configuration, while no budget is set."""
     present = allocations.present()
     if present is None:
-        return "Drag the budget." if allocations.current else ""
+        return tr("Drag the budget.") if allocations.current else ""
     parts = [_cost_text(allocations.figure, present[0])]
-    how, name = allocations.estimate.how, allocations.estimate.baseline
-    parts.append("KL unknown" if present[1] is None else f"KL {figure(present[1])} from {name}, {how}")
+    how, name = allocations.estimate.how, tr(allocations.estimate.baseline)
+    parts.append(tr("KL unknown") if present[1] is None else tr("KL {} from {}, {}", figure(present[1]), name, how))
     measured = _measured(measurement, allocations.recipe)
     parts += measured[1:] if how == "measured" else measured  # the divergence is in the text already
-    return f"Now {' · '.join(parts)}. Drag the budget."
+    return tr("Now {}. Drag the budget.", " · ".join(parts))
 
 
 def _measured(measurement: Measurement, recipe: Recipe | None) -> list[str]:
@@ -66,8 +67,8 @@ def _measured(measurement: Measurement, recipe: Recipe | None) -> list[str]:
     point = measurement.last(recipe) if measurement.points and recipe is not None else None
     if point is None:
         return []
-    accuracy = [] if point.accuracy is None else [f"accuracy {percent(point.accuracy)}"]
-    return [f"measured {figure(point.kl)}", *accuracy]
+    accuracy = [] if point.accuracy is None else [tr("accuracy {}", percent(point.accuracy))]
+    return [tr("measured {}", figure(point.kl)), *accuracy]
 
 
 def counts(chosen: Mapping[PortRef, Candidate]) -> str:
@@ -79,6 +80,6 @@ def counts(chosen: Mapping[PortRef, Candidate]) -> str:
 @lru_cache(maxsize=4096)
 def short(candidate: Candidate) -> str:
     """A candidate without its fitted parameters: `int 4, 50 %`."""
-    pruned = f"{percent(candidate.sparsity, 0)} pruned" if candidate.sparsity else ""
+    pruned = tr("{} pruned", percent(candidate.sparsity, 0)) if candidate.sparsity else ""
     name = title_of(candidate) if candidate.format or not pruned else ""
     return ", ".join(filter(None, (name, pruned)))

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 from espalier.app.features.allocate.choices import PORTS
 from espalier.app.number_text import figure
 from espalier.app.theme import ROW
+from espalier.app.translation import tr
 from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.charts.chart_export import table_text
 from espalier.app.widgets.drag_handle import offer_table
@@ -75,7 +76,7 @@ class AllocateModel(QAbstractTableModel):
         labels, kl = self._cells.get(node, (("",) * len(self.ports), 0.0))
         if column <= len(self.ports):
             return labels[column - 1]
-        return ("unknown" if kl is None else figure(kl)) if node in self._cells else ""
+        return (tr("unknown") if kl is None else figure(kl)) if node in self._cells else ""
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if side != Qt.Orientation.Horizontal or section >= self.columnCount():
@@ -89,7 +90,7 @@ class AllocateModel(QAbstractTableModel):
     @property
     def titles(self) -> tuple[str, ...]:
         """The titles of the columns."""
-        return ("layer", *(PORTS.get(p, p) for p in self.ports), "KL")
+        return (tr("layer"), *(PORTS.get(p, p) for p in self.ports), "KL")
 
     def values_of(self, row: int) -> tuple[object, ...]:
         """The cells of a row with the name of the node, and the divergence in full precision."""
@@ -122,7 +123,7 @@ class AllocateTable(QTableView):
         head.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         head.setMinimumSectionSize(40)
         head.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        self.setAccessibleName("Choices by layer")
+        self.setAccessibleName(tr("Choices by layer"))
         self.handle = offer_table(self, AllocateTable.as_text)
         self.activated.connect(lambda index: self.node_wanted.emit(self.rows.nodes[index.row()]))
 

@@ -21,6 +21,7 @@ from espalier.app.features.allocate.chart import FrontChart
 from espalier.app.features.allocate.choices import AllocateChoices
 from espalier.app.features.allocate.table import AllocateTable
 from espalier.app.session.job_strip import JobStrip
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.fields import NumberField, apply_field_style
 from espalier.app.widgets.heading import Elided, link, muted, warning
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 STEPS = 1000  # of the slider
 CHOICES, TABLE, MIDDLE, RIGHT, WORDS = 236, 440, 300, 250, 520
-ABOUT = (
+ABOUT = tr(
     "An allocation gives each layer the format and sparsity that meet a budget and change the outputs least, as "
     "sensitivities predict. Sensitivities come from one backward pass over some data."
 )
@@ -63,9 +64,9 @@ class AllocateWidgets(DeferredWork):
         self.number, self.unit = NumberField(float), QLabel()
         self.result, self.counts = ResultLabel(), Elided("", "muted", 40)
         self.legend, self.wrong = QLabel(), warning()
-        self.apply = QPushButton("Apply")
-        self.measure, self.reset = link("Measure", self.want_measure), link("Reset", self.want_reset)
-        self.about, self.finder = muted(ABOUT), QPushButton("Find the sensitivities")
+        self.apply = QPushButton(tr("Apply"))
+        self.measure, self.reset = link(tr("Measure"), self.want_measure), link(tr("Reset"), self.want_reset)
+        self.about, self.finder = muted(ABOUT), QPushButton(tr("Find the sensitivities"))
         self.pages = QStackedWidget()
         self._build()
 
@@ -77,13 +78,13 @@ class AllocateWidgets(DeferredWork):
 
     def _build(self) -> None:
         self.slider.setRange(0, STEPS)
-        self.slider.setAccessibleName("Budget")
-        self.number.setAccessibleName("Budget as a number")
+        self.slider.setAccessibleName(tr("Budget"))
+        self.number.setAccessibleName(tr("Budget as a number"))
         self.number.setFixedWidth(84)
         self.unit.setProperty("role", "muted")
         self.apply.setProperty("primary", True)
-        self.apply.setToolTip("Append this allocation to the recipe, as one undo step")
-        self.measure.setToolTip("Measure divergence and accuracy in the background")
+        self.apply.setToolTip(tr("Append this allocation to the recipe, as one undo step"))
+        self.measure.setToolTip(tr("Measure divergence and accuracy in the background"))
         box = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)

@@ -9,6 +9,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from shiboken6 import isValid
 
+from espalier.app.translation import tr
+
 if TYPE_CHECKING:
     from espalier.app.features.compare.panel import ComparePanel
     from espalier.app.features.compare.state.comparing import Place
@@ -107,11 +109,11 @@ def is_compared(host: Host) -> bool:
 
 def ask_file(host: Host, panel: ComparePanel, side: str) -> None:
     """Ask for a model or a project to compare with."""
-    host.ask_model("Compare with a model or project", lambda source: panel.choose_file(cast("Place", side), source))
+    host.ask_model(tr("Compare with a model or project"), lambda source: panel.choose_file(cast("Place", side), source))
 
 
 def save(host: Host, panel: ComparePanel) -> None:
     """Ask for a file, and write the differences into it."""
     write = lambda path: host.report_errors(lambda: panel.save(path))  # noqa: E731
-    host.ask_path("Save the differences", write, save=True, names="Differences (*.html *.csv *.json *.txt)",
+    host.ask_path(tr("Save the differences"), write, save=True, names=tr("Differences (*.html *.csv *.json *.txt)"),
                   suggestion="differences.html")  # fmt: skip

@@ -13,6 +13,7 @@ from espalier.app.features.compare.state.comparing import Comparing, Place
 from espalier.app.features.compare.state_box import StateBox
 from espalier.app.figures.difference import StateComparison
 from espalier.app.theme import SPARSITY
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import Elided
 
 if TYPE_CHECKING:
@@ -34,15 +35,19 @@ class SelectorBar(QWidget):
         self._session, self._comparing = session, comparing
         self.boxes: dict[Place, StateBox] = {p: StateBox(p.upper(), lambda: choices_of(session)) for p in ("a", "b")}
         self.swap = QPushButton("⇄")
-        self.swap.setToolTip("Exchange A and B")
-        self.swap.setAccessibleName("Exchange A and B")
+        self.swap.setToolTip(tr("Exchange A and B"))
+        self.swap.setAccessibleName(tr("Exchange A and B"))
         self.swap.setFixedWidth(34)
-        self.copy, self.pin, self.use = QPushButton("Copy diff as…"), QPushButton("Pin…"), QPushButton("Use B")
-        self.pin.setToolTip("Keep the present state under a name, in the project")
+        self.copy, self.pin, self.use = (
+            QPushButton(tr("Copy diff as…")),
+            QPushButton(tr("Pin…")),
+            QPushButton(tr("Use B")),
+        )
+        self.pin.setToolTip(tr("Keep the present state under a name, in the project"))
         self.use.setProperty("primary", True)
         self.leave = QPushButton("×")
-        self.leave.setToolTip("Back to the graph (Esc)")
-        self.leave.setAccessibleName("Close the comparison")
+        self.leave.setToolTip(tr("Back to the graph (Esc)"))
+        self.leave.setAccessibleName(tr("Close the comparison"))
         self.leave.setFixedWidth(34)
         self.mode = MODES[0]
         self._modes = QButtonGroup(self)
@@ -55,7 +60,7 @@ class SelectorBar(QWidget):
         self.swap.clicked.connect(comparing.swap)
 
     def _mode_button(self, mode: str) -> QPushButton:
-        button = QPushButton(mode.capitalize())
+        button = QPushButton(tr(mode.capitalize()))
         button.setCheckable(True)
         button.setChecked(mode == self.mode)
         button.setProperty("chip", True)
@@ -95,8 +100,8 @@ class SelectorBar(QWidget):
         side, document = self._comparing.sides["b"], self._session.document
         has_recipe = document is not None and side is not None and side.recipe is not None
         self.use.setEnabled(has_recipe and side is not None and side.recipe != self._session.recipe)
-        self.use.setToolTip("Make B's recipe the document's, as one edit that can be undone" if has_recipe else
-                            "A model of another file has no recipe for this document")  # fmt: skip
+        self.use.setToolTip(tr("Make B's recipe the document's, as one edit that can be undone") if has_recipe else
+                            tr("A model of another file has no recipe for this document"))  # fmt: skip
         self.copy.setEnabled(self._comparing.result is not None)
         self.pin.setEnabled(is_open)
         self.swap.setEnabled(is_open)
@@ -121,17 +126,17 @@ class SliderBar(QWidget):
         self._edge.setRange(0, 1000)
         self._edge.setValue(500)
         self._edge.setMaximumWidth(312)
-        self._edge.setAccessibleName("Edge between A and B")
+        self._edge.setAccessibleName(tr("Edge between A and B"))
         self._ends = QLabel("A"), QLabel("B")
-        self._link = QPushButton("Linked navigation")
+        self._link = QPushButton(tr("Linked navigation"))
         self._link.setCheckable(True)
         self._link.setChecked(True)
         self._link.setProperty("chip", True)
-        self._link.setToolTip("Both cameras and groups move together")
+        self._link.setToolTip(tr("Both cameras and groups move together"))
         self.position = QLabel("")
         self.position.setMinimumWidth(80)
         self.position.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._steps = [self._step("‹", "Previous difference", -1), self._step("›", "Next difference", 1)]
+        self._steps = [self._step("‹", tr("Previous difference"), -1), self._step("›", tr("Next difference"), 1)]
         self._lay_out()
         self._edge.valueChanged.connect(lambda v: self.edge_moved.emit(v / 1000))
         self._link.toggled.connect(self.linked)
@@ -172,7 +177,9 @@ class SliderBar(QWidget):
     def show_counts(self, comparison: StateComparison) -> None:
         """`◻ 48 changed · + 0 added · − 0 removed`."""
         diff = comparison.diff
-        text = f"{len(diff.changed)} changed, outlined · + {len(diff.added)} added · − {len(diff.removed)} removed"
+        text = tr(
+            "{} changed, outlined · + {} added · − {} removed", len(diff.changed), len(diff.added), len(diff.removed)
+        )
         self._counts.show_text(text)
         self._counts.setStyleSheet(f"color: {SPARSITY};" if diff else "")
 

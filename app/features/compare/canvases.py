@@ -14,6 +14,7 @@ from espalier.app.canvas.view import GraphCanvas
 from espalier.app.features.compare.linked_groups import LinkedGroups
 from espalier.app.figures.difference import StateComparison, marked_nodes
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Recolouring, tokens
 from espalier.app.widgets.heading import Elided
 from espalier.model.document.arrangement import UNARRANGED, Arrangement
@@ -36,7 +37,7 @@ class CanvasPair(QWidget):
         for title, fact, canvas, name in zip(self.titles, self.facts, self.canvases, "AB", strict=True):
             title.setParent(self)
             fact.setProperty("role", "muted")
-            canvas.setAccessibleName(f"Graph of {name}")
+            canvas.setAccessibleName(tr("Graph of {}", name))
         self.mode: Mode = "side by side"
         self.linked = True
         self.edge = 0.5  # overlaid: the share at the left that shows A

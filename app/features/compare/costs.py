@@ -9,9 +9,10 @@ from PySide6.QtCore import QObject
 from espalier.app.features.compare.state.comparing import Comparing
 from espalier.app.features.compare.tables import DifferenceTable
 from espalier.app.figures.difference import StateComparison
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import Elided, link
 
-MEASURE, STOP = "Measure KL", "Stop measuring"
+MEASURE, STOP = tr("Measure KL"), tr("Stop measuring")
 
 
 class CostControls(QObject):
@@ -23,7 +24,7 @@ class CostControls(QObject):
         super().__init__(parent)
         self._comparing, self._table, self._shown = comparing, table, shown
         self.button, self.words = link(MEASURE, comparing.measure_rows), Elided("", "muted")
-        self.button.setToolTip("What each row costs alone: the divergence of A with it from A")
+        self.button.setToolTip(tr("What each row costs alone: the divergence of A with it from A"))
         self.words.setContentsMargins(12, 2, 12, 2)
         comparing.costs.changed.connect(self.refresh)
 

@@ -29,6 +29,7 @@ from espalier.app.features.compare.state.comparing import Comparing, Place
 from espalier.app.features.compare.state.pins import pin, unpin
 from espalier.app.features.compare.tables import DifferenceTable, ScoreTable
 from espalier.app.figures.difference import StateComparison, figure_text
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.heading import Elided, empty_state, link
 from espalier.model.files import write_text
 from espalier.passes.comparison.groups import Group
@@ -36,7 +37,7 @@ from espalier.passes.comparison.groups import Group
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-EMPTY = (
+EMPTY = tr(
     "No model is open. Two states of one are compared here: steps of the recipe, trials, pinned states, other files."
 )
 FORMS: dict[str, Callable[[StateComparison], str]] = {
@@ -53,7 +54,7 @@ class ComparePanel(QWidget):
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle("Compare")
+        self.setWindowTitle(tr("Compare"))
         self._session = session
         self.comparing = Comparing(session)
         self._shown: StateComparison | None = None
@@ -61,10 +62,10 @@ class ComparePanel(QWidget):
         self.pair: CanvasPair | None = None  # made when it is first shown
         self.table, self.scores = DifferenceTable(), ScoreTable()
         self.headline, self.message = Elided("", "muted"), empty_state(EMPTY)
-        self.filter = QLineEdit(placeholderText="Filter", clearButtonEnabled=True)
-        self.filter.setAccessibleName("Filter of the differences")
+        self.filter = QLineEdit(placeholderText=tr("Filter"), clearButtonEnabled=True)
+        self.filter.setAccessibleName(tr("Filter of the differences"))
         self.filter.setMaximumWidth(180)
-        self.measure = link("Measure both", self.comparing.measure)
+        self.measure = link(tr("Measure both"), self.comparing.measure)
         self.costs = CostControls(self.comparing, self.table, lambda: self._shown, self)
         self._pages = QStackedWidget()
         self._upper = QWidget()
@@ -119,11 +120,11 @@ class ComparePanel(QWidget):
         box.setSpacing(0)
         box.addWidget(self.table, 1)
         box.addWidget(self.costs.words)
-        save = link("Save…", self.save_wanted.emit)
-        return _titled("Differences", table, self.headline, self.filter, self.costs.button, save)
+        save = link(tr("Save…"), self.save_wanted.emit)
+        return _titled(tr("Differences"), table, self.headline, self.filter, self.costs.button, save)
 
     def _score(self) -> QWidget:
-        return _titled("Score", self.scores, Elided("B against A", "muted"), self.measure)
+        return _titled(tr("Score"), self.scores, Elided(tr("B against A"), "muted"), self.measure)
 
     def _connect(self) -> None:
         bar, slider = self.selectors, self.slider
@@ -146,7 +147,7 @@ class ComparePanel(QWidget):
     def _copy_menu(self) -> QMenu:
         menu = QMenu(self)
         for name in FORMS:
-            menu.addAction(name, lambda n=name: self.copy_as(n))
+            menu.addAction(tr(name), lambda n=name: self.copy_as(n))
         return menu
 
     def _canvases(self) -> CanvasPair:
@@ -178,12 +179,12 @@ class ComparePanel(QWidget):
         is_open = self._session.document is not None
         self.selectors.refresh(is_open)
         if comparing.error is not None:
-            self._say(f"{comparing.error.message} {comparing.error.hint}".strip())
+            self._say(error_text(comparing.error))
         elif not is_open:
             self._say(EMPTY)
         elif comparing.result is None:
             if self._shown is None:
-                self._say("Comparing …")
+                self._say(tr("Comparing …"))
         elif comparing.result is not self._shown:
             self._show(comparing.result)
         self.costs.refresh()
@@ -264,9 +265,9 @@ class ComparePanel(QWidget):
         """Ask for a name, and pin the present state under it."""
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setWindowTitle("Pin the present state")
-        dialog.setLabelText("Name of the state")
-        dialog.setTextValue(f"After {len(self._session.open_document.recipe.active)} steps")
+        dialog.setWindowTitle(tr("Pin the present state"))
+        dialog.setLabelText(tr("Name of the state"))
+        dialog.setTextValue(tr("After {} steps", len(self._session.open_document.recipe.active)))
         dialog.textValueSelected.connect(self.pin)
         dialog.open()
 
@@ -296,7 +297,7 @@ def _facts(comparison: StateComparison) -> tuple[str, str]:
     for side in ("a", "b"):
         values = {name: getattr(rows[name], side) for name in ("accuracy", "size_bytes", "weight_bits") if name in rows}
         values_shown = [
-            f"{figure_text(n, v)}{' bits' * (n == 'weight_bits')}" for n, v in values.items() if v is not None
+            f"{figure_text(n, v)}{tr(' bits') * (n == 'weight_bits')}" for n, v in values.items() if v is not None
         ]
         texts.append(" · ".join(values_shown))
     return texts[0], texts[1]

@@ -8,9 +8,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QSizePolicy
 
 from espalier.app.features.compare.state.choices import StateChoice
+from espalier.app.translation import tr
 
-FILE = "Another file…"
-UNPIN = "Remove this pin"
+FILE = tr("Another file…")
+UNPIN = tr("Remove this pin")
 WIDTH = 220  # preferred width in pixels
 
 
@@ -28,8 +29,8 @@ class StateBox(QComboBox):
         super().__init__()
         self._choices = choices
         self._shown: StateChoice | None = None
-        self.setAccessibleName(f"State {name}")
-        self.setPlaceholderText("Choose a state")
+        self.setAccessibleName(tr("State {}", name))
+        self.setPlaceholderText(tr("Choose a state"))
         self.setMinimumWidth(120)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setMaximumWidth(WIDTH * 2)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHeaderView, QVBoxLayout, QWidget
 
 from espalier.app.figures.difference import COST, Row, RowCosts, StateComparison, score_rows, table_rows, test_words
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import Elided
 from espalier.app.widgets.table import RIGHT, Index, Table, TableModel
@@ -91,7 +92,7 @@ class DifferenceTable(FittedTable):
     def __init__(self) -> None:
         super().__init__(model=RightModel(("size", COST)))
         self.numbers = ("size", COST)
-        self.setAccessibleName("Differences")
+        self.setAccessibleName(tr("Differences"))
         self.setTextElideMode(Qt.TextElideMode.ElideLeft)  # paths of nodes differ at their ends
         self._groups: dict[int, Group] = {}  # by the row's identity, which is independent of sorting
         self._all: list[Row] = []
@@ -147,7 +148,7 @@ class DifferenceTable(FittedTable):
     def position(self) -> str:
         """`3 of 48`."""
         count, row = len(self.rows.shown), self.currentIndex().row()
-        return f"{row + 1} of {count}" if row >= 0 else plural(count, "row")
+        return tr("{} of {}", row + 1, count) if row >= 0 else plural(count, "row")
 
     def _chosen(self, current: QModelIndex) -> None:
         if not self.selectionModel().hasSelection():  # focusing makes the first row current but unselected
@@ -187,7 +188,7 @@ class ScoreTable(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.table = FittedTable(model=_ScoreModel(self))
-        self.table.setAccessibleName("Scores")
+        self.table.setAccessibleName(tr("Scores"))
         self.table.setSortingEnabled(False)
         self.words = Elided("", "muted")
         box = QVBoxLayout(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from espalier.app.translation import tr
 from espalier.model.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ def save_script(host: Host) -> None:
         host.banner.show_error(ProjectError("No model is open.", "Open one first."))
         return
     name = document.path.stem if document.path else "recipe"
-    host.ask_path("Save as script", lambda path: _write(host, path), save=True, names="Python (*.py)",
+    host.ask_path(tr("Save as script"), lambda path: _write(host, path), save=True, names=tr("Python (*.py)"),
                   suggestion=f"{name}.py")  # fmt: skip
 
 
 def _write(host: Host, path: Path) -> None:
     path = path if path.suffix else path.with_suffix(".py")
     host.session.export(
-        "script", path, lambda _: host.banner.show_message(f"{path.name} repeats the recipe.", str(path))
+        "script", path, lambda _: host.banner.show_message(tr("{} repeats the recipe.", path.name), str(path))
     )

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QCompleter, QListView, QPlainTextEdit, QWidget
 from espalier.app.features.console.completeness import INDENT, is_complete, next_indent
 from espalier.app.features.console.history import History
 from espalier.app.features.console.output import FONT
+from espalier.app.translation import tr
 
 MOST_LINES = 8  # that the entry grows to
 Key = Qt.Key
@@ -38,8 +39,8 @@ class Entry(QPlainTextEdit):
         self._history = history
         self.takes_line = False  # any line is complete: a running text waits for it
         self.setProperty("bare", True)
-        self.setAccessibleName("Python")
-        self.setPlaceholderText("Python: m is the open model, selection the selected nodes")
+        self.setAccessibleName(tr("Python"))
+        self.setPlaceholderText(tr("Python: m is the open model, selection the selected nodes"))
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         font.setPixelSize(FONT)
         self.setFont(font)

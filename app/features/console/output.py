@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QWidget
 from espalier.app.features.console.messages import ECHO, ERROR, NOTE
 from espalier.app.features.console.terminal import LINES, Line
 from espalier.app.theme import DARK, LIGHT
+from espalier.app.translation import tr
 
 TYPED = "typed"  # lines of the user
 FONT = 12  # pixels
@@ -26,7 +27,7 @@ class OutputView(QPlainTextEdit):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, readOnly=True, maximumBlockCount=LINES, undoRedoEnabled=False)
         self.setProperty("bare", True)
-        self.setAccessibleName("Output of the console")
+        self.setAccessibleName(tr("Output of the console"))
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         font.setPixelSize(FONT)
         self.setFont(font)

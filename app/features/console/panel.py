@@ -13,6 +13,7 @@ from espalier.app.features.console.history import History
 from espalier.app.features.console.output import OutputView
 from espalier.app.features.console.state import console_of
 from espalier.app.settings import data_folder
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import Elided, link
 from espalier.model.errors import EspalierError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 INDENT = 10  # pixels, of the texts
-READY = "m: the open model · selection: its selected nodes · es, np, torch"
+READY = tr("m: the open model · selection: its selected nodes · es, np, torch")
 
 
 def history() -> History:
@@ -46,16 +47,16 @@ class ConsolePanel(QWidget):
         self.prompt, self.status = QLabel(">>>"), Elided(READY, "muted")
         self.prompt.setObjectName("console_prompt")
         self.prompt.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignRight)
-        self.echo_box = QCheckBox("Echo actions")
-        self.echo_box.setToolTip("Show each action in the window as its line of Python")
+        self.echo_box = QCheckBox(tr("Echo actions"))
+        self.echo_box.setToolTip(tr("Show each action in the window as its line of Python"))
         self.echo_box.setChecked(True)
-        self.script_link = link("Save as script…", self.script_wanted.emit)
-        self.script_link.setToolTip("Save the recipe of the open model as a Python program")
-        self.clear_link = link("Clear", self.clear)
-        self.restart_link = link("Restart", self.run.restart)
-        self.restart_link.setToolTip("End the console's process and begin with a new one; its names are lost")
-        self.stop_link = link("Stop", self.run.stop)
-        self.stop_link.setToolTip("Interrupt the running code (Ctrl+C)")
+        self.script_link = link(tr("Save as script…"), self.script_wanted.emit)
+        self.script_link.setToolTip(tr("Save the recipe of the open model as a Python program"))
+        self.clear_link = link(tr("Clear"), self.clear)
+        self.restart_link = link(tr("Restart"), self.run.restart)
+        self.restart_link.setToolTip(tr("End the console's process and begin with a new one; its names are lost"))
+        self.stop_link = link(tr("Stop"), self.run.stop)
+        self.stop_link.setToolTip(tr("Interrupt the running code (Ctrl+C)"))
         self.setFocusProxy(self.entry)
         self._lay_out()
         self._connect(session)
@@ -117,7 +118,7 @@ class ConsolePanel(QWidget):
             self.entry.clear()
             self.run.enter(text)
         elif self.run.running:
-            self.status.show_text("The code is still running. Wait, or press Stop.")
+            self.status.show_text(tr("The code is still running. Wait, or press Stop."))
         elif text.strip():
             text = text.rstrip()
             self._history.add(text)
@@ -127,7 +128,7 @@ class ConsolePanel(QWidget):
     def _refresh(self) -> None:
         run = self.run
         self.entry.takes_line = run.waits_for_line
-        self.prompt.setText("input" if run.waits_for_line else ">>>")
+        self.prompt.setText(tr("input") if run.waits_for_line else ">>>")
         self.stop_link.setEnabled(bool(run.running))
         self.restart_link.setEnabled(run.pid is not None)
         self.script_link.setEnabled(self.run.has_document)
@@ -136,9 +137,9 @@ class ConsolePanel(QWidget):
     def _state(self) -> str:
         run = self.run
         if run.waits_for_line:
-            return "The code waits for a line of input."
+            return tr("The code waits for a line of input.")
         if run.stuck:
-            return "The code does not stop. Restart ends it."
+            return tr("The code does not stop. Restart ends it.")
         if run.running:
-            return f"Running: {run.progress}" if run.progress else "Running…" if run.ready else "Starting…"
-        return READY if run.has_document else "No model is open: m is not set."
+            return tr("Running: {}", run.progress) if run.progress else tr("Running…") if run.ready else tr("Starting…")
+        return READY if run.has_document else tr("No model is open: m is not set.")

@@ -14,6 +14,7 @@ from typing import Any
 
 from espalier.app.features.console.messages import Output, Quit
 from espalier.app.jobs.worker_process import SAFE_PATH, safe_path
+from espalier.app.translation import tr
 from espalier.model.orphans import end_with_parent
 from espalier.model.trust import begin_session
 
@@ -147,7 +148,7 @@ class Died:
     def reason(self) -> str:
         """How it ended."""
         code = self.code or 0
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
+        return tr("signal {}", -code) if code < 0 else tr("exit code {}", code)
 
 
 class Unsent:

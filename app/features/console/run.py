@@ -32,6 +32,7 @@ from espalier.app.features.console.messages import (
 )
 from espalier.app.features.console.process import ConsoleProcess, Died, Unsent
 from espalier.app.features.console.terminal import Terminal
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import EspalierError
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class ConsoleRun(QObject):
         try:
             update = self.document.update()
         except EspalierError as error:
-            self.add_lines(ERROR, [str(error)])
+            self.add_lines(ERROR, [error_text(error)])
             return
         self.running = next(self._numbers)
         self._process.post(Run(self.running, text, update, self._session.selection))
@@ -126,7 +127,7 @@ class ConsoleRun(QObject):
         """End the process, whatever it runs; a new one begins."""
         self._drop()
         self.start()
-        self.add_lines(NOTE, ["A new interpreter: m and selection are set, other names are gone."])
+        self.add_lines(NOTE, [tr("A new interpreter: m and selection are set, other names are gone.")])
 
     def complete(self, text: str) -> None:
         """Ask for completions; `completed` brings them. A running text has to end first."""
@@ -206,14 +207,14 @@ class ConsoleRun(QObject):
                 self.waits_for_line = True
             case Died():
                 self._drop()
-                what = f"The console's process ended ({message.reason})."
+                what = tr("The console's process ended ({}).", message.reason)
                 self.add_lines(
-                    ERROR, [what, "Its names are lost; the document is unchanged. Run code to start it again."]
+                    ERROR, [what, tr("Its names are lost; the document is unchanged. Run code to start it again.")]
                 )
             case Unsent(reason=reason):
                 self._ended()
-                what = f"The console and the window do not understand each other ({reason})."
-                self.add_lines(ERROR, [what, "Load the plug-in of the document's steps, then Restart."])
+                what = tr("The console and the window do not understand each other ({}).", reason)
+                self.add_lines(ERROR, [what, tr("Load the plug-in of the document's steps, then Restart.")])
             case _:
                 pass
 
@@ -225,7 +226,7 @@ class ConsoleRun(QObject):
     def _call_stuck(self) -> None:
         if self.running:
             self.stuck = True
-            self.add_lines(NOTE, ["The code does not stop. Restart ends the process; its names are lost then."])
+            self.add_lines(NOTE, [tr("The code does not stop. Restart ends the process; its names are lost then.")])
             self.state_changed.emit()
 
     def _reply(self, reply: Reply) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QStackedWidget, QV
 
 from espalier.app.features.data.samples import Pictures, SampleTable
 from espalier.app.number_text import count, plural
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Check, Choice
 from espalier.app.widgets.heading import empty_state, link
 from espalier.model.data.summary import DataSummary
@@ -34,8 +35,8 @@ class DataBrowser(QWidget):
         self._cell: tuple[int, int] | None = None
         self._has_classes = True
         self.split, self.of_class, self.words = Choice(), Choice(), QLineEdit()
-        self.wrong = Check("wrong ones")
-        self.predict = link("Find what the model gets wrong", self._predict)
+        self.wrong = Check(tr("wrong ones"))
+        self.predict = link(tr("Find what the model gets wrong"), self._predict)
         self.counts = QLabel()
         self.table = SampleTable()
         self._pages, self._empty = QStackedWidget(), empty_state("")
@@ -45,14 +46,14 @@ class DataBrowser(QWidget):
 
     def _build(self) -> None:
         self.counts.setProperty("role", "muted")
-        self.words.setPlaceholderText("Search the texts")
+        self.words.setPlaceholderText(tr("Search the texts"))
         self.words.setClearButtonEnabled(True)
         self.words.setMaximumWidth(200)
         self.words.setMinimumWidth(60)
         bar = QHBoxLayout()
         bar.setContentsMargins(0, 0, 0, 4)
         bar.setSpacing(8)
-        for name, widget in (("Split", self.split), ("Class", self.of_class), ("Search", self.words)):
+        for name, widget in ((tr("Split"), self.split), (tr("Class"), self.of_class), (tr("Search"), self.words)):
             widget.setAccessibleName(name)
             widget.setFixedHeight(25)
             bar.addWidget(widget)
@@ -81,7 +82,7 @@ class DataBrowser(QWidget):
         names = tuple(s.name for s in summary.splits)
         self.split.offer(names, tuple(f"{s.name} {count(s.samples)}" for s in summary.splits))
         self.split.put(previous if previous in names else summary.evaluated.name)
-        self.of_class.offer(("", *summary.classes), ("all classes", *summary.classes))
+        self.of_class.offer(("", *summary.classes), (tr("all classes"), *summary.classes))
         self.of_class.put("")
         self.of_class.setVisible(bool(summary.classes))
         self._has_classes = bool(summary.classes)
@@ -134,10 +135,12 @@ class DataBrowser(QWidget):
         """Request the first page for the current filters."""
         self._wait.stop()
         self.table.samples.clear()
-        self._show_message("Samples are being loaded.")
+        self._show_message(tr("Samples are being loaded."))
         among = self._candidates()
         if among == ():
-            self._show_message("No sample is predicted wrong." if self._cell is None else "This cell holds no sample.")
+            self._show_message(
+                tr("No sample is predicted wrong.") if self._cell is None else tr("This cell holds no sample.")
+            )
             return
         self.rows_wanted.emit(self._request(0, among))
 
@@ -170,7 +173,7 @@ class DataBrowser(QWidget):
         if rows or start:
             self._pages.setCurrentIndex(1)
         else:
-            self._show_message("No sample matches. Choose all classes, or change the search text.")
+            self._show_message(tr("No sample matches. Choose all classes, or change the search text."))
         self.counts.setText(plural(matches, "sample"))
 
     def _with_prediction(self, row: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from espalier.app.features.data.charts.data_charts import ClassChart, LengthChar
 from espalier.app.number_text import count, percent, plural
 from espalier.app.session.analysis_requests import AnalysisRequests
 from espalier.app.session.opened_state import opened_state_of
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.forms.form import Form
 from espalier.app.widgets.heading import empty_state, link, muted, warning
 from espalier.model.data.summary import DataSummary, balance
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 PAUSE = 500  # milliseconds after the last key before other data are loaded
 WIDE = 1300
 SOURCE, COLUMNS = ("data",), ("text", "label", "tokenizer", "max_length", "task")
-EMPTY = "No data yet. Name a demo, a data set of the hub, a file or a folder above."
+LOADING = tr("The data are being loaded.")
+EMPTY = tr("No data yet. Name a demo, a data set of the hub, a file or a folder above.")
 
 
 class DataPanel(QWidget):
@@ -49,7 +51,7 @@ class DataPanel(QWidget):
         self.browser = DataBrowser()
         self.facts, self.misfit, self._empty = muted(""), warning(), empty_state(EMPTY)
         self.classes, self.lengths, self.confusion = ClassChart(), LengthChart(), ConfusionView()
-        self._unfold = link("Columns…", self._toggle_columns)
+        self._unfold = link(tr("Columns…"), self._toggle_columns)
         self._pages = QStackedWidget()
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._build()
@@ -135,7 +137,7 @@ class DataPanel(QWidget):
 
     def _toggle_columns(self) -> None:
         self.columns.setVisible(self.columns.isHidden())
-        self._unfold.setText("Columns…" if self.columns.isHidden() else "Fewer")
+        self._unfold.setText(tr("Columns…") if self.columns.isHidden() else tr("Fewer"))
 
     def _on_opened(self) -> None:
         self.loader.drop()
@@ -175,7 +177,7 @@ class DataPanel(QWidget):
         try:
             options = self.options()
         except EspalierError as error:
-            self._show_message(str(error))
+            self._show_message(error_text(error))
             return
         if self._session.document is None or options == self._loaded:
             return
@@ -184,7 +186,7 @@ class DataPanel(QWidget):
         if not options.data:
             self._show_message(EMPTY)
             return
-        self._show_message("The data are being loaded.")
+        self._show_message(LOADING)
         self.loader.ask("data", options)
 
     def _on_changed(self) -> None:
@@ -216,10 +218,10 @@ class DataPanel(QWidget):
             self._show_confusion()
 
     def _failed(self, name: str, error: EspalierError) -> None:
-        text = f"{error.message} {error.hint}".strip()
+        text = error_text(error)
         field = self.source.editors["data"]
         if name == "data" and field.shows(error):  # the field shows the message, so only the hint goes here
-            self._show_message(error.hint)
+            self._show_message(message(error.hint))
         elif name == "data":
             self._show_message(text, bad=True)
         elif name == "data_rows":
@@ -235,7 +237,7 @@ class DataPanel(QWidget):
             self.browser.predict.setText(_prediction_status(job))
         elif name == "data" and job and self._summary is None:
             blocking = next((j.title for j in self._session.jobs if j.state == "running" and j is not job), "")
-            self._show_message(f"The data are loaded after {blocking}." if blocking else "The data are being loaded.")
+            self._show_message(tr("The data are loaded after {}.", blocking) if blocking else LOADING)
         elif name == "data" and job is None and self._summary is None:
             self._loaded = None  # stopped by the user: Enter loads the data again
 
@@ -288,11 +290,11 @@ class DataPanel(QWidget):
 
 def _prediction_status(job: JobInfo | None) -> str:
     if job is None:
-        return "Find what the model gets wrong"
+        return tr("Find what the model gets wrong")
     done = job.progress
     if job.state == "waiting" or done is None or not done.total:
-        return "Predictions are being computed"
-    return f"Predicted {count(done.done)} of {count(done.total)}"
+        return tr("Predictions are being computed")
+    return tr("Predicted {} of {}", count(done.done), count(done.total))
 
 
 def _facts(summary: DataSummary) -> str:
@@ -303,13 +305,19 @@ def _facts(summary: DataSummary) -> str:
     kind = _kind(summary)
     if summary.guessing:
         return _paragraphs(_task_facts(summary, sizes))
-    classes = f"{plural(len(summary.classes), 'class', 'classes')}; {balance(summary.counts, summary.classes)}."
-    accuracy = f"Majority-class accuracy: {percent(summary.evaluated.majority)}"
-    majority = f"{accuracy} on {summary.evaluated.name}; a model must beat it."
+    classes = (
+        f"{plural(len(summary.classes), 'class', 'classes')}; {message(balance(summary.counts, summary.classes))}."
+    )
+    accuracy = tr("Majority-class accuracy: {}", percent(summary.evaluated.majority))
+    majority = tr("{} on {}; a model must beat it.", accuracy, summary.evaluated.name)
     lines = [f"<b>{count(sum(summary.counts))} {escape(kind)}</b>", *map(escape, (sizes, classes, majority))]
     if summary.kind == "text":
         lines.append(
-            f"Half of the texts have up to {plural(summary.median, 'token')}, the longest {count(summary.longest)}."
+            tr(
+                "Half of the texts have up to {}, the longest {}.",
+                plural(summary.median, "token"),
+                count(summary.longest),
+            )
         )
     return _paragraphs(lines)
 
@@ -317,15 +325,15 @@ def _facts(summary: DataSummary) -> str:
 def _kind(summary: DataSummary) -> str:
     """The kind of the samples in the plural, with the shape of those that are no texts."""
     if summary.kind == "text":
-        return "texts"
-    kind = {"image": "images", "audio": "sounds"}.get(summary.kind, "arrays")
+        return tr("texts")
+    kind = {"image": tr("images"), "audio": tr("sounds")}.get(summary.kind, "arrays")
     return f"{kind}, {' × '.join(map(str, summary.shape))}"
 
 
 def _task_facts(summary: DataSummary, sizes: str) -> list[str]:
     """The figures of data whose samples have not one class each."""
     kind = _kind(summary)
-    lines = [f"<b>{count(summary.samples)} {escape(kind)}, task {escape(summary.task)}</b>", escape(sizes)]
+    lines = [tr("<b>{} {}, task {}</b>", count(summary.samples), escape(kind), escape(summary.task)), escape(sizes)]
     if summary.classes:
         lines.append(plural(len(summary.classes), "label", "labels"))
     return [*lines, escape(summary.guessing)]
@@ -334,10 +342,10 @@ def _task_facts(summary: DataSummary, sizes: str) -> list[str]:
 def _window_facts(summary: DataSummary, sizes: str) -> list[str]:
     """The figures of a text in windows."""
     tokens, size = sum(s.tokens for s in summary.splits), sum(s.text_bytes for s in summary.splits)
-    windows = f"<b>{count(sum(summary.counts))} windows of {plural(summary.window, 'token')}</b>"
-    amount = f"{count(tokens)} tokens to predict, {size / max(tokens, 1):.2f} bytes each on average."
-    frequent = f"The most frequent token is {percent(summary.evaluated.majority)} of {summary.evaluated.name}"
-    return [windows, *map(escape, (sizes, amount, f"{frequent}; a model must predict more than that."))]
+    windows = tr("<b>{} windows of {}</b>", count(sum(summary.counts)), plural(summary.window, "token"))
+    amount = tr("{} tokens to predict, {:.2f} bytes each on average.", count(tokens), size / max(tokens, 1))
+    frequent = tr("The most frequent token is {} of {}", percent(summary.evaluated.majority), summary.evaluated.name)
+    return [windows, *map(escape, (sizes, amount, tr("{}; a model must predict more than that.", frequent)))]
 
 
 def _paragraphs(lines: Sequence[str]) -> str:

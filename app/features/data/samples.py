@@ -12,6 +12,7 @@ from PySide6.QtGui import QColor, QImage, QPixmap
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from espalier.app.number_text import column_title, shown
+from espalier.app.translation import tr
 from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.drag_handle import offer_table
 from espalier.app.widgets.forms.fields import tokens
@@ -123,7 +124,7 @@ class SampleTable(QTableView):
         self.setWordWrap(True)
         self.setShowGrid(False)
         self.setTabKeyNavigation(False)
-        self.setAccessibleName("Samples")
+        self.setAccessibleName(tr("Samples"))
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.verticalHeader().hide()

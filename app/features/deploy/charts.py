@@ -13,13 +13,14 @@ from PySide6.QtWidgets import QWidget
 
 from espalier.app.number_text import cell
 from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, dashed, lighter, pen
 from espalier.app.widgets.charts.chart_export import Table
 
 Row = dict[str, Any]
 TIMES = (("compute_ms", "compute", "matmul"), ("communication_ms", "communication", "activation"),
          ("bubble_ms", "bubble", "other"))  # fmt: skip
-MEMORY = (("state_bytes", "weights and state", "linear"), ("activation_bytes", "activations", "norm"))
+MEMORY = (("state_bytes", tr("weights and state"), "linear"), ("activation_bytes", tr("activations"), "norm"))
 GIB, MIB = 2.0**30, 2.0**20
 PER_PLAN, AROUND = 44, 60  # pixels of height: of a bar with its gap, of the axis
 Part = tuple[str, str, str]  # column, name, category of its colour
@@ -102,7 +103,7 @@ class ScalingChart(Chart):
         self.rows: tuple[Row, ...] = ()
         self._mark: float | None = None
         super().__init__(parent)
-        self.setAccessibleName("Predicted step by devices")
+        self.setAccessibleName(tr("Predicted step by devices"))
 
     def sizeHint(self) -> QSize:
         return QSize(320, 190)
@@ -122,7 +123,7 @@ class ScalingChart(Chart):
         self.plot.clear()
         if not self.rows:
             return
-        self.name_axes("devices (simulated by the cost model)", "step, ms")
+        self.name_axes(tr("devices (simulated by the cost model)"), tr("step, ms"))
         xs = [math.log2(r["devices"]) for r in self.rows]
         first = self.rows[0]
         ideal = [first["step_ms"] * first["devices"] / r["devices"] for r in self.rows]
@@ -146,8 +147,8 @@ class ScalingChart(Chart):
 
     def legend(self) -> tuple[tuple[str, str], ...]:
         """(label, colour) of each line."""
-        return (("step", self.look.accent), ("compute alone", lighter(CATEGORIES["matmul"], self.look)),
-                ("ideal speedup", self.look.muted))  # fmt: skip
+        return ((tr("step"), self.look.accent), (tr("compute alone"), lighter(CATEGORIES["matmul"], self.look)),
+                (tr("ideal speedup"), self.look.muted))  # fmt: skip
 
     def table(self) -> Table:
         """The drawn values."""

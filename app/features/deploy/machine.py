@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from espalier.app.commands.console import age, big
 from espalier.app.features.deploy.state import LINKS
 from espalier.app.number_text import data_size
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import link, muted
 from espalier.passes.base import NoOptions
 from espalier.passes.sharding.links import stored_links
@@ -18,8 +19,8 @@ from espalier.passes.sharding.presets import PRESETS
 if TYPE_CHECKING:
     from espalier.app.features.deploy.state import Deployment
 
-TIP = ("Time collectives between two processes of this machine, and a product and a copy, in about 15 s. Plans with "
-       "the device `this` and predictions of runs then have its links.")  # fmt: skip
+TIP = (tr("Time collectives between two processes of this machine, and a product and a copy, in about 15 s. Plans with "
+       "the device `this` and predictions of runs then have its links."))  # fmt: skip
 
 
 class MachineRow(QWidget):
@@ -30,7 +31,7 @@ class MachineRow(QWidget):
         self._deployment = deployment
         self._read: object = self  # the report after which the stored links were read
         self._links, self._ignored = None, ""
-        self.words, self.measure = muted(""), link("Measure this machine", self.run)
+        self.words, self.measure = muted(""), link(tr("Measure this machine"), self.run)
         self.words.setWordWrap(True)
         self.words.setMinimumWidth(1)
         self.measure.setToolTip(TIP)
@@ -60,12 +61,18 @@ class MachineRow(QWidget):
         links = self._links
         if links is None:
             latency, rate = PRESETS["cpu"].inside
-            assumed = f"This machine: links not measured, {_link(latency, rate)} assumed"
+            assumed = tr("This machine: links not measured, {} assumed", _link(latency, rate))
             return self._ignored or assumed
-        parts = [f"This machine: links {_link(links.latency, links.rate)} ({links.backend})"]
+        parts = [tr("This machine: links {} ({})", _link(links.latency, links.rate), links.backend)]
         if summary:
-            parts.append(f"{big(summary['flops'])}FLOP/s, copies {big(summary['bandwidth'])}B/s, "
-                         f"memory {data_size(summary['memory_bytes'])}")  # fmt: skip
+            parts.append(
+                tr(
+                    "{}FLOP/s, copies {}B/s, memory {}",
+                    big(summary["flops"]),
+                    big(summary["bandwidth"]),
+                    data_size(summary["memory_bytes"]),
+                )
+            )
         return "; ".join((*parts, f"measured {age(links.time)}"))
 
 

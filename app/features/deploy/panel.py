@@ -17,6 +17,7 @@ from espalier.app.features.deploy.run_view import RunView
 from espalier.app.features.deploy.scaling_view import ScalingView
 from espalier.app.features.deploy.state import MODES, PLAN, RUN, SCALING, deployment_of
 from espalier.app.features.deploy.summary import plan_html
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
 from espalier.app.widgets.form_panel import CurrentPageStack, FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Choice, Recolouring, tokens
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 WORDS, WIDE = 520, 900
-ABOUT = (
+ABOUT = tr(
     "A plan distributes the model over a mesh of devices: which weights and activations are split along which axis, "
     "what is moved between the devices, and how long a step takes by a model of the hardware. It needs no devices and "
     "no weights."
 )
-NO_MODEL = "Open a model to plan it over devices."
+NO_MODEL = tr("Open a model to plan it over devices.")
 COLUMNS = ("node", "strategy", "data_in", "weight", "data_out", "milliseconds", "moves", "bytes", "saved")
 PLANS, SCALES, RUNS = 0, 1, 2  # tabs
 MOST = 1024  # devices of the scaling
@@ -58,22 +59,22 @@ class DeployPanel(FormPanel):
         self.form = Form(ShardPlanOptions, brief=True)
         self.table, self.times, self.memory = (
             Table(),
-            StackedBars(TIMES, "step", "ms"),
-            StackedBars(MEMORY, "memory of a rank", ""),
+            StackedBars(TIMES, tr("step"), "ms"),
+            StackedBars(MEMORY, tr("memory of a rank"), ""),
         )
         self.scaling, self.tabs, self._charts = ScalingView(), QTabBar(), CurrentPageStack()
         self.run_view = RunView()
         self._labelled = LabelledChart(self.times), LabelledChart(self.memory)
         self._about, self._summary, self._status = muted(ABOUT), QLabel(wordWrap=True), Elided("", "muted", 40)
         self._error = warning()
-        self.colours = Choice(("", *MODES), ("Colour by …", *(MEASURED[m][0] for m in MODES)))
-        self.start = link("Plan over devices", self._open_form)
+        self.colours = Choice(("", *MODES), (tr("Colour by …"), *(MEASURED[m][0] for m in MODES)))
+        self.start = link(tr("Plan over devices"), self._open_form)
         self.buttons = {
-            "plan": button("Plan", self.plan, "Find the plan of least predicted time whose memory fits"),
-            "scaling": button("Scaling", self.predict, f"Predict the step on 1 to {MOST} devices"),
-            "stop": button("Stop", self.deployment.stop, "Stop what runs"),
+            "plan": button(tr("Plan"), self.plan, tr("Find the plan of least predicted time whose memory fits")),
+            "scaling": button(tr("Scaling"), self.predict, tr("Predict the step on 1 to {} devices", MOST)),
+            "stop": button(tr("Stop"), self.deployment.stop, tr("Stop what runs")),
         }
-        self.machine, self.apply_link = MachineRow(self.deployment), link("Apply as a step", self.apply)
+        self.machine, self.apply_link = MachineRow(self.deployment), link(tr("Apply as a step"), self.apply)
         self.runs = RunStart(self.deployment, self._wanted, self.plan, self)
         self._build()
         self._connect()
@@ -106,7 +107,7 @@ class DeployPanel(FormPanel):
         links = QHBoxLayout()
         links.addWidget(self.apply_link)
         links.addStretch(1)
-        self.colours.setAccessibleName("Colour the graph by")
+        self.colours.setAccessibleName(tr("Colour the graph by"))
         links.addWidget(self.colours)
         box = QVBoxLayout(foot)
         box.setContentsMargins(12, 4, 12, 6)
@@ -134,8 +135,8 @@ class DeployPanel(FormPanel):
         for layout in (column, row):
             layout.setContentsMargins(0, 0, 0, 0)
         self.tabs.setExpanding(False)
-        self.tabs.setAccessibleName("Charts of the plan")
-        for title in ("Plans", "Scaling", "Run"):
+        self.tabs.setAccessibleName(tr("Charts of the plan"))
+        for title in (tr("Plans"), tr("Scaling"), tr("Run")):
             self.tabs.addTab(title)
         for chart in self._labelled:
             row.addWidget(chart, 1)
@@ -155,8 +156,8 @@ class DeployPanel(FormPanel):
         column = QVBoxLayout(part)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
-        bar.addWidget(link("Copy", self.table.copy))
-        bar.addWidget(link("Save as CSV…", self.save_wanted.emit))
+        bar.addWidget(link(tr("Copy"), self.table.copy))
+        bar.addWidget(link(tr("Save as CSV…"), self.save_wanted.emit))
         column.addLayout(bar)
         column.addWidget(self.table, 1)
         return part
@@ -230,7 +231,7 @@ class DeployPanel(FormPanel):
             each.setVisible((name == "stop") == bool(busy))
         self._status.show_text(busy)
         error = deployment.error
-        self._error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self._error.setText(error_text(error) if error else "")
         self._error.setVisible(error is not None)
         self.runs.refresh(document is not None, bool(busy))
         self.machine.refresh(document is not None and not busy)
@@ -240,7 +241,7 @@ class DeployPanel(FormPanel):
         self._summary.setVisible(plan is not None)
         self.apply_link.setVisible(deployment.can_apply)
         if planned := deployment.options:
-            tip = f"Append the step shard as planned: mesh {planned.mesh}, device {planned.device}"
+            tip = tr("Append the step shard as planned: mesh {}, device {}", planned.mesh, planned.device)
             self.apply_link.setToolTip(tip)
         self._show_reports()
 
@@ -251,12 +252,12 @@ class DeployPanel(FormPanel):
     def _outdated(self, name: str = PLAN) -> str:
         """Why a plan or a prediction is not the one that the present options would give; empty if it is."""
         if self.deployment.stale(name):
-            return "Of an earlier state of the model"
+            return tr("Of an earlier state of the model")
         wanted, options = self._wanted(), self.deployment.options
         if name == SCALING and wanted is not None and (scaled := self.deployment.scaled) is not None:
             options = ShardScalingOptions(**asdict(replace(wanted, mesh=scaled.mesh)), most=MOST)  # without its mesh
             wanted = scaled
-        return "Of other options than those at the left" if wanted is None or wanted != options else ""
+        return tr("Of other options than those at the left") if wanted is None or wanted != options else ""
 
     def _show_run(self) -> None:
         self.tabs.setCurrentIndex(RUNS)

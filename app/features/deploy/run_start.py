@@ -10,12 +10,13 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.features.deploy.state import RUN, Deployment
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import button, link, warning
 from espalier.passes.distributed.launch import cores
 from espalier.passes.distributed.run import MAX_RANKS
 from espalier.passes.sharding.options import ShardPlanOptions
 
-HERE = "Run on this machine"
+HERE = tr("Run on this machine")
 Wanted = Callable[[], ShardPlanOptions | None]
 
 
@@ -94,30 +95,37 @@ class RunStart(QObject):
         first = has_model and self._plans_first()
         changed = deployment.options is not None and wanted != deployment.options
         if deployment.options is not None and wanted is None:
-            tip = "Correct the options first"
+            tip = tr("Correct the options first")
         elif changed and not first:
-            tip = "A pipeline cannot be run here: set stages to 1"
+            tip = tr("A pipeline cannot be run here: set stages to 1")
         elif first:
             why = (
-                "The options have changed since the plan" if changed else "The plan is of an earlier state of the model"
+                tr("The options have changed since the plan")
+                if changed
+                else tr("The plan is of an earlier state of the model")
             )
-            tip = f"{why}: plan again, then run that"
+            tip = tr("{}: plan again, then run that", why)
         elif found is not None:
-            what = "the plan" if found[1].mesh else "the placements of the model"
-            tip = f"Run {what} by {plural(found[0].devices, 'process', 'processes')} and compare them with one"
+            what = tr("the plan") if found[1].mesh else tr("the placements of the model")
+            tip = tr("Run {} by {} and compare them with one", what, plural(found[0].devices, "process", "processes"))
         elif deployment.options is not None and deployment.options.stages > 1:
-            tip = "A pipeline cannot be run here: plan a single stage"
+            tip = tr("A pipeline cannot be run here: plan a single stage")
         else:
-            tip = "Plan first, or add the step Shard over devices"
+            tip = tr("Plan first, or add the step Shard over devices")
         can_run = first or (found is not None and not changed)
-        self.button.setText("Plan and run on this machine" if first else HERE)
+        self.button.setText(tr("Plan and run on this machine") if first else HERE)
         self.button.setEnabled(can_run and not busy)
         self.button.setToolTip(tip)
         if found is None or found[0].devices != self._many or first:
             self.withdraw()
         self.words.setText(
-            f"{self._many} processes would share the {plural(cores(), 'core')} of this machine. "
-            f"A mesh of at most {MAX_RANKS} devices runs without this question."
+            tr(
+                "{} processes would share the {} of this machine. A mesh of at most {} devices runs "
+                "without this question.",
+                self._many,
+                plural(cores(), "core"),
+                MAX_RANKS,
+            )
         )
-        self.anyway.setText(f"Run {self._many} processes anyway")
+        self.anyway.setText(tr("Run {} processes anyway", self._many))
         self.question.setVisible(bool(self._many))

@@ -9,14 +9,17 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHeaderView, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.deploy.summary import run_figures, run_html, run_notes
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.table import Table
 from espalier.passes.analysis.shard_run import ShardRunOptions
 from espalier.passes.base import Report
 
-NONE_YET = ("Run the plan by one process per device on this machine: outputs and gradients are compared with those of "
-            "one process, times and bytes with what was predicted.")  # fmt: skip
+NONE_YET = tr(
+    "Run the plan by one process per device on this machine: outputs and gradients are compared with those of "
+    "one process, times and bytes with what was predicted."
+)
 NUMBER = 102  # pixels of a column of numbers
 
 
@@ -27,7 +30,7 @@ class RunView(QWidget):
         super().__init__()
         self.verdict, self.notes, self.table = QLabel(wordWrap=True), muted(""), Table()
         self.verdict.setTextFormat(Qt.TextFormat.RichText)
-        self.table.setAccessibleName("Predicted and measured figures of the run")
+        self.table.setAccessibleName(tr("Predicted and measured figures of the run"))
         for label in (self.verdict, self.notes):
             label.setMinimumWidth(1)
         column = QVBoxLayout(self)
@@ -43,7 +46,7 @@ class RunView(QWidget):
         rows: Sequence[dict[str, Any]] = run_figures(report.summary, report.rows) if report else ()
         words = ""
         if report and ran:
-            what = "the plan" if ran.mesh else "the model's placements"
+            what = tr("the plan") if ran.mesh else tr("the model's placements")
             words = run_html(report.summary, what, not ran.data, stale, tokens(self))
         self.verdict.setText(words)
         self.notes.setText(run_notes(report.summary) if report else NONE_YET)

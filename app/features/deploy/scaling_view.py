@@ -12,6 +12,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSlider, QVBoxLayout, QWidget
 from espalier.app.features.deploy.charts import ScalingChart
 from espalier.app.features.deploy.labelled_chart import LabelledChart
 from espalier.app.features.deploy.summary import devices_html
+from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import link
 
@@ -28,7 +30,7 @@ class ScalingView(QWidget):
         self.chart = ScalingChart()
         self._labelled = LabelledChart(self.chart)
         self.slider, self.count = QSlider(Qt.Orientation.Horizontal), QLabel()
-        self.figures, self.plan_link = QLabel(wordWrap=True), link("Plan this mesh", self._want)
+        self.figures, self.plan_link = QLabel(wordWrap=True), link(tr("Plan this mesh"), self._want)
         self._rows: Sequence[Row] = ()
         self._outdated = ""
         self._build()
@@ -38,7 +40,7 @@ class ScalingView(QWidget):
     def _build(self) -> None:
         self.figures.setTextFormat(Qt.TextFormat.RichText)
         self.figures.setMinimumWidth(1)
-        self.slider.setAccessibleName("Number of devices")
+        self.slider.setAccessibleName(tr("Number of devices"))
         self.slider.setPageStep(1)
         self.slider.setTickPosition(QSlider.TickPosition.TicksBelow)
         self.count.setMinimumWidth(self.count.fontMetrics().horizontalAdvance("1024 devices "))
@@ -77,11 +79,11 @@ class ScalingView(QWidget):
         if (row := self.row) is None:
             self.chart.mark(None)
             return
-        count = f"{row['devices']} device{'s' if row['devices'] > 1 else ''}"
+        count = plural(row["devices"], "device")
         self.count.setText(count)
         self.figures.setText(devices_html(row, self._outdated, tokens(self)))
-        self.plan_link.setToolTip(f"Plan the model over the mesh {row['mesh']}")
-        self.slider.setToolTip(escape(f"{count}, mesh {row['mesh']}"))
+        self.plan_link.setToolTip(tr("Plan the model over the mesh {}", row["mesh"]))
+        self.slider.setToolTip(escape(tr("{}, mesh {}", count, row["mesh"])))
         self.chart.mark(row["devices"])
 
     def _want(self) -> None:

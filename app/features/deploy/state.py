@@ -14,6 +14,7 @@ from espalier.app.features.deploy.placing import Placing
 from espalier.app.features.deploy.transfers import transfers_of
 from espalier.app.jobs.status import status_text
 from espalier.app.session.analysis_requests import AnalysisRequests
+from espalier.app.translation import tr
 from espalier.model.errors import EspalierError
 from espalier.model.graph.node import Node
 from espalier.passes.analysis.shard_run import ShardRunOptions
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 PLAN, SCALING, RUN, LINKS = "shard_plan", "shard_scaling", "shard_run", "shard_links"
 STRATEGY, MOVED, TIME = "shard_strategy", "shard_bytes", "shard_time"  # modes of the graph's colours
 MODES = (STRATEGY, MOVED, TIME)
-STALE = "of an earlier state: plan again"
-FIRST = "plan first (Deploy)"
+STALE = tr("of an earlier state: plan again")
+FIRST = tr("plan first (Deploy)")
 KIB = 1024.0
 BATCH = 4096  # the most samples of a batch that is run
 Row = dict[str, Any]
@@ -94,7 +95,7 @@ class Deployment(QObject):
     @property
     def busy(self) -> str:
         """What runs, as a text; empty if nothing does."""
-        for name, what in ((PLAN, "Plan"), (SCALING, "Scaling"), (RUN, "Run"), (LINKS, "Measure")):
+        for name, what in ((PLAN, tr("Plan")), (SCALING, tr("Scaling")), (RUN, tr("Run")), (LINKS, tr("Measure"))):
             if job := self._asking.job(name):
                 return f"{what}: {status_text(job, time.monotonic(), elapsed=True)}"
         return ""
@@ -191,7 +192,7 @@ class Deployment(QObject):
             node = each.user or each.source
             moved[node] = moved.get(node, 0.0) + each.bytes / KIB
         values = {STRATEGY: {k: float(names.index(v)) for k, v in placed.items()}, MOVED: moved, TIME: {}}
-        notes = {STRATEGY: "of results", TIME: FIRST}
+        notes = {STRATEGY: tr("of results"), TIME: FIRST}
         return {mode: _overlay(mode, known, notes.get(mode, ""), names) for mode, known in values.items()}
 
 

@@ -8,26 +8,29 @@ from typing import Any
 
 from espalier.app.number_text import cell, data_size, mebibytes, plural
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 
 Row = dict[str, Any]
 
 
 def plan_html(summary: Row, compared: Sequence[Row], outdated: str, look: Palette) -> str:
     """The step of a plan against the baselines, and the memory; first, what the plan is `outdated` by."""
-    parts = [f"<b>step {cell(summary['step_ms'])} ms</b> predicted, mesh {summary['mesh']} of {summary['device']}"]
+    parts = [
+        tr("<b>step {} ms</b> predicted, mesh {} of {}", cell(summary["step_ms"]), summary["mesh"], summary["device"])
+    ]
     if outdated:
-        parts.insert(0, f'<b style="color:{look.bad}">{outdated}: plan again</b>')
+        parts.insert(0, tr('<b style="color:{}">{}: plan again</b>', look.bad, outdated))
     for row in compared[1:]:
         if row["problem"]:
             parts.append(escape(row["problem"].rstrip(".")))
         elif summary["step_ms"]:
-            fits = "" if row["fits"] else ", does not fit"
-            parts.append(f"{row['plan']} takes {row['step_ms'] / summary['step_ms']:.2f} ×{fits}")
-    parts.append(f"{mebibytes(summary['memory_bytes'])} of a rank")
+            fits = "" if row["fits"] else tr(", does not fit")
+            parts.append(tr("{} takes {:.2f} ×{}", row["plan"], row["step_ms"] / summary["step_ms"], fits))
+    parts.append(tr("{} of a rank", mebibytes(summary["memory_bytes"])))
     if "moved_bytes" in summary:
-        parts.append(f"{data_size(summary['moved_bytes'])} moved by a rank")
+        parts.append(tr("{} moved by a rank", data_size(summary["moved_bytes"])))
     if summary.get("saved_bytes"):
-        parts.append(f"formats save {data_size(summary['saved_bytes'])} of it")
+        parts.append(tr("formats save {} of it", data_size(summary["saved_bytes"])))
     notes = summary.get("notes", "")
     for row in compared:
         notes = notes.replace(row["problem"], "") if row["problem"] else notes  # said already
@@ -40,42 +43,57 @@ def plan_html(summary: Row, compared: Sequence[Row], outdated: str, look: Palett
 
 def devices_html(row: Row, outdated: str, look: Palette) -> str:
     """The prediction of one number of devices; first, what it is `outdated` by."""
-    parts = [f'<b style="color:{look.bad}">{outdated}: predict again</b>'] if outdated else []
+    parts = [tr('<b style="color:{}">{}: predict again</b>', look.bad, outdated)] if outdated else []
     if row["problem"]:
         return " · ".join([*parts, f"mesh {row['mesh']}", escape(row["problem"])])
     parts += [
-        f"<b>step {cell(row['step_ms'])} ms</b> predicted, mesh {row['mesh']}",
-        f"compute {cell(row['compute_ms'])} ms, communication {cell(row['communication_ms'])} ms",
-        f"{mebibytes(row['memory_bytes'])} of a rank",
+        tr("<b>step {} ms</b> predicted, mesh {}", cell(row["step_ms"]), row["mesh"]),
+        tr("compute {} ms, communication {} ms", cell(row["compute_ms"]), cell(row["communication_ms"])),
+        tr("{} of a rank", mebibytes(row["memory_bytes"])),
     ]
     if "speedup" in row:
-        parts.append(f"{row['speedup']:.2f} × as fast as 1 device, efficiency {100 * row['efficiency']:.0f} %")
+        parts.append(tr("{:.2f} × as fast as 1 device, efficiency {:.0f} %", row["speedup"], 100 * row["efficiency"]))
     return " · ".join(parts)
 
 
 def run_html(summary: Row, what: str, random: bool, stale: bool, look: Palette) -> str:
     """How a run of `what` compares with one process. `random`: its inputs were random."""
-    parts = [f'<b style="color:{look.bad}">Of an earlier state of the model: run again</b>'] if stale else []
+    parts = [tr('<b style="color:{}">Of an earlier state of the model: run again</b>', look.bad)] if stale else []
     for name, found in summary["difference"].items():
         if not summary["compared"][name]:
             continue
-        verdict = "equal bit for bit" if found["equal"] else "equal within rounding" if found["within"] else "different"
+        verdict = (
+            tr("equal bit for bit")
+            if found["equal"]
+            else tr("equal within rounding")
+            if found["within"]
+            else "different"
+        )
         colour = look.good if found["within"] else look.bad
-        size = "" if found["equal"] else f", largest difference {cell(found['largest'])}"
+        size = "" if found["equal"] else tr(", largest difference {}", cell(found["largest"]))
         count = plural(summary["compared"][name], "tensor")
-        parts.append(f'<b style="color:{colour}">{name} {verdict}</b> to one process{size} (n = {count})')
-    samples = plural(summary["samples"], "random sample" if random else "sample")
-    parts.append(f"{what} over the mesh {summary['mesh']}: {plural(summary['ranks'], 'process', 'processes')} over "
-                 f"{summary['backend']}, {samples} in {plural(summary['batches'], 'batch', 'batches')}")  # fmt: skip
+        parts.append(tr('<b style="color:{}">{} {}</b> to one process{} (n = {})', colour, name, verdict, size, count))
+    samples = plural(summary["samples"], tr("random sample") if random else "sample")
+    parts.append(
+        tr(
+            "{} over the mesh {}: {} over {}, {} in {}",
+            what,
+            summary["mesh"],
+            plural(summary["ranks"], "process", "processes"),
+            summary["backend"],
+            samples,
+            plural(summary["batches"], "batch", "batches"),
+        )
+    )
     return " · ".join(parts)
 
 
 def run_notes(summary: Row) -> str:
     """What limits the figures of a run."""
     predicted = summary["predicted"]
-    why = f"No prediction: {predicted['why']}" if "why" in predicted else ""
+    why = tr("No prediction: {}", predicted["why"]) if "why" in predicted else ""
     source = predicted.get("source", "")
-    return " ".join(filter(None, (*summary["notes"], why, f"Predicted: {source}." if source and not why else "")))
+    return " ".join(filter(None, (*summary["notes"], why, tr("Predicted: {}.", source) if source and not why else "")))
 
 
 def run_figures(summary: Row, rows: Sequence[Row]) -> list[Row]:
@@ -83,10 +101,10 @@ def run_figures(summary: Row, rows: Sequence[Row]) -> list[Row]:
     predicted, figures = summary["predicted"], list[Row]()
 
     def add(figure: str, unit: str, *values: float | None) -> None:
-        columns = ("predicted", "measured", "one process")
+        columns = ("predicted", "measured", tr("one process"))
         figures.append({"figure": f"{figure}, {unit}", **dict(zip(columns, values, strict=True))})
 
-    for key, name in (("forward_seconds", "forward"), ("step_seconds", "forward + backward")):
+    for key, name in (("forward_seconds", "forward"), ("step_seconds", tr("forward + backward"))):
         if key in summary["sharded"]:
             add(
                 name,
@@ -94,8 +112,8 @@ def run_figures(summary: Row, rows: Sequence[Row]) -> list[Row]:
                 *(_scaled(found.get(key), 1e3) for found in (predicted, summary["sharded"], summary["single"])),
             )
     stored = max(m["stored_bytes"] for m in summary["memory"])
-    add("weights of a rank", "MiB", _scaled(predicted.get("weight_bytes"), 2**-20), stored / 2**20, None)
-    add("peak memory of a rank", "MiB", None, max(m["peak_bytes"] for m in summary["memory"]) / 2**20, None)
+    add(tr("weights of a rank"), "MiB", _scaled(predicted.get("weight_bytes"), 2**-20), stored / 2**20, None)
+    add(tr("peak memory of a rank"), "MiB", None, max(m["peak_bytes"] for m in summary["memory"]) / 2**20, None)
     for name in dict.fromkeys(r["collective"] for r in rows if r["collective"]):
         own = [r for r in rows if r["collective"] == name]
         kind = name.replace("_", "-")

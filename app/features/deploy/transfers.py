@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from espalier.app.canvas.transfers import Transfer
 from espalier.app.number_text import data_size
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph, Node
 from espalier.passes.sharding.drawn import Moved, Sent, moves_at
 
@@ -58,7 +59,7 @@ def _known(node: Node, graph: Graph) -> Known:
 def _transfers(move: Moved) -> Iterator[Transfer]:
     what = f"{move.weight}: " if move.weight else ""
     placements = f"{what}{move.before} → {move.after}"
-    for sent, of in [*((s, placements) for s in move.sent), *((s, f"{what}gradient") for s in move.gradient)]:
+    for sent, of in [*((s, placements) for s in move.sent), *((s, tr("{}gradient", what)) for s in move.gradient)]:
         told = f"{of} · {sent.collective} {_size(sent, move.format)}"
         yield Transfer(move.source, move.user, sent.collective, sent.bytes * sent.times, told)
 
@@ -66,5 +67,5 @@ def _transfers(move: Moved) -> Iterator[Transfer]:
 def _size(sent: Sent, fmt: str) -> str:
     """`1.50 MiB`, with what a format makes of it: `1.50 MiB, 0.38 MiB as int8`."""
     times = f"{sent.times} × " if sent.times > 1 else ""
-    wire = f", {times}{data_size(sent.wire)} as {fmt}" if fmt and sent.wire != sent.bytes else ""
+    wire = tr(", {}{} as {}", times, data_size(sent.wire), fmt) if fmt and sent.wire != sent.bytes else ""
     return f"{times}{data_size(sent.bytes)}{wire}"

@@ -11,6 +11,7 @@ from espalier.app.features.edits.offers import Offer
 from espalier.app.features.edits.recipe_edits import with_graph_edit, without_mute
 from espalier.app.features.edits.titles import type_title
 from espalier.app.number_text import plural
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.passes.choices.configuration import Configuration, with_configuration
 from espalier.passes.edits.annotate import Rename
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from espalier.model.document.recipe import Recipe
     from espalier.model.graph.graph import Node
 
-NO_MUTE = "No step of the recipe names these nodes to mute them. Undo the step, or switch it off in the recipe."
+NO_MUTE = tr("No step of the recipe names these nodes to mute them. Undo the step, or switch it off in the recipe.")
 
 
 def selected(host: Host) -> list[Node]:
@@ -80,7 +81,7 @@ def unmute(host: Host, ids: Sequence[str]) -> None:
     if recipe is None:
         host.banner.show_message(NO_MUTE)
     else:
-        host.session.set_recipe(recipe, f"Unmute {ids[0] if len(ids) == 1 else plural(len(ids), 'node')}")
+        host.session.set_recipe(recipe, tr("Unmute {}", ids[0] if len(ids) == 1 else plural(len(ids), "node")))
 
 
 def rename(host: Host) -> None:
@@ -99,7 +100,7 @@ def copy(host: Host) -> None:
 def cut(host: Host) -> None:
     """Copy the configuration of the selected node, and clear that of the selected nodes."""
     copy(host)
-    _configure(host, Configuration(), "Clear the configuration of")
+    _configure(host, Configuration(), tr("Clear the configuration of"))
 
 
 def paste(host: Host) -> None:
@@ -107,9 +108,9 @@ def paste(host: Host) -> None:
     try:
         configuration = clipboard.pasted()
     except EspalierError as error:
-        host.banner.show_message(error.message, error.hint)
+        host.banner.show_message(message(error.message), message(error.hint))
         return
-    _configure(host, configuration, "Configure")
+    _configure(host, configuration, tr("Configure"))
 
 
 def _configure(host: Host, configuration: Configuration, verb: str) -> None:
@@ -119,7 +120,7 @@ def _configure(host: Host, configuration: Configuration, verb: str) -> None:
     try:
         recipe = with_configuration(host.session.recipe, document.graph, [n.id for n in nodes], configuration)
     except EspalierError as error:
-        host.banner.show_message(error.message, error.hint)
+        host.banner.show_message(message(error.message), message(error.hint))
         return
     if recipe != host.session.recipe:
         where = nodes[0].id if len(nodes) == 1 else plural(len(nodes), "node")
@@ -132,7 +133,7 @@ def duplicate(host: Host) -> None:
     if len(nodes) == 1 and document is not None:
         offered(host, offers.duplicate(document.graph, nodes[0]))
     elif nodes:
-        host.banner.show_message("Several nodes are selected.", "Select one node to duplicate it.")
+        host.banner.show_message(tr("Several nodes are selected."), tr("Select one node to duplicate it."))
 
 
 KEYS = {"delete": bypass, "mute": mute, "rename": rename, "copy": copy, "cut": cut, "paste": paste,

@@ -14,6 +14,7 @@ from espalier.app.features.edits import actions
 from espalier.app.features.edits.edge_menu import direct_user, edge_refusal
 from espalier.app.features.edits.insertable import Operation, matching, operations_after, refusal
 from espalier.app.features.edits.offers import Offer
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import Elided
 from espalier.app.widgets.title_rows import DETAIL, TitleAndDetail
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 WIDTH, ROWS, ROW_HEIGHT = 340, 11, 24  # pixels
 OFFER = Qt.ItemDataRole.UserRole + 1
-NO_TARGET = "Add operation needs an edge or a node."
+NO_TARGET = tr("Add operation needs an edge or a node.")
 
 
 class OperationField(QFrame):
@@ -36,17 +37,17 @@ class OperationField(QFrame):
         self._offers = operations_after(graph, node)
         self.setProperty("popup", True)
         self.setAutoFillBackground(True)
-        self.setAccessibleName("Add operation")
-        title = Elided(f"On the edge {node} → {user}" if user else f"After {node}", "muted")
-        self.field = QLineEdit(placeholderText="Find an operation")
-        self.field.setAccessibleName("Find an operation")
+        self.setAccessibleName(tr("Add operation"))
+        title = Elided(tr("On the edge {} → {}", node, user) if user else tr("After {}", node), "muted")
+        self.field = QLineEdit(placeholderText=tr("Find an operation"))
+        self.field.setAccessibleName(tr("Find an operation"))
         self.list = QListWidget()
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.list.setFrameShape(QFrame.Shape.NoFrame)
         self.list.setUniformItemSizes(True)
         self.list.setItemDelegate(TitleAndDetail(self.list, ROW_HEIGHT))
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.none = QLabel("No such operation.", margin=4)
+        self.none = QLabel(tr("No such operation."), margin=4)
         self.none.setProperty("role", "muted")
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 6, 8, 8)
@@ -152,7 +153,7 @@ def add_operation(host: Host, edge: Edge | None = None, spot: QPoint | None = No
     pointed = canvas.node_under(QPointF(spot)) if spot is not None else None
     node = edge.source if edge is not None else chosen[-1] if chosen else pointed
     if node is None:
-        host.banner.show_message(NO_TARGET, "Point at an edge or a node, or select a node.")
+        host.banner.show_message(NO_TARGET, tr("Point at an edge or a node, or select a node."))
         return None
     reason = edge_refusal(graph, edge) if edge is not None else refusal(graph, node)
     if reason:

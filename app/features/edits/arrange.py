@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from espalier.app.canvas.aligning import Way, aligned, least
 from espalier.app.features.edits.titles import TitleField
 from espalier.app.number_text import plural
+from espalier.app.translation import tr, translated
 from espalier.model.document.arrangement import Frame, Pin
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
 
-WAYS: dict[Way, str] = {
+WAYS: dict[Way, str] = translated({
     "left": "Align left edges", "centre": "Align centres", "right": "Align right edges",
     "top": "Align top edges", "middle": "Align middles", "bottom": "Align bottom edges",
     "horizontally": "Distribute horizontally", "vertically": "Distribute vertically",
-}  # fmt: skip
+})  # fmt: skip
 ABOVE = 28  # canvas units between a box and the top of the frame around it
 Keys = frozenset[tuple[str, str, str]]
 
@@ -41,7 +42,7 @@ def keep_pins(host: Host, pins: Sequence[Pin]) -> None:
     """Pin boxes that were dragged."""
     if (document := host.session.document) is not None and pins:
         what = pins[0].name if len(pins) == 1 else _boxes(len(pins))
-        host.session.arrange(document.arrangement.with_pins(pins), f"Move {what}")
+        host.session.arrange(document.arrangement.with_pins(pins), tr("Move {}", what))
 
 
 def pins_of(host: Host, ids: Sequence[str]) -> Keys:
@@ -61,7 +62,7 @@ def unpin(host: Host, ids: Sequence[str]) -> None:
     """Return the boxes of these nodes to the places of the layout."""
     keys, document = pins_of(host, ids), host.session.document
     if keys and document is not None:
-        host.session.arrange(document.arrangement.without_pins(keys), f"Unpin {_boxes(len(keys))}")
+        host.session.arrange(document.arrangement.without_pins(keys), tr("Unpin {}", _boxes(len(keys))))
 
 
 def has_pins(host: Host) -> bool:
@@ -73,7 +74,7 @@ def has_pins(host: Host) -> bool:
 def unpin_all(host: Host) -> None:
     """Return all boxes to the places of the layout, in both flow directions."""
     if (document := host.session.document) is not None and document.arrangement.pins:
-        host.session.arrange(replace(document.arrangement, pins=()), "Unpin all")
+        host.session.arrange(replace(document.arrangement, pins=()), tr("Unpin all"))
 
 
 def align(host: Host, way: Way) -> None:
@@ -85,13 +86,13 @@ def align(host: Host, way: Way) -> None:
     if document is None or canvas.scene is None:
         return
     if len(items) < least(way):
-        message = f"{_boxes(len(items))} selected; {WAYS[way].lower()} needs {least(way)}."
-        host.banner.show_message(message, "Select more nodes, or whole collapsed groups.")
+        message = tr("{} selected; {} needs {}.", _boxes(len(items)), WAYS[way].lower(), least(way))
+        host.banner.show_message(message, tr("Select more nodes, or whole collapsed groups."))
         return
     base = canvas.scene.base or canvas.scene.layout
     corners = aligned(canvas.rects(items), way).tolist()
     pins = [pin_of(base, item, x, y) for item, (x, y) in zip(items, corners, strict=True)]
-    host.session.arrange(document.arrangement.with_pins(pins), f"{WAYS[way]} of {_boxes(len(items))}")
+    host.session.arrange(document.arrangement.with_pins(pins), tr("{} of {}", WAYS[way], _boxes(len(items))))
 
 
 # -- frames
@@ -106,13 +107,15 @@ def frame_nodes(host: Host) -> None:
     index = scene.layout.tree.index
     rects = [r for i in ids if (r := scene.rect_of(index[i])) is not None]
     if not rects:
-        host.banner.show_message("No selected node has a box.", "Show the shape operations, or select other nodes.")
+        host.banner.show_message(
+            tr("No selected node has a box."), tr("Show the shape operations, or select other nodes.")
+        )
         return
     spot = (min(r[0] for r in rects), min(r[1] for r in rects) - ABOVE, 0.0, 0.0)
-    title = f"Frame {len(document.arrangement.frames) + 1}"
+    title = tr("Frame {}", len(document.arrangement.frames) + 1)
 
     def give(text: str) -> None:
-        host.session.arrange(document.arrangement.with_frame(Frame(text or title, ids)), f"Frame {text or title}")
+        host.session.arrange(document.arrangement.with_frame(Frame(text or title, ids)), tr("Frame {}", text or title))
 
     TitleField(canvas, title, title, spot, give, always=True)
 
@@ -140,7 +143,7 @@ def rename_frame(host: Host, place: int) -> None:
 
     def give(text: str) -> None:
         title = text or frame.title
-        set_frame(host, place, replace(frame, title=title), f"Rename the frame {title}")
+        set_frame(host, place, replace(frame, title=title), tr("Rename the frame {}", title))
 
     TitleField(host.canvas, frame.title, frame.title, shown.tab, give)
 
@@ -149,7 +152,7 @@ def remove_frame(host: Host, place: int) -> None:
     """Remove a frame; its nodes stay, also where they were dragged."""
     frame, document = frame_at(host, place), host.session.document
     if frame is not None and document is not None:
-        host.session.arrange(document.arrangement.without_frame(place), f"Remove the frame {frame.title}")
+        host.session.arrange(document.arrangement.without_frame(place), tr("Remove the frame {}", frame.title))
         host.canvas.choose_frame(-1)
 
 
@@ -157,7 +160,7 @@ def add_to_frame(host: Host, place: int, ids: Sequence[str]) -> None:
     """Let a frame reach around more nodes."""
     if (frame := frame_at(host, place)) is not None:
         nodes = tuple(dict.fromkeys([*frame.nodes, *ids]))
-        set_frame(host, place, replace(frame, nodes=nodes), f"Add to the frame {frame.title}")
+        set_frame(host, place, replace(frame, nodes=nodes), tr("Add to the frame {}", frame.title))
 
 
 def take_out(host: Host, ids: Sequence[str]) -> None:
@@ -168,7 +171,7 @@ def take_out(host: Host, ids: Sequence[str]) -> None:
     frames = [replace(f, nodes=tuple(n for n in f.nodes if n not in ids)) for f in document.arrangement.frames]
     after = replace(document.arrangement, frames=tuple(f for f in frames if f.nodes))
     if after != document.arrangement:
-        host.session.arrange(after, f"Take {plural(len(ids), 'node')} out of the frame")
+        host.session.arrange(after, tr("Take {} out of the frame", plural(len(ids), "node")))
 
 
 def framed(host: Host, ids: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QMenu
 from espalier.app.canvas.aligning import least
 from espalier.app.features.edits import arrange
 from espalier.app.theme import TAGS
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QPoint
@@ -27,19 +28,19 @@ def connect(host: Host) -> None:
 
 def add_rows(host: Host, menu: QMenu, ids: Sequence[str]) -> None:
     """Frames, pins and aligning of the selected nodes."""
-    menu.addAction("Group in a frame…\tCtrl+G", partial(arrange.frame_nodes, host))
+    menu.addAction(tr("Group in a frame…\tCtrl+G"), partial(arrange.frame_nodes, host))
     document = host.session.document
     frames = document.arrangement.frames if document is not None else ()
     if frames:
-        rows = menu.addMenu("Add to the frame")
+        rows = menu.addMenu(tr("Add to the frame"))
         for place, frame in enumerate(frames):
             title = frame.title.replace("&", "&&")
             row = rows.addAction(swatch(TAGS.get(frame.colour, TAGS["grey"])), title)
             row.triggered.connect(partial(_add, host, place, ids))
-        menu.addAction("Take out of the frame", partial(arrange.take_out, host, ids)).setEnabled(
+        menu.addAction(tr("Take out of the frame"), partial(arrange.take_out, host, ids)).setEnabled(
             arrange.framed(host, ids)
         )
-    rows = menu.addMenu("Align")
+    rows = menu.addMenu(tr("Align"))
     count = len(host.canvas.items_of(ids))
     for way, title in arrange.WAYS.items():
         if way == "horizontally":
@@ -47,8 +48,8 @@ def add_rows(host: Host, menu: QMenu, ids: Sequence[str]) -> None:
         rows.addAction(title, partial(arrange.align, host, way)).setEnabled(count >= least(way))
     rows.setEnabled(count > 1)
     if arrange.has_pins(host):
-        menu.addAction("Unpin", partial(arrange.unpin, host, ids)).setEnabled(bool(arrange.pins_of(host, ids)))
-        menu.addAction("Unpin all", partial(arrange.unpin_all, host))
+        menu.addAction(tr("Unpin"), partial(arrange.unpin, host, ids)).setEnabled(bool(arrange.pins_of(host, ids)))
+        menu.addAction(tr("Unpin all"), partial(arrange.unpin_all, host))
 
 
 def _add(host: Host, place: int, ids: Sequence[str], checked: bool = False) -> None:
@@ -61,20 +62,22 @@ def frame_menu(host: Host, place: int) -> QMenu:
     assert frame is not None
     menu.addAction(frame.title.replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
-    menu.addAction("Rename…\tF2", partial(arrange.rename_frame, host, place))
-    colours = menu.addMenu("Colour")
+    menu.addAction(tr("Rename…\tF2"), partial(arrange.rename_frame, host, place))
+    colours = menu.addMenu(tr("Colour"))
     for colour in TAGS:
         changed = partial(
-            arrange.set_frame, host, place, replace(frame, colour=colour), f"Colour the frame {frame.title}"
+            arrange.set_frame, host, place, replace(frame, colour=colour), tr("Colour the frame {}", frame.title)
         )
-        row = colours.addAction(swatch(TAGS[colour]), colour, changed)
+        row = colours.addAction(swatch(TAGS[colour]), tr(colour), changed)
         row.setCheckable(True)
         row.setChecked(colour == frame.colour)
     if arrange.has_pins(host):
-        row = menu.addAction("Unpin its nodes", partial(arrange.unpin, host, frame.nodes))
+        row = menu.addAction(tr("Unpin its nodes"), partial(arrange.unpin, host, frame.nodes))
         row.setEnabled(bool(arrange.pins_of(host, frame.nodes)))
     menu.addSeparator()
-    menu.addAction("Remove frame\tDel", partial(arrange.remove_frame, host, place)).setToolTip("Its nodes stay.")
+    menu.addAction(tr("Remove frame\tDel"), partial(arrange.remove_frame, host, place)).setToolTip(
+        tr("Its nodes stay.")
+    )
     menu.setToolTipsVisible(True)
     return menu
 

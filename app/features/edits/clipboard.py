@@ -11,7 +11,10 @@ from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.node import Node
 from espalier.passes.choices.configuration import Configuration, configuration_of
 
-KEY, LONGEST = "espalier configuration", 100_000  # largest length in characters, since the clipboard may hold any text
+KEY, LONGEST = (
+    "espalier configuration",
+    100_000,
+)  # largest length in characters, since the clipboard may hold any text
 
 
 def copy(node: Node) -> Configuration:

@@ -26,6 +26,7 @@ from espalier.app.features.edits.offers import Offer
 from espalier.app.features.edits.titles import type_title
 from espalier.app.number_text import plural
 from espalier.app.theme import TAGS
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError
 from espalier.model.graph.annotation import LONGEST_NOTE
 from espalier.model.graph.graph import Graph, Node
@@ -66,20 +67,20 @@ class NodeMenu(QMenu):
     def _add_scope(self, node: Node) -> None:
         """Add the scope of edits, one control for all rows."""
         same, every = twins(self._graph, node), alike(self._graph, node)
-        texts = ["this node"]
+        texts = [tr("this node")]
         if len(same) > 1:
             self._groups.append(same)
-            texts.append(f"its {len(same)} twins, one a block")
+            texts.append(tr("its {} twins, one a block", len(same)))
         if len(every) > 1 and set(every) != set(same):
             self._groups.append(every)
-            texts.append(f"all {len(every)} {node.op}")
+            texts.append(tr("all {} {}", len(every), node.op))
         self.scope = QComboBox()
         self.scope.addItems(texts)
-        self.scope.setAccessibleName("Apply to")
+        self.scope.setAccessibleName(tr("Apply to"))
         row = QWidget()
         line = QHBoxLayout(row)
         line.setContentsMargins(12, 4, 12, 4)
-        line.addWidget(QLabel("Apply to"))
+        line.addWidget(QLabel(tr("Apply to")))
         line.addWidget(self.scope, 1)
         self._widget(self, row)
 
@@ -97,21 +98,21 @@ class NodeMenu(QMenu):
         """Add edits of the model, disabled for a model recorded from a run."""
         first = len(self.actions())
         bypass = self._row(self, offers.bypass(self._graph, chosen))
-        bypass.setText("Bypass\tDel")
+        bypass.setText(tr("Bypass\tDel"))
         if all(n.annotation.muted for n in self._nodes()):
-            row = self.addAction("Unmute\tM", lambda: actions.unmute(self._host, self.ids()))
+            row = self.addAction(tr("Unmute\tM"), lambda: actions.unmute(self._host, self.ids()))
             if actions.unmuted(self._host, chosen) is None:
                 row.setEnabled(False)
                 row.setToolTip(actions.NO_MUTE)
         else:
-            self._row(self, offers.mute(self._graph, chosen)).setText("Mute\tM")
-        self._submenu("Replace by", offers.replacements(self._nodes()))
-        self._submenu("Insert after", offers.insertions(self._graph, self._nodes()))
-        self.addAction("Add operation…\tShift+A", partial(self._host.canvas.operation_wanted.emit, None, None))
+            self._row(self, offers.mute(self._graph, chosen)).setText(tr("Mute\tM"))
+        self._submenu(tr("Replace by"), offers.replacements(self._nodes()))
+        self._submenu(tr("Insert after"), offers.insertions(self._graph, self._nodes()))
+        self.addAction(tr("Add operation…\tShift+A"), partial(self._host.canvas.operation_wanted.emit, None, None))
         self._add_attributes()
         if len(chosen) == 1:
             self._row(self, offers.output(self._graph, node))
-            self._row(self, offers.duplicate(self._graph, node)).setText("Duplicate\tCtrl+D")
+            self._row(self, offers.duplicate(self._graph, node)).setText(tr("Duplicate\tCtrl+D"))
         if self._graph.runs == "module":
             for action in self.actions()[first:]:
                 action.setEnabled(False)
@@ -119,30 +120,31 @@ class NodeMenu(QMenu):
 
     def _add_texts(self, node: Node) -> None:
         """Add notes, titles and tags, which do not change the computation."""
-        self.addAction("Rename…\tF2", self._rename)
-        menu = self.addMenu("Note")
+        self.addAction(tr("Rename…\tF2"), self._rename)
+        menu = self.addMenu(tr("Note"))
         box = QWidget()
         column = QVBoxLayout(box)
         column.setContentsMargins(12, 6, 12, 6)
         field = QPlainTextEdit(node.annotation.note)
-        field.setAccessibleName("Note")
+        field.setAccessibleName(tr("Note"))
         field.setFixedSize(280, 96)
-        button = QPushButton("Save note")
+        button = QPushButton(tr("Save note"))
         button.clicked.connect(lambda: self._write(Note(text=field.toPlainText()[:LONGEST_NOTE])))
         column.addWidget(field)
         column.addWidget(button)
         self._widget(menu, box)
         menu.aboutToShow.connect(field.setFocus)
-        tags = self.addMenu("Colour tag")
+        tags = self.addMenu(tr("Colour tag"))
         for colour in TAGS:
-            row = tags.addAction(arrange_menu.swatch(TAGS[colour]), colour, partial(self._write, Tag(colour=colour)))  # type: ignore[arg-type]
+            change = partial(self._write, Tag(colour=colour))  # type: ignore[arg-type]
+            row = tags.addAction(arrange_menu.swatch(TAGS[colour]), tr(colour), change)
             row.setCheckable(True)
             row.setChecked(node.annotation.colour == colour)
-        tags.addAction("none", partial(self._write, Tag())).setEnabled(bool(node.annotation.colour))
+        tags.addAction(tr("none"), partial(self._write, Tag())).setEnabled(bool(node.annotation.colour))
 
     def _add_configuration(self) -> None:
-        self.addAction("Copy configuration\tCtrl+C", partial(actions.copy, self._host))
-        self.addAction("Paste configuration\tCtrl+V", self._paste)
+        self.addAction(tr("Copy configuration\tCtrl+C"), partial(actions.copy, self._host))
+        self.addAction(tr("Paste configuration\tCtrl+V"), self._paste)
 
     def _row(self, menu: QMenu, offer: Offer) -> QAction:
         action = menu.addAction(offer.title, lambda: self.apply(offer.edit))
@@ -165,7 +167,7 @@ class NodeMenu(QMenu):
     def _add_attributes(self) -> None:
         """Add a field per constructor argument; Enter applies it."""
         values = offers.attributes(self._nodes())
-        menu = self.addMenu("Set")
+        menu = self.addMenu(tr("Set"))
         menu.setEnabled(bool(values))
         for name, value in values.items():
             row = QWidget()
@@ -206,7 +208,7 @@ class NodeMenu(QMenu):
         try:
             actions.apply(self._host, edit, self.ids())
         except EspalierError as error:
-            self._host.banner.show_message(error.message, error.hint)
+            self._host.banner.show_message(message(error.message), message(error.hint))
 
 
 def connect(host: Host) -> None:

@@ -12,6 +12,7 @@ from espalier.app.canvas.wires import Edge
 from espalier.app.features.edits import actions, arrange_menu, offers
 from espalier.app.figures.captions import shape_text
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph, Ref, out_port
 from espalier.model.graph.ops import spec
 from espalier.passes.edits.insert_after import InsertAfter
@@ -46,9 +47,9 @@ def takers(host: Host, source: str) -> Collection[str]:
         return ()
     ports = offers.wire_takers(document.graph, source)
     if not ports:
-        shape = shape_text(document.graph[source].out) or "no tensor"
-        host.banner.show_message(f"No other node takes what {source} gives ({shape}).",
-                         "Insert a module behind it that gives the wanted shape.")  # fmt: skip
+        shape = shape_text(document.graph[source].out) or tr("no tensor")
+        host.banner.show_message(tr("No other node takes what {} gives ({}).", source, shape),
+                         tr("Insert a module behind it that gives the wanted shape."))  # fmt: skip
     return ports
 
 
@@ -62,10 +63,10 @@ def connect_wire(host: Host, source: str, target: str, spot: QPoint) -> None:
         rewire(host, source, target, ports[0])
         return
     menu = QMenu(host.canvas)
-    menu.addAction(f"{target}: which input?").setEnabled(False)
+    menu.addAction(tr("{}: which input?", target)).setEnabled(False)
     present = {p: r.node for p, r in input_sources(document.graph[target], document.graph) if p}
     for port in ports:
-        menu.addAction(f"{port} (now {present[port]})", partial(rewire, host, source, target, port))
+        menu.addAction(tr("{} (now {})", port, present[port]), partial(rewire, host, source, target, port))
     menu.aboutToHide.connect(menu.deleteLater)
     menu.popup(spot)
 
@@ -80,10 +81,10 @@ def edge_menu(host: Host, graph: Graph, edge: Edge) -> QMenu:
     menu = QMenu(host.canvas)
     menu.setToolTipsVisible(True)
     shape = shape_text(graph[edge.source].ports.get(out_port(edge.output)))
-    title = f"{edge.source} → {edge.user or 'several'} · {shape}"
+    title = f"{edge.source} → {edge.user or tr('several')} · {shape}"
     menu.addAction(title.replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
-    rows = menu.addMenu("Insert here")
+    rows = menu.addMenu(tr("Insert here"))
     reason = edge_refusal(graph, edge)
     rows.menuAction().setEnabled(not reason)
     rows.menuAction().setToolTip(reason)
@@ -91,13 +92,13 @@ def edge_menu(host: Host, graph: Graph, edge: Edge) -> QMenu:
         assert isinstance(offer.edit, InsertAfter)
         edit = replace(offer.edit, user=direct_user(graph, edge))
         rows.addAction(offer.title, partial(actions.apply, host, edit, (edge.source,)))
-    more = menu.addAction("Add operation…\tShift+A", lambda: host.canvas.operation_wanted.emit(edge, None))
+    more = menu.addAction(tr("Add operation…\tShift+A"), lambda: host.canvas.operation_wanted.emit(edge, None))
     more.setEnabled(not reason)
     more.setToolTip(reason)
     menu.addSeparator()
-    menu.addAction(f"Select {edge.source}", partial(host.canvas.select, (edge.source,), True))
+    menu.addAction(tr("Select {}", edge.source), partial(host.canvas.select, (edge.source,), True))
     if edge.user:
-        menu.addAction(f"Select {edge.user}", partial(host.canvas.select, (edge.user,), True))
+        menu.addAction(tr("Select {}", edge.user), partial(host.canvas.select, (edge.user,), True))
     return menu
 
 
@@ -122,13 +123,13 @@ def edge_refusal(graph: Graph, edge: Edge) -> str:
     if graph.runs == "module":
         return offers.RECORDED
     if edge.output:
-        return f"It carries result {edge.output} of {edge.source}; modules are inserted on first results."
+        return tr("It carries result {} of {}; modules are inserted on first results.", edge.output, edge.source)
     if not edge.user:
-        return "The edge leads into a closed group. Open the group first."
+        return tr("The edge leads into a closed group. Open the group first.")
     if not direct_user(graph, edge):
-        return f"The edge is a part of a longer way from {edge.source}."
+        return tr("The edge is a part of a longer way from {}.", edge.source)
     if not offers.insertions(graph, [graph[edge.source]]):
-        return "It carries no floating-point tensor."
+        return tr("It carries no floating-point tensor.")
     return ""
 
 
@@ -145,24 +146,24 @@ def show_edge_menu(host: Host, edge: Edge, spot: QPoint) -> None:
 def group_menu(host: Host, path: str) -> QMenu:
     """The menu of a group: expand, collapse, and paste a configuration."""
     canvas, menu = host.canvas, QMenu(host.canvas)
-    title = f"{path or 'model'} · {plural(len(host.session.selection), 'node')}"
+    title = f"{path or tr('model')} · {plural(len(host.session.selection), 'node')}"
     menu.addAction(title.replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
     opened = path in (canvas.open_groups or frozenset())
-    menu.addAction("Collapse" if opened else "Expand", partial(canvas.set_open, path, not opened))
+    menu.addAction(tr("Collapse") if opened else tr("Expand"), partial(canvas.set_open, path, not opened))
     if (chain := canvas.chain_of(path)) is not None and canvas.folding:
         title = f"{chain.title} ×{len(chain.members)}"
-        menu.addAction(f"Fold {title}\tShift+Return", partial(canvas.open_chain, chain, False))
-        menu.addAction(f"Open all of {title}", partial(canvas.open_chain, chain, True))
+        menu.addAction(tr("Fold {}\tShift+Return", title), partial(canvas.open_chain, chain, False))
+        menu.addAction(tr("Open all of {}", title), partial(canvas.open_chain, chain, True))
     _add_common(host, menu)
     return menu
 
 
 def _add_common(host: Host, menu: QMenu) -> None:
-    menu.addAction("Expand all groups", host.canvas.open_all)
-    menu.addAction("Collapse all groups", host.canvas.close_all)
+    menu.addAction(tr("Expand all groups"), host.canvas.open_all)
+    menu.addAction(tr("Collapse all groups"), host.canvas.close_all)
     menu.addSeparator()
-    menu.addAction("Paste configuration\tCtrl+V", partial(actions.paste, host))
+    menu.addAction(tr("Paste configuration\tCtrl+V"), partial(actions.paste, host))
     menu.addSeparator()
     arrange_menu.add_rows(host, menu, host.session.selection)
 
@@ -174,9 +175,11 @@ def fold_menu(host: Host, fold: Fold, bar: int) -> QMenu:
     menu.addAction(f"{fold.title} · {plural(len(host.session.selection), 'node')}".replace("&", "&&")).setEnabled(False)
     menu.addSeparator()
     layer = fold.first + max(bar, 0)
-    menu.addAction(f"Open {chain.title} {chain.numbers[layer]}\tReturn", partial(canvas.open_member, chain, layer))
-    menu.addAction(f"Open all {len(chain.members)}", partial(canvas.open_chain, chain, True))
-    menu.addAction("Fold\tShift+Return", partial(canvas.open_chain, chain, False)).setEnabled(not fold.is_whole)
+    menu.addAction(
+        tr("Open {} {}\tReturn", chain.title, chain.numbers[layer]), partial(canvas.open_member, chain, layer)
+    )
+    menu.addAction(tr("Open all {}", len(chain.members)), partial(canvas.open_chain, chain, True))
+    menu.addAction(tr("Fold\tShift+Return"), partial(canvas.open_chain, chain, False)).setEnabled(not fold.is_whole)
     _add_common(host, menu)
     return menu
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from espalier.app.features.edits.offers import RECORDED, Offer
 from espalier.app.figures.captions import shape_text
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph, out_port
 from espalier.model.graph.meta import TensorMeta
 from espalier.passes.edits.insert_after import InsertAfter
@@ -75,13 +76,13 @@ def refusal(graph: Graph, node: str, output: int = 0) -> str:
     if graph.runs == "module":
         return RECORDED
     if graph[node].call == "output":
-        return "Nothing follows the output. Select another node."
+        return tr("Nothing follows the output. Select another node.")
     if output:
-        return f"It carries result {output} of {node}; modules are inserted on first results."
+        return tr("It carries result {} of {}; modules are inserted on first results.", output, node)
     meta = graph[node].ports.get(out_port(output))
     if meta is None:
-        return f"{node} gives no tensor. Select a node that does."
-    return "" if _floats(meta) else f"{node} gives {meta.dtype}. Select a node that gives floating-point values."
+        return tr("{} gives no tensor. Select a node that does.", node)
+    return "" if _floats(meta) else tr("{} gives {}. Select a node that gives floating-point values.", node, meta.dtype)
 
 
 def operations_after(graph: Graph, node: str) -> list[tuple[Operation, Offer]]:
@@ -112,12 +113,12 @@ def _reason(operation: Operation, meta: TensorMeta | None) -> str:
         return ""
     rank = len(meta.shape)
     if operation.ranks and rank not in operation.ranks:
-        return f"takes {_listed(operation.ranks)} dimensions, not {shape_text(meta)}"
+        return tr("takes {} dimensions, not {}", _listed(operation.ranks), shape_text(meta))
     if operation.sized is not None:
         axis = rank - 1 if operation.sized == LAST else operation.sized
         size = meta.shape[axis] if 0 <= axis < rank else None
         if not isinstance(size, int):
-            return f"needs a fixed size on axis {axis}, not {size or shape_text(meta)}"
+            return tr("needs a fixed size on axis {}, not {}", axis, size or shape_text(meta))
     return ""
 
 

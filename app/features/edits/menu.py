@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from espalier.app.features.edits import arrange
 from espalier.app.features.edits.actions import KEYS
 from espalier.app.menu import MENUS, Action
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
@@ -32,18 +33,27 @@ def _edits(host: Host) -> list[Action]:
     def row(name: str, title: str, key: str, text: str) -> Action:
         run = KEYS[name if name != "bypass" else "delete"]
         return Action(f"{name}_nodes", title, "Edit", partial(run, host), needs=partial(_is_selected, host), group=1,
-                      help=f"{text} On the canvas: {key}")  # fmt: skip
+                      help=tr("{} On the canvas: {}", text, key))  # fmt: skip
 
     return [
-        row("bypass", "Bypass the selected nodes", "Delete", "Their users take what they took."),
-        row("mute", "Mute the selected nodes", "M", "Identities stand for them, until they are unmuted."),
-        row("rename", "Rename the selected nodes", "F2", "They are shown under another title."),
-        row("copy", "Copy the configuration", "Ctrl+C", "Formats, sparsities and adapter of the selected node."),
-        row("paste", "Paste the configuration", "Ctrl+V", "The selected nodes take the copied choices."),
-        row("duplicate", "Duplicate the selected node", "Ctrl+D", "A new module of its kind takes its result."),
-        Action("add_operation", "Add operation…", "Edit", partial(add, host), needs=partial(_is_selected, host),
-               group=1, help="Find one, and insert it after the selected node. On the canvas: Shift+A"),
-    ]  # fmt: skip
+        row("bypass", tr("Bypass the selected nodes"), "Delete", tr("Their users take what they took.")),
+        row("mute", tr("Mute the selected nodes"), "M", tr("Identities stand for them, until they are unmuted.")),
+        row("rename", tr("Rename the selected nodes"), "F2", tr("They are shown under another title.")),
+        row(
+            "copy", tr("Copy the configuration"), "Ctrl+C", tr("Formats, sparsities and adapter of the selected node.")
+        ),
+        row("paste", tr("Paste the configuration"), "Ctrl+V", tr("The selected nodes take the copied choices.")),
+        row("duplicate", tr("Duplicate the selected node"), "Ctrl+D", tr("A new module of its kind takes its result.")),
+        Action(
+            "add_operation",
+            "Add operation…",
+            "Edit",
+            partial(add, host),
+            needs=partial(_is_selected, host),
+            group=1,
+            help="Find one, and insert it after the selected node. On the canvas: Shift+A",
+        ),
+    ]
 
 
 def _arranging(host: Host) -> list[Action]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import GraphError
 from espalier.model.graph.graph import Graph, Node, Ref, out_port
 from espalier.model.graph.meta import TensorMeta
@@ -23,7 +24,7 @@ from espalier.passes.edits.set_attr import FIXED
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "Tanh", "sigmoid": "Sigmoid",
                "leaky_relu": "LeakyReLU", "hardswish": "Hardswish"}  # fmt: skip
 NORMS = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm"}
-RECORDED = "This model was recorded from a run. Its graph cannot be edited."
+RECORDED = tr("This model was recorded from a run. Its graph cannot be edited.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +38,26 @@ class Offer:
 
 def bypass(graph: Graph, ids: Sequence[str]) -> Offer:
     """Bypass the nodes."""
-    return Offer("Bypass", Bypass(), next((r for r in (_held(graph, i) for i in ids) if r), ""))
+    return Offer(tr("Bypass"), Bypass(), next((r for r in (_held(graph, i) for i in ids) if r), ""))
 
 
 def mute(graph: Graph, ids: Sequence[str]) -> Offer:
     """Replace the nodes by identities; muted ones are unchanged."""
     several = next((i for i in ids if out_port(1) in graph.nodes[i].ports), "")
-    reason = f"{several} gives several results. Bypass it instead." if several else ""
-    return Offer("Mute", Mute(), reason or next((r for r in (_held(graph, i) for i in ids) if r), ""))
+    reason = tr("{} gives several results. Bypass it instead.", several) if several else ""
+    return Offer(tr("Mute"), Mute(), reason or next((r for r in (_held(graph, i) for i in ids) if r), ""))
 
 
 def _held(graph: Graph, name: str) -> str:
     """The reason why a node cannot be bypassed; empty if it can."""
     node = graph.nodes[name]
     if node.call not in ("call_module", "call_function"):
-        kinds = {"placeholder": "an input", "output": "the output", "get_attr": "a stored tensor"}
-        return f"{name} is {kinds.get(node.call, 'code of its own')}, so it stays. Select an operation."
+        kinds = {"placeholder": tr("an input"), "output": tr("the output"), "get_attr": tr("a stored tensor")}
+        return tr("{} is {}, so it stays. Select an operation.", name, kinds.get(node.call, "code of its own"))
     try:
         flowing(node, graph)
     except GraphError as error:
-        return f"{error.message} {error.hint}"
+        return error_text(error)
     return ""
 
 
@@ -65,14 +66,14 @@ def replacements(nodes: Sequence[Node]) -> list[Offer]:
     kinds = {category(n) for n in nodes}
     if kinds == {"activation"}:
         titles = {w: t for w, t in ACTIVATIONS.items() if {n.op for n in nodes} != {w}}
-        return [Offer(t, Replace(op=w)) for w, t in titles.items()] + [Offer("Identity", Replace(op="identity"))]
+        return [Offer(t, Replace(op=w)) for w, t in titles.items()] + [Offer(tr("Identity"), Replace(op="identity"))]
     if kinds == {"norm"}:
         return [Offer(t, Replace(op=w)) for w, t in NORMS.items() if {n.op for n in nodes} != {w}]
     if {n.op for n in nodes} == {"linear"} and all(n.call == "call_module" for n in nodes):
         ranks = [r for r in (4, 8, 16, 32, 64, 128) if all(2 * r <= _width(n) for n in nodes)]
-        return [Offer(f"Two Linears of rank {r}", Replace(op="low_rank", rank=r)) for r in ranks]
+        return [Offer(tr("Two Linears of rank {}", r), Replace(op="low_rank", rank=r)) for r in ranks]
     if all(_separable(n) for n in nodes):
-        return [Offer("Depthwise and pointwise Conv2d", Replace(op="depthwise_separable"))]
+        return [Offer(tr("Depthwise and pointwise Conv2d"), Replace(op="depthwise_separable"))]
     return []
 
 
@@ -96,14 +97,14 @@ def insertions(graph: Graph, nodes: Sequence[Node]) -> list[Offer]:
         return []
     titles = {**ACTIVATIONS, **NORMS, "dropout": "Dropout", "identity": "Identity"}
     offers = [Offer(title, InsertAfter(op=op)) for op, title in titles.items()]
-    return [*offers, Offer("Linear (identity)", InsertAfter(op="linear", init="identity"))]
+    return [*offers, Offer(tr("Linear (identity)"), InsertAfter(op="linear", init="identity"))]
 
 
 def output(graph: Graph, node: Node) -> Offer:
     """Make the result an output of the model."""
     is_output = any(r.node == node.id for r in graph.output.inputs)
-    reason = f"The result of {node.id} is an output already." if is_output else ""
-    return Offer("Add as output", AddOutput(), reason or ("" if node.out else f"{node.id} gives no tensor."))
+    reason = tr("The result of {} is an output already.", node.id) if is_output else ""
+    return Offer(tr("Add as output"), AddOutput(), reason or ("" if node.out else tr("{} gives no tensor.", node.id)))
 
 
 def wire_takers(graph: Graph, source: str) -> dict[str, tuple[str, ...]]:
@@ -135,12 +136,12 @@ def duplicate(graph: Graph, node: Node) -> Offer:
     """Insert a module of the same class and arguments after the node."""
     name = str(node.attrs.get("class", ""))
     if node.call != "call_module" or class_of_name(name) is None:
-        return Offer("Duplicate", InsertAfter(), f"{node.id} is not a module that can be duplicated.")
+        return Offer(tr("Duplicate"), InsertAfter(), tr("{} is not a module that can be duplicated.", node.id))
     existing = graph.nodes[node.inputs[0].node].ports.get(out_port(node.inputs[0].output)) if node.inputs else None
     if existing != node.out:
-        return Offer("Duplicate", InsertAfter(), f"{node.id} gives another shape than it takes.")
+        return Offer(tr("Duplicate"), InsertAfter(), tr("{} gives another shape than it takes.", node.id))
     attrs = {k: v for k, v in node.attrs.items() if k not in ("class", *SHARED)}
-    return Offer("Duplicate", InsertAfter(op=name, attrs=attrs))
+    return Offer(tr("Duplicate"), InsertAfter(op=name, attrs=attrs))
 
 
 def attributes(nodes: Sequence[Node]) -> dict[str, object]:

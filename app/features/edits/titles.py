@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QLineEdit
 
 from espalier.app.figures.facts import node_title
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.model.graph.annotation import LONGEST_TITLE
 from espalier.model.graph.graph import Node
 
@@ -43,9 +44,9 @@ class TitleField(QLineEdit):
         self._give, self._before, self._over = give, self.text(), False
         self._several, self._always = several, always
         self.setMaxLength(LONGEST_TITLE)
-        self.setAccessibleName("Title")
+        self.setAccessibleName(tr("Title"))
         self.setPlaceholderText(own)
-        self.setToolTip("Enter sets the title; empty restores its own name. Escape cancels.")
+        self.setToolTip(tr("Enter sets the title; empty restores its own name. Escape cancels."))
         self._place(canvas, rect)
         self.selectAll()
         self.show()

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.figures.facts import node_path
 from espalier.app.number_text import plural
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import link, muted
 from espalier.model.formats.base import Format
@@ -22,7 +23,7 @@ from espalier.passes.export.targets.matrix import Layer, weight_formats
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-NO_LAYER = "Select a layer: which formats of its weight a target holds is listed here."
+NO_LAYER = tr("Select a layer: which formats of its weight a target holds is listed here.")
 
 
 class LayerView(QWidget):
@@ -53,11 +54,11 @@ class LayerView(QWidget):
     def _line(self, grid: QGridLayout, row: int, name: str) -> None:
         self.texts[name] = text = QLabel(wordWrap=True)
         self.formats[name] = formats = Choice()
-        formats.setAccessibleName(f"Formats of the weight that {name} holds")
-        formats.setToolTip(f"Those of the usual formats that {name} holds as this weight")
-        self.links[name] = choose = link("Use", lambda: self._apply(name))
-        choose.setAccessibleName(f"Use a format that {name} holds")
-        choose.setToolTip("Set this format as that of the selected weights")
+        formats.setAccessibleName(tr("Formats of the weight that {} holds", name))
+        formats.setToolTip(tr("Those of the usual formats that {} holds as this weight", name))
+        self.links[name] = choose = link(tr("Use"), lambda: self._apply(name))
+        choose.setAccessibleName(tr("Use a format that {} holds", name))
+        choose.setToolTip(tr("Set this format as that of the selected weights"))
         grid.addWidget(QLabel(name), row, 0, Qt.AlignmentFlag.AlignTop)
         for column, part in enumerate((text, formats, choose), start=1):
             grid.addWidget(part, row, column, Qt.AlignmentFlag.AlignTop)
@@ -73,7 +74,7 @@ class LayerView(QWidget):
         """Show the first of the selected layers."""
         node = layer.node
         self._nodes = tuple(n for n in selected if weight_at(graph[n], "weight", graph) is not None)
-        more = f" and {plural(len(selected) - 1, 'more layer')}" if len(selected) > 1 else ""
+        more = tr(" and {}", plural(len(selected) - 1, "more layer")) if len(selected) > 1 else ""
         self.title.setText(f"{node_path(node)}{more}")
         for name, refused in layer.refused.items():
             held = weight_formats(name, node, graph, usual_formats()) if layer.has_weight else {}
@@ -81,9 +82,13 @@ class LayerView(QWidget):
             self.formats[name].offer(tuple(held), tuple(held))
             for part in (self.formats[name], self.links[name]):
                 part.setVisible(bool(held))
-            why = " ".join(f"{u.label} of {u.port}: {u.why}. {u.instead}" for u in refused)
-            could = f"holds {plural(len(held), 'format')} of this weight" if layer.has_weight else "has nothing to hold"
-            self.texts[name].setText(why or ("held" if layer.chosen else could))
+            why = " ".join(tr("{} of {}: {}. {}", u.label, u.port, message(u.why), message(u.instead)) for u in refused)
+            could = (
+                tr("holds {} of this weight", plural(len(held), "format"))
+                if layer.has_weight
+                else tr("has nothing to hold")
+            )
+            self.texts[name].setText(why or (tr("held") if layer.chosen else could))
         self._none.hide()
         self.title.show()
         self._lines.show()

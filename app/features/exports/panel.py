@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QStackedWidget, 
 
 from espalier.app.features.exports.layer_view import LayerView
 from espalier.app.number_text import plural
+from espalier.app.translation import message, tr, translated
 from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.fields import Choice, apply_field_style
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -21,18 +22,21 @@ from espalier.passes.export.targets.matrix import Layer, layers
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-EMPTY = "Open a model to see which formats other programs can hold, layer by layer."
-ABOUT = {
-    "compressed-tensors": "A folder of Hugging Face with weights as codes and scales, which transformers and vLLM read",
-    "gguf": "One file for llama.cpp",
-    "onnx": "A file for ONNX Runtime, with whole numbers where formats are such",
-    "torchao": "A folder of Hugging Face with weights as tensors of torchao, which transformers reads",
-    "openvino": "An .xml and a .bin for OpenVINO, with whole numbers where formats are such",
-    "executorch": "A .pte for ExecuTorch, in which XNNPACK multiplies whole numbers where formats are such",
-}
+EMPTY = tr("Open a model to see which formats other programs can hold, layer by layer.")
+ABOUT = translated(
+    {
+        "compressed-tensors": "A folder of Hugging Face with weights as codes and scales, which "
+        "transformers and vLLM read",
+        "gguf": "One file for llama.cpp",
+        "onnx": "A file for ONNX Runtime, with whole numbers where formats are such",
+        "torchao": "A folder of Hugging Face with weights as tensors of torchao, which transformers reads",
+        "openvino": "An .xml and a .bin for OpenVINO, with whole numbers where formats are such",
+        "executorch": "A .pte for ExecuTorch, in which XNNPACK multiplies whole numbers where formats are such",
+    }
+)
 HELD, NONE = "held", "–"
 ALL, CHOSEN, REFUSED = "all", "chosen", "refused"
-SHOWN = {ALL: "All layers", CHOSEN: "Layers with choices", REFUSED: "Not held by a target"}
+SHOWN = translated({ALL: "All layers", CHOSEN: "Layers with choices", REFUSED: "Not held by a target"})
 
 
 class ExportPanel(DeferredWork):
@@ -46,9 +50,9 @@ class ExportPanel(DeferredWork):
         self._session = session
         self._layers: dict[str, Layer] = {}
         self.table, self.layer = Table(), LayerView(session)
-        self.table.setAccessibleName("Layers by targets of export")
+        self.table.setAccessibleName(tr("Layers by targets of export"))
         self.shown = Choice(tuple(SHOWN), tuple(SHOWN.values()))
-        self.shown.setAccessibleName("Layers")
+        self.shown.setAccessibleName(tr("Layers"))
         self.counts, self.links = dict[str, QLabel](), dict[str, Any]()
         self._pages = QStackedWidget()
         self._build()
@@ -64,7 +68,7 @@ class ExportPanel(DeferredWork):
         body, bar, box = QWidget(), FlowLayout(spacing=10), QVBoxLayout()
         bar.setContentsMargins(12, 6, 12, 4)
         bar.addWidget(self.shown)
-        for text, act in (("Copy as TSV", self.table.copy), ("Save as CSV…", self.save_wanted.emit)):
+        for text, act in ((tr("Copy as TSV"), self.table.copy), (tr("Save as CSV…"), self.save_wanted.emit)):
             bar.addWidget(link(text, act))
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
@@ -95,8 +99,8 @@ class ExportPanel(DeferredWork):
             title.setMinimumWidth(150)
             self.counts[name] = count = QLabel()
             count.setProperty("role", "muted")
-            self.links[name] = export = link("Export…", partial(self.export_wanted.emit, name))
-            export.setAccessibleName(f"Export as {name}")
+            self.links[name] = export = link(tr("Export…"), partial(self.export_wanted.emit, name))
+            export.setAccessibleName(tr("Export as {}", name))
             export.setToolTip(ABOUT.get(name, ""))
             for part in (title, count):
                 row.addWidget(part)
@@ -116,9 +120,9 @@ class ExportPanel(DeferredWork):
         chosen = [layer for layer in found if layer.chosen]
         for name, label in self.counts.items():
             held = sum(not layer.refused[name] for layer in chosen)
-            why = refused_model(name, document.project.source.limits) if document else ""
-            label.setText(why or (f"holds {held} of {plural(len(chosen), 'layer')} with choices" if chosen
-                                  else "no layer has a format yet"))  # fmt: skip
+            why = message(refused_model(name, document.project.source.limits)) if document else ""
+            label.setText(why or (tr("holds {} of {} with choices", held, plural(len(chosen), "layer")) if chosen
+                                  else tr("no layer has a format yet")))  # fmt: skip
         kinds = {ALL: found, CHOSEN: chosen, REFUSED: [layer for layer in found if not layer.held_everywhere]}
         self.table.show_rows([_row(layer) for layer in kinds[self.shown.get()]])
         self._follow()

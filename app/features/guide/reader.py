@@ -27,6 +27,7 @@ from PySide6.QtWidgets import QTextBrowser, QTextEdit, QToolTip, QWidget
 from espalier.app.features.guide.pages import ROOT, plain, resolved, slug
 from espalier.app.glossary import line_at
 from espalier.app.theme import BODY, Palette
+from espalier.app.translation import tr
 
 WIDEST, MARGIN = 900, 22  # largest width of a picture, and margin of the text, in pixels
 BESIDE = 2 * MARGIN + 60  # pixels between a picture and the page's edge, also in a list
@@ -46,7 +47,7 @@ class Reader(QTextBrowser):
         self._made: QTextDocument | None = None
         self.setOpenLinks(False)
         self.setProperty("bare", True)
-        self.setAccessibleName("Page of the guide")
+        self.setAccessibleName(tr("Page of the guide"))
         self.anchorClicked.connect(self._follow)
 
     def open(self, path: str, section: str = "", terms: tuple[str, ...] = ()) -> None:

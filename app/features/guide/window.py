@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from espalier.app.features.guide.pages import FRONT, ROOT, Hit, pages, search, slug
 from espalier.app.features.guide.reader import Reader
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.style import Appearance
 
@@ -37,24 +38,24 @@ class GuideWindow(QDialog):
     def __init__(self, parent: QWidget, appearance: Appearance, root: Path = ROOT) -> None:
         super().__init__(parent)
         self._root, self._past, self._now = root, list[PortRef](), -1
-        self.setWindowTitle("Guide")
+        self.setWindowTitle(tr("Guide"))
         self.setWindowFlag(Qt.WindowType.WindowMinMaxButtonsHint)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(min(WIDTH, parent.width() - SPACE), min(HEIGHT, parent.height() - SPACE))
         self.reader = Reader(self, appearance.palette, root)
         self.reader.wanted.connect(self.open)
         appearance.changed.connect(self.reader.show_palette)
-        self.query = QLineEdit(self, placeholderText="Search the guide", clearButtonEnabled=True)
-        self.query.setAccessibleName("Search the guide")
-        self.contents = self._tree("Pages of the guide")
-        self.results = self._tree("Sections found")
+        self.query = QLineEdit(self, placeholderText=tr("Search the guide"), clearButtonEnabled=True)
+        self.query.setAccessibleName(tr("Search the guide"))
+        self.contents = self._tree(tr("Pages of the guide"))
+        self.results = self._tree(tr("Sections found"))
         self.results.setRootIsDecorated(False)
         self.results.setItemsExpandable(False)
         self.results.setIndentation(10)
         self.results.setWordWrap(True)
         self.results.itemClicked.connect(lambda item, _: self._choose(item))
         self.count = muted("")
-        self.back, self.forward = self._arrow("←", "Back", -1), self._arrow("→", "Forward", 1)
+        self.back, self.forward = self._arrow("←", tr("Back"), -1), self._arrow("→", tr("Forward"), 1)
         self._lay_out()
         self._list_pages()
         self._soon = QTimer(self, interval=DELAY, singleShot=True)
@@ -166,7 +167,7 @@ class GuideWindow(QDialog):
             self.contents.blockSignals(True)
             self.contents.setCurrentItem(row)
             self.contents.blockSignals(False)
-            self.setWindowTitle(f"{row.text(0)} · Guide" if path != FRONT else "Guide")
+            self.setWindowTitle(tr("{} · Guide", row.text(0)) if path != FRONT else tr("Guide"))
         self.back.setEnabled(self._now > 0)
         self.forward.setEnabled(self._now + 1 < len(self._past))
 
@@ -186,8 +187,8 @@ class GuideWindow(QDialog):
         self.results.blockSignals(False)
         for widget, on in ((self.results, bool(query)), (self.contents, not query), (self.count, bool(query))):
             widget.setVisible(on)
-        one = "1 section" if len(hits) == 1 else f"{len(hits)} sections"
-        self.count.setText(one if hits else f"No page has the words “{query}”.")
+        one = tr("1 section") if len(hits) == 1 else tr("{} sections", len(hits))
+        self.count.setText(one if hits else tr("No page has the words “{}”.", query))
 
     def _add_hit(self, hit: Hit) -> None:
         title = hit.page.title + (f" › {hit.heading}" if hit.heading else "")

@@ -12,6 +12,7 @@ from PySide6.QtGui import QDesktopServices
 from espalier.app.features.hardware.state.hardware import hardware_of
 from espalier.app.features.hardware.state.overlays import MODULES, overlay
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.model.formats.base import Format
 from espalier.model.formats.integer import Integer
 from espalier.model.graph.ops import category
@@ -54,7 +55,7 @@ def ask_formats(host: Host) -> None:
     ops = {n.op for n in host.session.open_document.graph if category(n) == "linear" and "weight" in n.weights}
     formats: dict[str, Format | None] = {"data_in": Integer(8, 4), "weight": Integer(8, 6), "bias": Integer(12, 8)}
     rule = Rule(Select("type", tuple(sorted(ops)) or ("linear",)), formats)
-    host.ask_options("quantize", QuantizeOptions((rule,)), partial(host.session.run_pass, "quantize"), "Apply")
+    host.ask_options("quantize", QuantizeOptions((rule,)), partial(host.session.run_pass, "quantize"), tr("Apply"))
 
 
 def emit(host: Host, panel: HardwarePanel) -> None:
@@ -63,13 +64,13 @@ def emit(host: Host, panel: HardwarePanel) -> None:
     def write(path: Path) -> None:
         panel.run("emit", str(path))
 
-    host.ask_path("Emit the hardware", write, folder=True)
+    host.ask_path(tr("Emit the hardware"), write, folder=True)
 
 
 def save(host: Host, panel: HardwarePanel, table: Table | None) -> None:
     """Ask for a file and write a table into it, or the chart."""
     if table is None:
-        host.save_plots(panel.views.front.chart, "Save the chart", "area.png")
+        host.save_plots(panel.views.front.chart, tr("Save the chart"), "area.png")
     else:
         host.save_table(table)
 
@@ -80,8 +81,10 @@ def _emitted(host: Host, hardware: Hardware) -> None:
     if result is None or result.verb != "emit":
         return
     folder = result.summary["folder"]
-    show = ("Show in folder", lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(folder)))
-    host.banner.show_message(f"{plural(len(result.summary['files']), 'file')} written to {folder}.", buttons=[show])
+    show = (tr("Show in folder"), lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(folder)))
+    host.banner.show_message(
+        tr("{} written to {}.", plural(len(result.summary["files"]), "file"), folder), buttons=[show]
+    )
 
 
 def panel_of(host: Host) -> HardwarePanel:

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.number_text import count, scaled
 from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.chart_export import Table
 
@@ -43,7 +44,7 @@ class AreaFront(Chart):
         self.budgets: dict[str, int] = {}
         super().__init__(parent)
         self.setMouseTracking(True)
-        self.setAccessibleName("Area against interval")
+        self.setAccessibleName(tr("Area against interval"))
 
     def sizeHint(self) -> QSize:
         return QSize(360, 180)
@@ -117,7 +118,7 @@ class AreaFront(Chart):
 
     def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
-        self.name_axes("interval: cycles a sample", AREAS[self.area])
+        self.name_axes(tr("interval: cycles a sample"), AREAS[self.area])
         areas, times = [r[self.area] for r in self.drawn], [r["interval"] for r in self.rows]
         left.setTicks([[(math.log10(v + 1.0), scaled(v, 0)) for v in round_values(areas, 6)]])
         bottom.setTicks([[(math.log10(v), scaled(v, 0)) for v in round_values(times, 9) if v]])
@@ -128,9 +129,9 @@ class AreaFront(Chart):
 
     def legend(self) -> tuple[tuple[str, str], ...]:
         """(label, colour) of each kind of mark that is drawn."""
-        entries = [("balanced designs", self._colour("linear"))]
-        entries += [("beyond a budget", self.look.muted)] if not all(map(self._within, self.rows)) else []
-        entries += [("present graph", self._colour("activation"))] if self.present >= 0 or self.own else []
+        entries = [(tr("balanced designs"), self._colour("linear"))]
+        entries += [(tr("beyond a budget"), self.look.muted)] if not all(map(self._within, self.rows)) else []
+        entries += [(tr("present graph"), self._colour("activation"))] if self.present >= 0 or self.own else []
         return tuple(entries)
 
     # -- pointing
@@ -180,10 +181,10 @@ def design_text(row: Row, present: bool) -> str:
     """Tooltip of a design."""
     areas = _areas(row)
     fifos = {k: v for k, v in (row.get("fifos") or {}).items() if v}
-    areas += f"\nFIFOs alone: {_areas(fifos)}" if fifos else ""
-    suffix = "\npresent graph" if present else "\nclick: apply it as one undo step"
-    pace = f"one sample every {count(int(row['interval']))} cycles, {count(int(row['multipliers']))} multipliers"
-    return f"{pace}\n{areas}\nslowest: {row.get('bottleneck', '')}{suffix}"
+    areas += tr("\nFIFOs alone: {}", _areas(fifos)) if fifos else ""
+    suffix = tr("\npresent graph") if present else tr("\nclick: apply it as one undo step")
+    pace = tr("one sample every {} cycles, {} multipliers", count(int(row["interval"])), count(int(row["multipliers"])))
+    return tr("{}\n{}\nslowest: {}{}", pace, areas, row.get("bottleneck", ""), suffix)
 
 
 def _areas(row: Row) -> str:

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QListWidget, QListWidgetItem
 
 from espalier.app.theme import ROW
+from espalier.app.translation import tr
 from espalier.app.widgets.source.source_text import Mark
 
 VISIBLE = 2  # visible lines
@@ -23,7 +24,7 @@ class Findings(QListWidget):
         super().__init__()
         self.setProperty("bare", True)
         self.setUniformItemSizes(True)
-        self.setAccessibleName("Errors in the module")
+        self.setAccessibleName(tr("Errors in the module"))
         self.itemActivated.connect(self._choose)
         self.itemClicked.connect(self._choose)
         self.hide()
@@ -32,7 +33,7 @@ class Findings(QListWidget):
         """Show diagnostics."""
         self.clear()
         for mark in marks:
-            where = f"line {mark.line}: " if mark.line else "in the design: "
+            where = tr("line {}: ", mark.line) if mark.line else tr("in the design: ")
             item = QListWidgetItem(f"✗ {where}{mark.text}")
             item.setToolTip(mark.text)
             item.setData(DATA, mark)

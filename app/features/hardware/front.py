@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QStackedWidget, QV
 from espalier.app.features.hardware.chart import AREAS, COLUMNS, AreaFront, within
 from espalier.app.features.hardware.elided_table import ElidedTable
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice, NumberField
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link, muted
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from espalier.app.features.hardware.state.hardware import Hardware
     from espalier.app.session.session import Session
 
-NONE = "Area against interval, from fully folded to the useful maximum of parallelism. Compute it and choose a design."
-OLD = "of an earlier state: compute again"
+NONE = tr(
+    "Area against interval, from fully folded to the useful maximum of parallelism. Compute it and choose a design."
+)
+OLD = tr("of an earlier state: compute again")
 BUDGETS = ("lut", "dsp")
-ABOUT = "Estimated areas of whole designs, including the FIFOs between nodes"
+ABOUT = tr("Estimated areas of whole designs, including the FIFOs between nodes")
 
 
 class FrontView(QWidget):
@@ -38,17 +41,17 @@ class FrontView(QWidget):
         super().__init__()
         self._session, self._hardware = session, hardware
         self.chart, self.table = AreaFront(), ElidedTable()
-        self.table.setAccessibleName("Area and interval")
+        self.table.setAccessibleName(tr("Area and interval"))
         self.area = Choice(tuple(AREAS), tuple(AREAS.values()))
-        self.area.setAccessibleName("Area")
-        self.budgets = {name: NumberField(int, 0, optional=True, zero="any") for name in BUDGETS}
-        self.best = link("Fastest within budget", self._take_best)
+        self.area.setAccessibleName(tr("Area"))
+        self.budgets = {name: NumberField(int, 0, optional=True, zero=tr("any")) for name in BUDGETS}
+        self.best = link(tr("Fastest within budget"), self._take_best)
         self.note = muted("", wrap=False)
-        self._again = link("Compute again", self.wanted.emit)
+        self._again = link(tr("Compute again"), self.wanted.emit)
         self._legend = QLabel()
         self._legend.setTextFormat(Qt.TextFormat.RichText)
         self._words, self._pages = empty_state(NONE), QStackedWidget()
-        self._compute = link("Compute", self.wanted.emit)
+        self._compute = link(tr("Compute"), self.wanted.emit)
         self._deferred = False  # drawing is deferred until the chart is visible
         self.note.setToolTip(ABOUT)
         self._build()
@@ -66,10 +69,10 @@ class FrontView(QWidget):
         bar.setContentsMargins(12, 4, 12, 4)
         parts: list[QWidget] = [self.area]
         for name, field in self.budgets.items():
-            field.setAccessibleName(f"Budget of {AREAS[name]}")
+            field.setAccessibleName(tr("Budget of {}", AREAS[name]))
             field.setFixedWidth(72)
             parts += [muted(f"{AREAS[name]} ≤", wrap=False), field]
-        for part in (*parts, self.best, self._again, link("Save as…", self.save_wanted.emit), self.note):
+        for part in (*parts, self.best, self._again, link(tr("Save as…"), self.save_wanted.emit), self.note):
             bar.addWidget(part)
         left = QWidget()
         column = QVBoxLayout(left)
@@ -115,7 +118,7 @@ class FrontView(QWidget):
         self._pages.setCurrentIndex(1 if self.rows else 0)
         busy = self._hardware.job is not None
         self._compute.setVisible(not busy)
-        self._words.setText("The designs are being computed." if busy else NONE)
+        self._words.setText(tr("The designs are being computed.") if busy else NONE)
         self._again.setEnabled(not busy)
         self._draw()
 
@@ -144,7 +147,7 @@ class FrontView(QWidget):
         entries = (f'<span style="color:{colour}">●</span> {escape(text)}' for text, colour in self.chart.legend())
         self._legend.setText(" &nbsp; ".join(entries))
         missing = self._hardware.front.unknown if self._hardware.front else ()
-        unknown = f"; area unknown: no estimate for {', '.join(missing)}" if missing else ""
+        unknown = tr("; area unknown: no estimate for {}", ", ".join(missing)) if missing else ""
         self.note.setText(OLD if self._hardware.front_stale else plural(len(self.rows), "design") + unknown)
         self.best.setEnabled(any(self._limits.values()))
 
@@ -169,7 +172,7 @@ class FrontView(QWidget):
         if good:
             self.take(min(good, key=lambda k: self.rows[k]["interval"]))
         else:
-            self.note.setText("No design meets the budget")
+            self.note.setText(tr("No design meets the budget"))
 
 
 def areas_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from espalier.app.features.hardware.run_text import ABOUT, FIRST, NO_FORMATS, NO
 from espalier.app.features.hardware.state.hardware import hardware_of
 from espalier.app.features.hardware.views import SOURCE, Views
 from espalier.app.jobs.status import activity
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Recolouring, tokens
 from espalier.app.widgets.forms.form import Form
@@ -52,14 +53,16 @@ class HardwarePanel(FormPanel):
         self.views = Views(session, self.hardware)
         self._following = False
         self._about, self._summary = muted(NO_MODEL), QLabel(wordWrap=True)
-        self._quantise = link("Quantise…", lambda: self.pass_wanted.emit("quantize"))
+        self._quantise = link(tr("Quantise…"), lambda: self.pass_wanted.emit("quantize"))
         self._status, self._error = muted("", wrap=True), warning()
-        self._show_node = link("Show node", lambda: self.node_wanted.emit(self._error_node))
+        self._show_node = link(tr("Show node"), lambda: self.node_wanted.emit(self._error_node))
         self.buttons = {
-            "check": button("Check", lambda: self.run("check"), "Lint the design and estimate its cycles"),
-            "simulate": button("Simulate", lambda: self.run("simulate"), "Compare every stream with the integer model"),
-            "emit": button("Emit…", self.folder_wanted.emit, "Write the design into a folder"),
-            "stop": button("Stop", self.hardware.stop, "Stop the run"),
+            "check": button(tr("Check"), lambda: self.run("check"), tr("Lint the design and estimate its cycles")),
+            "simulate": button(
+                tr("Simulate"), lambda: self.run("simulate"), tr("Compare every stream with the integer model")
+            ),
+            "emit": button(tr("Emit…"), self.folder_wanted.emit, tr("Write the design into a folder")),
+            "stop": button(tr("Stop"), self.hardware.stop, tr("Stop the run")),
         }
         self._build()
         self._connect()
@@ -89,7 +92,7 @@ class HardwarePanel(FormPanel):
         row.addStretch(1)
         links = QHBoxLayout()
         links.setSpacing(2)
-        for title, name in (("Balance…", "balance_parallelism"), ("Parallelism…", "parallelize")):
+        for title, name in ((tr("Balance…"), "balance_parallelism"), (tr("Parallelism…"), "parallelize")):
             links.addWidget(link(title, lambda n=name: self.pass_wanted.emit(n)))
         links.addStretch(1)
         links.addWidget(self.views.colours)
@@ -186,7 +189,7 @@ class HardwarePanel(FormPanel):
         self._status.setVisible(bool(self._status.text()))
         self.views.front.refresh(rows=False)
         error = hardware.error
-        self._error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self._error.setText(error_text(error) if error else "")
         self._error.setVisible(error is not None)
         self._show_node.setVisible(bool(self._error_node))
 

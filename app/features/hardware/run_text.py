@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 from espalier.app.features.hardware.state.score_comparison import scored_accuracy, scored_verdict
 from espalier.app.number_text import count, percent, plural
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.features.hardware.state.project_tables import RunResult
 
-ABOUT = (
+ABOUT = tr(
     "The model as SystemVerilog: one module per operation, linted by Verilator and slang, scheduled by cycle, and "
     "compared beat by beat with the integer model in a simulator."
 )
-NO_MODEL = "Open a model to write it as hardware."
-NO_FORMATS = "Hardware needs fixed point, and no layer has a format yet. Give every layer integer formats first."
-FIRST = "Check lints the design and estimates its cycles. Simulate also compares every stream."
+NO_MODEL = tr("Open a model to write it as hardware.")
+NO_FORMATS = tr("Hardware needs fixed point, and no layer has a format yet. Give every layer integer formats first.")
+FIRST = tr("Check lints the design and estimates its cycles. Simulate also compares every stream.")
 
 
 def figures(result: RunResult) -> str:
@@ -27,10 +28,10 @@ def figures(result: RunResult) -> str:
     slow = summary["bottleneck"]
     busy = next((r["busy"] for r in result.rows if r["instance"] == slow), 0.0)
     parts = [
-        f"one sample every {count(round(summary['interval']))} cycles",
-        f"latency {count(summary['cycles'])} cycles",
+        tr("one sample every {} cycles", count(round(summary["interval"]))),
+        tr("latency {} cycles", count(summary["cycles"])),
     ]
-    parts += [f"slowest: {slow} ({percent(busy, 0)} busy)"] if slow else []
+    parts += [tr("slowest: {} ({} busy)", slow, percent(busy, 0))] if slow else []
     area = summary.get("area") or {}
     parts += [_area(area)] if area else []
     return " · ".join([*parts, plural(summary["instances"], "instance")])
@@ -39,37 +40,37 @@ def figures(result: RunResult) -> str:
 def _area(area: dict[str, Any]) -> str:
     """The total area, or the modules without an estimate and the area of the rest."""
     if names := area.get("unknown"):
-        return f"area unknown (no estimate for {', '.join(names)}); the rest takes {_area(area['rest'])}"
+        return tr("area unknown (no estimate for {}); the rest takes {}", ", ".join(names), _area(area["rest"]))
     return ", ".join(f"{count(area[k])} {k.upper()}" for k in ("lut", "ff", "dsp", "bram") if k in area)
 
 
 def verdicts(result: RunResult) -> list[tuple[str, str]]:
     """(tone, text) of each check; tone: "good", "bad", or "same" if it was not run."""
-    summary, tools = result.summary, " and ".join(result.summary["lint"]["tools"])
+    summary, tools = result.summary, tr(" and ").join(result.summary["lint"]["tools"])
     lint = len(summary["lint"]["findings"])
-    texts = [("bad", f"✗ lint: {plural(lint, 'finding')}") if lint else ("good", f"✓ lint: clean by {tools}")]
+    texts = [("bad", tr("✗ lint: {}", plural(lint, "finding"))) if lint else ("good", tr("✓ lint: clean by {}", tools))]
     if not tools:
-        texts = [("same", "lint: no tool installed (verilator or pyslang)")]
+        texts = [("same", tr("lint: no tool installed (verilator or pyslang)"))]
     if folded := summary.get("remarks"):
-        texts.append(("bad", f"not unrolled: {', '.join(folded)} (see the remarks in Table)"))
+        texts.append(("bad", tr("not unrolled: {} (see the remarks in Table)", ", ".join(folded))))
     texts += [("bad", note) for note in summary.get("notes", ())]
     if compared := summary.get("scored_model"):
         texts += [scored_verdict(compared), *(("same", text) for text in (scored_accuracy(compared),) if text)]
     if "simulator" not in summary:
-        return [*texts, ("same", "not simulated yet")]
-    ran = f"{plural(summary['samples'], 'sample')} in {summary['simulator'].capitalize()}"
+        return [*texts, ("same", tr("not simulated yet"))]
+    ran = tr("{} in {}", plural(summary["samples"], "sample"), summary["simulator"].capitalize())
     if summary["mismatches"]:
         texts.append(
-            ("bad", f"✗ does not match: {plural(summary['mismatches'], 'beat differs', 'beats differ')}, {ran}")
+            ("bad", tr("✗ does not match: {}, {}", plural(summary["mismatches"], "beat differs", "beats differ"), ran))
         )
     if summary["stuck"]:
-        texts.append(("bad", "✗ deadlock"))
+        texts.append(("bad", tr("✗ deadlock")))
     if not summary["mismatches"] and not summary["stuck"]:
-        texts.append(("good", f"✓ matches in every beat, {ran}"))
+        texts.append(("good", tr("✓ matches in every beat, {}", ran)))
     if remark := summary.get("simulator_remark"):
         texts.append(("same", remark))
     if edited := result.used(result.copies):
-        texts.append(("same", f"with edited {', '.join(sorted(edited))}"))
+        texts.append(("same", tr("with edited {}", ", ".join(sorted(edited)))))
     return texts
 
 
@@ -81,7 +82,7 @@ def summary_html(result: RunResult, palette: Palette, stale: bool) -> str:
     parts = [f'<span style="color:{colours[tone]}">{escape(text)}</span>' for tone, text in verdicts(result)]
     if synthesis := result.summary.get("synthesis"):
         parts.append(escape(synthesis_text(synthesis)))
-    old = [f'<b style="color:{palette.bad}">Of an earlier state of the model: run again</b>'] if stale else []
+    old = [tr('<b style="color:{}">Of an earlier state of the model: run again</b>', palette.bad)] if stale else []
     return " · ".join([*old, escape(figures(result)), *parts])
 
 
@@ -89,12 +90,12 @@ def synthesis_text(synthesis: dict[str, Any]) -> str:
     """Resources and clock by Yosys."""
     areas = ", ".join(f"{count(synthesis[k])} {k.upper()}" for k in ("lut", "ff", "dsp", "bram"))
     clock = f", {synthesis['fmax_mhz']:.0f} MHz" if synthesis.get("fmax_mhz") else ""
-    return f"Yosys for {synthesis['target']}: {areas}{clock}"
+    return tr("Yosys for {}: {}{}", synthesis["target"], areas, clock)
 
 
 def mismatch_rows(result: RunResult) -> list[dict[str, Any]]:
     """Table rows of the first mismatching beats."""
-    return [{**m, "expected": _codes(m["expected"]), "got": _codes(m["got"]) or "nothing"}
+    return [{**m, "expected": _codes(m["expected"]), "got": _codes(m["got"]) or tr("nothing")}
             for m in result.summary.get("first_mismatches", ())]  # fmt: skip
 
 
@@ -114,8 +115,9 @@ def lint_rows(result: RunResult) -> list[dict[str, Any]]:
 
 def host_rows(result: RunResult) -> list[dict[str, Any]]:
     """Table rows of the host: ports and the nodes that it computes."""
-    ports = [{"node": r["node"], "where": f"{'gives' if r['way'] == 'in' else 'takes'} {r['port']}", "host": r["host"],
-              "stream": r["stream"], "beats": r["beats"]} for r in result.summary.get("ports", ())]  # fmt: skip
-    nodes = [{"node": h["node"], "where": f"computes {h['op']}", "host": h["why"], "stream": None, "beats": None}
+    ports = [{"node": r["node"], "where": tr("gives {}", r["port"]) if r["way"] == "in" else tr("takes {}", r["port"]),
+              "host": r["host"], "stream": r["stream"], "beats": r["beats"]}
+             for r in result.summary.get("ports", ())]  # fmt: skip
+    nodes = [{"node": h["node"], "where": tr("computes {}", h["op"]), "host": h["why"], "stream": None, "beats": None}
              for h in result.summary.get("host", ())]  # fmt: skip
     return ports + nodes

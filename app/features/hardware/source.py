@@ -13,6 +13,7 @@ from espalier.app.features.hardware.findings import Findings
 from espalier.app.features.hardware.state.edited_modules import EditedModules, built_in
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice, tokens
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link
@@ -25,8 +26,8 @@ from espalier.verilog.rtl.edited_modules import Edited
 FIND = QKeySequence.StandardKey.Find
 PAUSE = 250  # milliseconds without a key before the text is checked
 SLOT = "diagnostics"
-NO_TOOL = "no checks while typing: slang is missing (pip install espalier[rtl])"
-GENERATED = "Generated from the graph and its weights: change those."
+NO_TOOL = tr("no checks while typing: slang is missing (pip install espalier[rtl])")
+GENERATED = tr("Generated from the graph and its weights: change those.")
 
 
 class SourceView(QWidget):
@@ -45,14 +46,14 @@ class SourceView(QWidget):
         self.state = QLabel()
         self.state.setTextFormat(Qt.TextFormat.RichText)
         self._diagnosis = ""
-        self.edit = link("Edit a copy", self._begin)
-        self.compare = link("Changes", lambda: self._show_changes(not self.comparing))
-        self.settle = link("Keep copy", lambda: copies.settle(self.module))
-        self.revert = link("Revert", self._revert)
-        self.restore = link("Restore copy", self._restore)
-        self.compare.setToolTip("Differences from the built-in module")
-        self.revert.setToolTip("Discard the copy and use the built-in module")
-        self.settle.setToolTip("The built-in module has changed since this copy was made; keep the copy")
+        self.edit = link(tr("Edit a copy"), self._begin)
+        self.compare = link(tr("Changes"), lambda: self._show_changes(not self.comparing))
+        self.settle = link(tr("Keep copy"), lambda: copies.settle(self.module))
+        self.revert = link(tr("Revert"), self._revert)
+        self.restore = link(tr("Restore copy"), self._restore)
+        self.compare.setToolTip(tr("Differences from the built-in module"))
+        self.revert.setToolTip(tr("Discard the copy and use the built-in module"))
+        self.settle.setToolTip(tr("The built-in module has changed since this copy was made; keep the copy"))
         self.comparing = False
         self._previews = Previews(self)
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
@@ -60,9 +61,9 @@ class SourceView(QWidget):
         self._connect()
 
     def _build(self) -> None:
-        self.choice.setAccessibleName("File")
+        self.choice.setAccessibleName(tr("File"))
         self.choice.setMinimumWidth(128)
-        self.edit.setToolTip("The project keeps the copy and uses it instead of the built-in module")
+        self.edit.setToolTip(tr("The project keeps the copy and uses it instead of the built-in module"))
         bar = FlowLayout(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
         tools = (self.edit, self.compare, self.settle, self.revert, self.restore)
@@ -80,7 +81,7 @@ class SourceView(QWidget):
         self.text.typed.connect(self._typed)
         self._wait.timeout.connect(self._check)
         self._previews.ready.connect(lambda slot, key, findings: self._on_checked(key, findings))
-        self._previews.failed.connect(lambda slot, error: self._set_diagnosis(f"slang failed: {error}"))
+        self._previews.failed.connect(lambda slot, error: self._set_diagnosis(tr("slang failed: {}", error)))
         self.findings.chosen.connect(self._go_to)
         self._copies.changed.connect(self._on_copy_changed)
 
@@ -122,7 +123,7 @@ class SourceView(QWidget):
     def _offer(self) -> None:
         names = tuple(sorted(self._files, key=lambda n: ("/" in n, n)))
         files = (n.removeprefix("rtl/") for n in names)
-        texts = tuple(f"{f} · edited" if module_of(f) in self._copies.modules else f for f in files)
+        texts = tuple(tr("{} · edited", f) if module_of(f) in self._copies.modules else f for f in files)
         with QSignalBlocker(self.choice):
             self.choice.offer(names, texts)
 
@@ -210,7 +211,7 @@ class SourceView(QWidget):
         lines = difflib.unified_diff((built_in(copy.module) or copy.original).splitlines(), copy.text.splitlines(),
                                      "built-in", "edited", lineterm="")  # fmt: skip
         self.comparing = True
-        self.text.show_text("\n".join(lines) or "// The copy equals the built-in module.", {})
+        self.text.show_text("\n".join(lines) or tr("// The copy equals the built-in module."), {})
         self.findings.show_marks([])
         self._refresh()
 
@@ -221,11 +222,11 @@ class SourceView(QWidget):
         self.edit.setVisible(bool(self.file) and copy is None)
         self.edit.setEnabled(library)
         self.edit.setToolTip(
-            "The project keeps the copy and uses it instead of the built-in module" if library else GENERATED
+            tr("The project keeps the copy and uses it instead of the built-in module") if library else GENERATED
         )
         old = copy is not None and self._copies.outdated(module)
         self.compare.setVisible(copy is not None)
-        self.compare.setText("Back" if self.comparing else "Changes")
+        self.compare.setText(tr("Back") if self.comparing else tr("Changes"))
         self.settle.setVisible(old)
         self.revert.setVisible(copy is not None)
         self.restore.setVisible(self._reverted is not None and copy is None and self._reverted.module == module)
@@ -260,7 +261,7 @@ class SourceView(QWidget):
             self.text.show_marks(marks)
             self.findings.show_marks(marks)
             palette = tokens(self)
-            clean = f'<span style="color:{palette.good}">✓ slang</span>'
+            clean = tr('<span style="color:{}">✓ slang</span>', palette.good)
             self._set_diagnosis(
                 f'<span style="color:{palette.bad}">✗ {plural(len(marks), "error")}</span>' if marks else clean
             )
@@ -285,5 +286,5 @@ def copy_text(copy: Edited, outdated: bool) -> str:
     library_lines = (built_in(copy.module) or copy.original).splitlines()
     steps = difflib.SequenceMatcher(None, library_lines, copy.text.splitlines(), autojunk=False).get_opcodes()
     different = sum(max(b - a, d - c) for kind, a, b, c, d in steps if kind != "equal")
-    text = f"{plural(different, 'line')} changed" if different else "unchanged"
-    return f"{text} · built-in module has changed since" if outdated else text
+    text = tr("{} changed", plural(different, "line")) if different else tr("unchanged")
+    return tr("{} · built-in module has changed since", text) if outdated else text

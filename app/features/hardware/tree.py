@@ -9,16 +9,19 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTreeWidgetItem
 
 from espalier.app.features.hardware.elided_table import ElidedColumns
-from espalier.app.number_text import count, shown
+from espalier.app.number_text import column_title, count, shown
+from espalier.app.translation import tr, translated
 from espalier.verilog.rtl.hierarchy import TextInstance, instances_in
 
 Row = dict[str, Any]
 COLUMNS = ("instance", "module", "node", "cycles", "busy", "waits")
-HELP = {
-    "cycles": "Cycles of a sample in its slowest part",
-    "busy": "Share of the interval in which it is active",
-    "waits": "Maximum occupancy of this FIFO in beats",
-}
+HELP = translated(
+    {
+        "cycles": "Cycles of a sample in its slowest part",
+        "busy": "Share of the interval in which it is active",
+        "waits": "Maximum occupancy of this FIFO in beats",
+    }
+)
 WIDTHS = (240, 110, 110, 74, 66, 52)
 NUMBERS = ("cycles", "busy", "waits")
 VALUE = Qt.ItemDataRole.UserRole
@@ -50,7 +53,7 @@ class ModuleTree(QTreeWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setColumnCount(len(COLUMNS))
-        self.setHeaderLabels(list(COLUMNS))
+        self.setHeaderLabels([column_title(c) for c in COLUMNS])
         for k, name in enumerate(COLUMNS):
             self.headerItem().setToolTip(k, HELP.get(name, ""))
             if name in NUMBERS:
@@ -61,7 +64,7 @@ class ModuleTree(QTreeWidget):
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setUniformRowHeights(True)
         self.setIndentation(14)
-        self.setAccessibleName("Modules")
+        self.setAccessibleName(tr("Modules"))
         self._items: dict[str, list[QTreeWidgetItem]] = {}
         self.itemSelectionChanged.connect(lambda: self.picked.emit(self.rows()))
         self._texts: Mapping[str, str] = {}
@@ -123,7 +126,7 @@ class ModuleTree(QTreeWidget):
             part.setData(1, VALUE, each.module)
             part.setData(0, ROW, {**row, "module": each.module})
             part.setData(0, PLACE, (row["module"], each.line))
-            part.setToolTip(0, f"line {each.line} of {row['module']}.sv: a double click shows it")
+            part.setToolTip(0, tr("line {} of {}.sv: a double click shows it", each.line, row["module"]))
             part.setToolTip(1, each.module)
             item.addChild(part)
             self._mark(part, each.module)

@@ -15,6 +15,7 @@ from espalier.app.features.hardware.state.overlays import MODULES
 from espalier.app.features.hardware.state.project_tables import RunResult
 from espalier.app.features.hardware.tree import ModuleTree
 from espalier.app.features.hardware.waves import WavesView
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 WIDE = 900  # pixels from which the tree of modules is beside the tabs
-TABS = ("Source", "Table", "Mismatches", "Lint", "Host", "Handshakes", "Area")
+TABS = translated(("Source", "Table", "Mismatches", "Lint", "Host", "Handshakes", "Area"))
 SOURCE, TABLE, MISMATCHES, LINT, HOST, WAVES, FRONT = range(7)
-COLOUR = "Colour by …"
-NOT_MADE = "Nothing has been written yet."
-NOT_RUN = "Not simulated yet."
-ALIKE = "Every beat of every stream equals the integer model."
-CLEAN = "Lint has no findings."
-NO_LINT = "No lint tool is installed: pip install espalier[rtl], or apt install verilator."
-NO_TEXT = "The top module is not stored in the project. Check writes it again."
+COLOUR = tr("Colour by …")
+NOT_MADE = tr("Nothing has been written yet.")
+NOT_RUN = tr("Not simulated yet.")
+ALIKE = tr("Every beat of every stream equals the integer model.")
+CLEAN = tr("Lint has no findings.")
+NO_LINT = tr("No lint tool is installed: pip install espalier[rtl], or apt install verilator.")
+NO_TEXT = tr("The top module is not stored in the project. Check writes it again.")
 
 
 class Views(QWidget):
@@ -57,10 +58,10 @@ class Views(QWidget):
         self.tabs, self._pages = QTabBar(), QStackedWidget()
         self._words = empty_state(NOT_MADE)
         self._hardware, self._result = hardware, hardware.result
-        self.colours = Choice((None, *MODULES), (COLOUR, *(f"by {title}" for title, _ in MODULES.values())))
+        self.colours = Choice((None, *MODULES), (COLOUR, *(tr("by {}", title) for title, _ in MODULES.values())))
         self._tools = (
-            link("Show node", self._want_node), link("Copy", lambda: self._now().copy()),
-            link("Save as CSV…", lambda: self.save_wanted.emit(self._now())),
+            link(tr("Show node"), self._want_node), link(tr("Copy"), lambda: self._now().copy()),
+            link(tr("Save as CSV…"), lambda: self.save_wanted.emit(self._now())),
         )  # fmt: skip
         self._build()
         self.tabs.currentChanged.connect(lambda _: self._show_tab())
@@ -71,11 +72,11 @@ class Views(QWidget):
     def _build(self) -> None:
         for title in TABS:
             self.tabs.addTab(title)
-        self.tabs.setAccessibleName("View of the hardware")
+        self.tabs.setAccessibleName(tr("View of the hardware"))
         self.tabs.setExpanding(False)
         self.tabs.setUsesScrollButtons(True)
         self.tabs.setElideMode(Qt.TextElideMode.ElideNone)
-        self.colours.setAccessibleName("Colour the graph by")
+        self.colours.setAccessibleName(tr("Colour the graph by"))
         whole = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
         whole.setContentsMargins(0, 0, 0, 0)
         split, right = AdaptiveSplitter(WIDE, (2, 3)), QWidget()

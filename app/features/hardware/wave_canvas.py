@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame
 from espalier.app.figures.curves import ticks
 from espalier.app.number_text import count, percent
 from espalier.app.theme import Palette, rgb
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import write_widget
 from espalier.app.widgets.charts.wave_rows import STATES, Rows, Span
 from espalier.app.widgets.drag_handle import offer_picture
@@ -39,7 +40,7 @@ class WaveCanvas(QAbstractScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setMouseTracking(True)
-        self.setAccessibleName("Handshakes of the streams")
+        self.setAccessibleName(tr("Handshakes of the streams"))
         self.handle = offer_picture(self, lambda canvas, path: write_widget(canvas.viewport(), path))
         self.rows: Rows | None = None
         self.span, self.at, self.row = Span(0, 1), -1, -1
@@ -197,8 +198,8 @@ class WaveCanvas(QAbstractScrollArea):
         painter.drawLine(0, HEAD - 1, wide, HEAD - 1)
         painter.setPen(QColor(look.muted))
         middle = Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(QRect(12, 0, self.left, HEAD), middle, "stream")
-        title = "moves" if self._state is State.TRANSFER else self._state.name.lower()
+        painter.drawText(QRect(12, 0, self.left, HEAD), middle, tr("stream"))
+        title = STATES[self._state]
         right = Qt.AlignmentFlag.AlignRight | middle
         painter.drawText(QRect(self.left - SHARE, 0, SHARE - 12, HEAD), right, title)
         minimum = 1 if self.span.length < 40 else 0
@@ -225,7 +226,7 @@ class WaveCanvas(QAbstractScrollArea):
             painter.fillRect(QRectF(x, HEAD, each, high), background)
         painter.setPen(QPen(QColor(look.accent), 1.2))
         painter.drawLine(QPointF(x, HEAD - 4), QPointF(x, high))
-        text = f"cycle {count(self.at)}"
+        text = tr("cycle {}", count(self.at))
         wide = painter.fontMetrics().horizontalAdvance(text) + 10
         box = QRectF(min(max(x - wide / 2, self.left), self.viewport().width() - wide), 2, wide, HEAD - 6)
         painter.setBrush(QColor(look.accent))

@@ -9,6 +9,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
 
 from espalier.app.features.hardware.wave_canvas import WaveCanvas
 from espalier.app.number_text import count, percent
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.wave_rows import STATES, Rows, Span
 from espalier.verilog.proof.waves import State
 
@@ -137,6 +138,6 @@ class WaveView(WaveCanvas):
         if self.rows is None:
             return
         lane, state = self.rows.lane(row), self.rows.state(row, cycle) if cycle >= 0 else None
-        state_text = f"cycle {count(cycle)}: {STATES[state]}, " if state is not None else ""
+        state_text = tr("cycle {}: {}, ", count(cycle), STATES[state]) if state is not None else ""
         shares = (f"{STATES[s]} {percent(self.rows.share(row, s), 0)}" for s in REPORTED)
         self.read.emit(f"{lane.name}: {state_text}{' · '.join(shares)}")

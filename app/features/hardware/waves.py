@@ -12,6 +12,7 @@ from espalier.app.features.hardware.wave_canvas import COLOURS
 from espalier.app.features.hardware.wave_view import WaveView
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import plural
+from espalier.app.translation import error_text, tr, translated
 from espalier.app.widgets.charts.wave_rows import STATES, Rows
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -20,14 +21,14 @@ from espalier.verilog.proof.waves import State, handshakes
 
 SLOT = "waves"
 LEGEND = (State.TRANSFER, State.STALLED, State.STARVED)
-NOT_RUN = "Simulate records valid and ready of every stream in every cycle."
-GONE = "The project keeps only totals, not the cycles. Simulate again to see them."
-READING = "The handshakes are being read."
-ORDERS: dict[str, tuple[str, State | None]] = {
+NOT_RUN = tr("Simulate records valid and ready of every stream in every cycle.")
+GONE = tr("The project keeps only totals, not the cycles. Simulate again to see them.")
+READING = tr("The handshakes are being read.")
+ORDERS: dict[str, tuple[str, State | None]] = translated({
     "stalled": ("most stalled first", State.STALLED), "starved": ("most starved first", State.STARVED),
     "moves": ("busiest first", State.TRANSFER), "flow": ("in data order", None),
-}  # fmt: skip
-HELP = (
+})  # fmt: skip
+HELP = tr(
     "moves: a beat is handed over · stalled: a beat waits for its reader · starved: the reader waits for a beat. "
     "Wheel: zoom; Shift and wheel or drag: move; click: the cycle and the node; Ctrl with ← →: the next change."
 )
@@ -43,13 +44,13 @@ class WavesView(QWidget):
         super().__init__()
         self.view = WaveView()
         self.order = Choice(tuple(ORDERS), tuple(title for title, _ in ORDERS.values()))
-        self.order.setAccessibleName("Order of the streams")
+        self.order.setAccessibleName(tr("Order of the streams"))
         self.status = QLabel()
         self.status.setProperty("role", "muted")
         self.status.setToolTip(HELP)
         self.legend = QLabel()
         self.legend.setTextFormat(Qt.TextFormat.RichText)
-        self.show_file = link("Show file", self._show_file)
+        self.show_file = link(tr("Show file"), self._show_file)
         self._pages, self._words = QStackedWidget(), empty_state(NOT_RUN)
         self._folder: Path | None = None
         self._previews = Previews(self, cache_size=2)
@@ -59,7 +60,7 @@ class WavesView(QWidget):
         self.view.node_wanted.connect(self.node_wanted)
         self.view.read.connect(self.status.setText)
         self._previews.ready.connect(lambda slot, key, rows: self._ready(rows))
-        self._previews.failed.connect(lambda slot, error: self._show_message(str(error)))
+        self._previews.failed.connect(lambda slot, error: self._show_message(error_text(error)))
 
     def _build(self) -> None:
         bar = FlowLayout(spacing=8)
@@ -67,7 +68,7 @@ class WavesView(QWidget):
         dots = (f'<span style="color:{COLOURS[s]}">■</span> {STATES[s]}' for s in LEGEND)
         self.legend.setText(" &nbsp;".join(dots))
         self.legend.setToolTip(HELP)
-        parts = (self.order, self.legend, link("Fit", self.view.fit), self.show_file, self.status)
+        parts = (self.order, self.legend, link(tr("Fit"), self.view.fit), self.show_file, self.status)
         for part in parts:
             bar.addWidget(part)
         page = QWidget()
@@ -103,7 +104,7 @@ class WavesView(QWidget):
 
     def _ready(self, rows: Rows) -> None:
         if not rows.handshakes.lanes or rows.handshakes.cycles <= rows.handshakes.first:
-            self._show_message("No beat moved in this simulation.")
+            self._show_message(tr("No beat moved in this simulation."))
             return
         self.view.show_rows(rows)
         self._sort()
@@ -112,7 +113,7 @@ class WavesView(QWidget):
         )
         trace = rows.handshakes.trace
         self.show_file.setToolTip(str(trace or self._folder or ""))
-        self.show_file.setText(f"Show {trace.name}" if trace else "Show file")
+        self.show_file.setText(tr("Show {}", trace.name) if trace else tr("Show file"))
         self._pages.setCurrentIndex(1)
 
     def _show_message(self, text: str) -> None:

@@ -8,12 +8,13 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QDialog, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
 from espalier.app.number_text import moment
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import muted
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-START = "Before these edits"
+START = tr("Before these edits")
 COUNT = Qt.ItemDataRole.UserRole  # of an item: how many edits are done there
 
 
@@ -23,13 +24,13 @@ class HistoryWindow(QDialog):
     def __init__(self, session: Session, parent: QWidget) -> None:
         super().__init__(parent)
         self._session = session
-        self.setWindowTitle("History of edits")
+        self.setWindowTitle(tr("History of edits"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(360, 420)
         self.list = QListWidget()
-        self.list.setAccessibleName("Edits")
+        self.list.setAccessibleName(tr("Edits"))
         box = QVBoxLayout(self)
-        box.addWidget(muted("A click goes to the state after that edit."))
+        box.addWidget(muted(tr("A click goes to the state after that edit.")))
         box.addWidget(self.list, 1)
         self.list.itemClicked.connect(self._go)
         self.list.itemActivated.connect(self._go)
@@ -52,7 +53,7 @@ class HistoryWindow(QDialog):
             item.setData(COUNT, count)
             if count > done:
                 item.setForeground(faint)
-                item.setToolTip("Undone")
+                item.setToolTip(tr("Undone"))
             self.list.addItem(item)
         self.list.setCurrentRow(done)
 

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from espalier.app.features.inspector.terms import TERMS
 from espalier.app.features.inspector.widgets import ShareSlider
 from espalier.app.number_text import figure, percent
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import MIXED, Choice, NumberField
 from espalier.app.widgets.heading import heading
 from espalier.model.errors import EspalierError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 REST = 300  # milliseconds without a change before a request is sent
 RULES: dict[str, tuple[str, str]] = {"top-k": ("l1", "top_k"), "threshold": ("l1", "threshold"),
                                      "random": ("random", "top_k")}  # fmt: skip
-NO_DATA = "A threshold needs data: set it first (Run → Evaluate on…)."
+NO_DATA = tr("A threshold needs data: set it first (Run → Evaluate on…).")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,12 @@ class ActivationPruningSection(QWidget):
         self.words, self.state = QLabel(), QLabel(wordWrap=True)
         for label in (self.words, self.state):
             label.setProperty("role", "small")
-        for widget, name in ((self.rule, "rule"), (self.slider, "sparsity"), (self.share, "sparsity in percent")):
-            widget.setAccessibleName(f"activation pruning: {name}")
+        for widget, name in (
+            (self.rule, tr("rule")),
+            (self.slider, tr("sparsity")),
+            (self.share, tr("sparsity in percent")),
+        ):
+            widget.setAccessibleName(tr("activation pruning: {}", name))
             widget.setToolTip(TERMS["activation pruning"])
         self._arrange()
         self.slider.valueChanged.connect(self._slid)
@@ -65,7 +70,7 @@ class ActivationPruningSection(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        column.addWidget(heading("Pruning of inputs"))
+        column.addWidget(heading(tr("Pruning of inputs")))
         row = QHBoxLayout()
         row.setSpacing(6)
         unit = QLabel("%")
@@ -105,7 +110,7 @@ class ActivationPruningSection(QWidget):
         self.words.setVisible(bool(limits))
         if limits:
             ends = " … ".join(dict.fromkeys(figure(v) for v in (min(limits), max(limits))))
-            self.words.setText(f"||x| up to {ends} pruned: {percent(mean, 1)} of the data")
+            self.words.setText(tr("||x| up to {} pruned: {} of the data", ends, percent(mean, 1)))
         self.state.hide()
 
     def _set_slider(self, ratio: float) -> None:
@@ -149,7 +154,7 @@ class ActivationPruningSection(QWidget):
         request = Request(ratio, self.rule.get())
         missing = bool(ratio) and request.rule == "threshold" and not self._session.measured_on.data
         self._pending = None if missing else request
-        self.state.setText(NO_DATA if missing else "pruning …")
+        self.state.setText(NO_DATA if missing else tr("pruning …"))
         self.state.show()
         if missing:
             self._timer.stop()

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.inspector.terms import TERMS
 from espalier.app.number_text import count, percent, plural
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import MIXED, Check, NumberField
 from espalier.app.widgets.heading import heading, link
 from espalier.model.document.recipe import Step
@@ -48,10 +49,10 @@ class AdapterSection(QWidget):
                        NumberField(float, 0, 0.99)}  # fmt: skip
         for name in FIELDS:
             self.fields[name].put(getattr(default, name))
-        self.insert = link("Insert", self._insert)
-        self.fuse, self.remove = link("Fuse", self._fuse), link("Remove", self._remove)
+        self.insert = link(tr("Insert"), self._insert)
+        self.fuse, self.remove = link(tr("Fuse"), self._fuse), link(tr("Remove"), self._remove)
         self.frozen, self.words = Check(), QLabel(wordWrap=True)
-        self.frozen.setText("Frozen: not changed by training")
+        self.frozen.setText(tr("Frozen: not changed by training"))
         self.words.setProperty("role", "small")
         self._arrange()
         for field in self.fields.values():
@@ -63,17 +64,17 @@ class AdapterSection(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        column.addWidget(heading("LoRA and training"))
+        column.addWidget(heading(tr("LoRA and training")))
         self._body = QWidget()
         row = QHBoxLayout(self._body)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
         for name in FIELDS:
-            label = QLabel(name)
+            label = QLabel(tr(name))
             label.setProperty("role", "muted")
             field = self.fields[name]
             field.setFixedWidth(46)
-            field.setAccessibleName(f"LoRA {name}")
+            field.setAccessibleName(tr("LoRA {}", tr(name)))
             for widget in (label, field):
                 widget.setToolTip(TERMS[f"LoRA {name}"])
                 row.addWidget(widget)
@@ -119,7 +120,7 @@ class AdapterSection(QWidget):
                 self._put_default(name)
         missing = len(self.nodes) - len(adapters)
         self.insert.setVisible(bool(missing))
-        self.insert.setText(f"Insert in {plural(missing, 'more layer')}" if adapters else "Insert")
+        self.insert.setText(tr("Insert in {}", plural(missing, "more layer")) if adapters else tr("Insert"))
         self.fuse.setVisible(bool(adapters))
         self.remove.setVisible(bool(adapters))
         self.words.setText(_sizes(self.nodes, adapters, graph) if adapters else "")
@@ -179,24 +180,24 @@ class AdapterSection(QWidget):
         """Change the values of existing adapters."""
         adapters = self._adapters()
         if adapters and any(self._values(a) != (a.rank, a.alpha, a.dropout) for a in adapters.values()):
-            self._ask(dict(adapters), "Change LoRA")
+            self._ask(dict(adapters), tr("Change LoRA"))
 
     def _insert(self) -> None:
         self._timer.stop()
         adapters = self._adapters()
         if self.nodes:
             default = next(iter(adapters.values()), None)
-            self._ask({n.id: default for n in self.nodes if n.id not in adapters}, "Insert LoRA")
+            self._ask({n.id: default for n in self.nodes if n.id not in adapters}, tr("Insert LoRA"))
 
     def _remove(self) -> None:
         self._timer.stop()
         names = tuple(self._adapters())
-        self._session.set_recipe(with_lora(self._session.recipe, {(0, 0.0, 0.0): names}), "Remove LoRA")
+        self._session.set_recipe(with_lora(self._session.recipe, {(0, 0.0, 0.0): names}), tr("Remove LoRA"))
 
     def _fuse(self) -> None:
         self._timer.stop()
         step = Step("fuse_lora", FuseLoraOptions(Select("name", tuple(self._adapters()))))
-        self._session.set_recipe(self._session.recipe.append(step), "Fuse LoRA")
+        self._session.set_recipe(self._session.recipe.append(step), tr("Fuse LoRA"))
 
     def _freeze(self) -> None:
         frozen = self.frozen.checkState().value != 0
@@ -205,7 +206,7 @@ class AdapterSection(QWidget):
             return
         nodes = (document.graph.nodes[i] for i in self.ids)
         ids = tuple(n.id for n in nodes if any(trained_by(n, document.graph, "own")))
-        label, graph = "Freeze" if frozen else "Unfreeze", document.graph
+        label, graph = tr("Freeze") if frozen else tr("Unfreeze"), document.graph
         selecting = self._session.saved_selections.selecting
         chosen = selecting(ids, lambda n: any(trained_by(n, graph, "own")))
         self._session.set_recipe(with_training(self._session.recipe, chosen, not frozen), label, ("freeze", ids))
@@ -221,8 +222,8 @@ def _sizes(nodes: Sequence[Node], adapters: dict[str, Adapter], graph: Graph) ->
             bases[name] = graph.weights[name]
             added += sum(_product(s) for s in shapes(node, bases[name], adapters[node.id].rank))
     total = sum(w.elements for w in bases.values())
-    target = "the weight" if len(bases) == 1 else f"{plural(len(bases), 'weight')}"
-    return f"adds {count(added)} parameters, {percent(added / max(total, 1))} of {target}"
+    target = tr("the weight") if len(bases) == 1 else f"{plural(len(bases), 'weight')}"
+    return tr("adds {} parameters, {} of {}", count(added), percent(added / max(total, 1)), target)
 
 
 def _product(shape: tuple[int, ...]) -> int:

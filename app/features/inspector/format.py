@@ -15,6 +15,7 @@ from espalier.app.features.inspector.figures.formats import FormatFigures, forma
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import plural
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.bits import storage_text
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import heading, link
@@ -23,8 +24,8 @@ from espalier.app.widgets.table import Table
 from espalier.model.formats.base import Format
 
 ROWS = 6
-TOOLTIP = "q(x) is the stored value for x: the nearest code, or the end of the range beyond it"
-WHOLE, NEAR = "Whole range", "Near 0"
+TOOLTIP = tr("q(x) is the stored value for x: the nearest code, or the end of the range beyond it")
+WHOLE, NEAR = tr("Whole range"), tr("Near 0")
 
 
 class FormatSection(QWidget):
@@ -37,8 +38,8 @@ class FormatSection(QWidget):
         self._near: bool | None = None  # None: automatic
         self._previews = Previews(self)
         self._previews.ready.connect(lambda slot, key, data: self._show(data))
-        self._previews.failed.connect(lambda slot, error: self._fail(str(error)))
-        self.heading = heading("Format")
+        self._previews.failed.connect(lambda slot, error: self._fail(error_text(error)))
+        self.heading = heading(tr("Format"))
         self.stored, self.source, self.note = _line(), _line(), _line()
         self.source.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.range = link("", self._toggle_range)
@@ -46,11 +47,11 @@ class FormatSection(QWidget):
         self.stairs.setFixedHeight(112)
         self.error.setFixedHeight(66)
         self.codes = Table()
-        self.codes.setAccessibleName("Codes")
-        self.codes.setAccessibleName("Codes of the format")
+        self.codes.setAccessibleName(tr("Codes"))
+        self.codes.setAccessibleName(tr("Codes of the format"))
         self.codes.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         self.codes.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.copy = link("Copy the codes", self.codes.copy)
+        self.copy = link(tr("Copy the codes"), self.codes.copy)
         self.names = rich_label(), rich_label()
         self._arrange()
         self._name_plots()
@@ -73,7 +74,7 @@ class FormatSection(QWidget):
     def _name_plots(self) -> None:
         """Label the plots, in the colours of their lines."""
         palette = tokens(self)
-        titles = (("Staircase", palette.accent, "x → q(x)"), ("Error", palette.bad, "x − q(x)"))
+        titles = ((tr("Staircase"), palette.accent, "x → q(x)"), (tr("Error"), palette.bad, "x − q(x)"))
         for label, (name, colour, text) in zip(self.names, titles, strict=True):
             label.setProperty("role", "small")
             label.setToolTip(TOOLTIP)
@@ -97,9 +98,9 @@ class FormatSection(QWidget):
         if self.format is None or fmt.name != self.format.name:
             self._near = None
         self.format = fmt
-        self.heading.setText(fmt.title.upper())
+        self.heading.setText(tr(fmt.title).upper())
         self.stored.setText(storage_text(fmt))
-        self.source.setText(f"Source: {fmt.source}")
+        self.source.setText(tr("Source: {}", fmt.source))
         cached = self._previews.ask("format", fmt, partial(_work, fmt))
         if cached is not None:
             self._show(cached)
@@ -111,7 +112,7 @@ class FormatSection(QWidget):
         rows = [{"code": c.bits, "value": c.value} for c in data.codes]
         self.codes.setVisible(bool(rows))
         self.copy.setVisible(bool(rows))
-        self.copy.setText(f"Copy {plural(len(rows), 'code')}")
+        self.copy.setText(tr("Copy {}", plural(len(rows), "code")))
         if rows:
             self.codes.show_rows(rows)
             shown = min(len(rows), ROWS)

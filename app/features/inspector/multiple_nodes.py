@@ -15,6 +15,7 @@ from espalier.app.features.inspector.figures.weights import Loss, loss, quick_lo
 from espalier.app.features.inspector.tensor import values_of
 from espalier.app.figures.tensor_chunks import Stop, Stopped
 from espalier.app.jobs.previews import Previews
+from espalier.app.translation import error_text
 from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.views import View
@@ -123,7 +124,7 @@ class LowestSqnrMonitor(QObject):
                 self._on_result(port, full)
 
     def _failed(self, port: str, error: Exception) -> None:
-        failed = Loss(reason=str(error) or type(error).__name__)
+        failed = Loss(reason=error_text(error) or type(error).__name__)
         self.measured.emit(port, LowestSqnr("", failed, (failed,) * len(self._wanted[port][1])))
 
 

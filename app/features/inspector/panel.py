@@ -30,6 +30,7 @@ from espalier.app.figures.facts import (
     node_path,
     node_title,
 )
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import apply_field_style
 from espalier.model.document.document import Change
 from espalier.model.graph.check import Problem
@@ -117,13 +118,13 @@ class InspectorPanel(QScrollArea):
         document = self._session.document
         self.hint.setVisible(not nodes)
         if document is None:
-            self.title.show_text("No model")
+            self.title.show_text(tr("No model"))
             self.path.show_text("")
             self.facts.show_facts(())
-            self.hint.setText("Open a model to begin.")
+            self.hint.setText(tr("Open a model to begin."))
         elif not nodes:
             self.title.show_text(document.project.source.name)
-            self.path.show_text("nothing selected")
+            self.path.show_text(tr("nothing selected"))
             self.facts.show_facts(model_facts(document))
             self.hint.setText(NO_SELECTION)
         elif len(nodes) == 1:
@@ -131,7 +132,7 @@ class InspectorPanel(QScrollArea):
             self.path.show_text(node_path(nodes[0]))
             self.facts.show_facts(node_facts(nodes[0], document.graph))
         else:
-            self.title.show_text(f"{len(nodes)} nodes")
+            self.title.show_text(tr("{} nodes", len(nodes)))
             self.path.show_text(common_path(nodes))
             self.facts.show_facts(many_facts(nodes, document.graph))
 
@@ -230,4 +231,5 @@ class InspectorPanel(QScrollArea):
 
 
 def _problem_text(problem: Problem) -> str:
-    return problem.message if problem.severity == "error" else f"Note: {problem.message}"
+    text = message(problem.message)
+    return text if problem.severity == "error" else tr("Note: {}", text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.fields import NumberField
 from espalier.app.widgets.heading import heading, muted
 from espalier.model.errors import EspalierError
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 OPS = ("linear", "matmul", "conv1d", "conv2d", "softmax", "layer_norm", "rms_norm")
-AXES = {
-    "inputs": "Inputs per cycle; must divide the node's inputs",
-    "outputs": "Outputs per cycle; must divide the node's outputs",
-    "tokens": "Rows (tokens, pixels) per cycle",
-}
-DIFFER = "The nodes differ; edits apply to all."
+AXES = translated(
+    {
+        "inputs": "Inputs per cycle; must divide the node's inputs",
+        "outputs": "Outputs per cycle; must divide the node's outputs",
+        "tokens": "Rows (tokens, pixels) per cycle",
+    }
+)
+DIFFER = tr("The nodes differ; edits apply to all.")
 
 
 class ParallelSection(QWidget):
@@ -40,14 +43,14 @@ class ParallelSection(QWidget):
         grid.setHorizontalSpacing(8)
         for k, (name, field) in enumerate(self.fields.items()):
             field.setToolTip(AXES[name])
-            field.setAccessibleName(f"Parallel {name}")
+            field.setAccessibleName(tr("Parallel {}", tr(name)))
             field.editingFinished.connect(self._edited)  # partly typed numbers are mostly invalid
-            grid.addWidget(muted("rows" if name == "tokens" else name, wrap=False), 0, k)
+            grid.addWidget(muted(tr("rows" if name == "tokens" else name), wrap=False), 0, k)
             grid.addWidget(field, 1, k)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        column.addWidget(heading("Hardware parallelism"))
+        column.addWidget(heading(tr("Hardware parallelism")))
         column.addLayout(grid)
         column.addWidget(self._note)
         session.problem.connect(lambda _: self.show_nodes(self._nodes))  # restores the values after a refused edit
@@ -76,4 +79,4 @@ class ParallelSection(QWidget):
             self._shown, ids = parallel, tuple(n.id for n in self._nodes)
             chosen = self._session.saved_selections.selecting(ids)
             recipe = with_parallel(self._session.recipe, chosen, parallel)
-            self._session.set_recipe(recipe, f"Parallelism {parallel.label}", ("parallel", ids))
+            self._session.set_recipe(recipe, tr("Parallelism {}", parallel.label), ("parallel", ids))

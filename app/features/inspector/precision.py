@@ -17,6 +17,7 @@ from espalier.app.features.inspector.terms import TERMS, explain_formula
 from espalier.app.figures.captions import title
 from espalier.app.glossary import meaning
 from espalier.app.number_text import plural
+from espalier.app.translation import english, tr
 from espalier.app.widgets.bits import BitsBar, formula, legend
 from espalier.app.widgets.forms.delayed_edit import DelayedEdit
 from espalier.app.widgets.forms.format_editor import FormatEditor, short_name
@@ -47,7 +48,7 @@ class PortRow:
         self.port = port
         self.name = PortName(port)
         self.editor = FormatEditor(compact=True)
-        self.editor.choice.setAccessibleName(f"{port} format")
+        self.editor.choice.setAccessibleName(tr("{} format", port))
         self.sqnr = QLabel()
         self.sqnr.setProperty("role", "muted")
         self.sqnr.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -61,7 +62,9 @@ class PortRow:
         have, selected = self.count
         if have < selected:
             self.sqnr.setText(plural(have, "node"))
-        self.sqnr.setToolTip(f"{have} of the {selected} selected nodes have {self.port}" if have < selected else "")
+        self.sqnr.setToolTip(
+            tr("{} of the {} selected nodes have {}", have, selected, self.port) if have < selected else ""
+        )
 
     def widgets(self) -> tuple[QWidget, ...]:
         """Widgets of the row."""
@@ -82,8 +85,8 @@ class PortRow:
             return
         about = "≈" if loss.sampled and loss.sqnr is not None else ""
         self.sqnr.setText("" if loss.reason else about + sqnr_text(loss.sqnr))
-        against = "the pruned weight" if loss.whole_sqnr is not None else "the stored values"
-        self.sqnr.setToolTip(loss.reason or f"{TERMS['SQNR']}, against {against}")
+        against = tr("the pruned weight") if loss.whole_sqnr is not None else tr("the stored values")
+        self.sqnr.setToolTip(loss.reason or tr("{}, against {}", TERMS["SQNR"], against))
 
     def show_lowest(self, lowest: LowestSqnr) -> None:
         """Show the lowest SQNR of several nodes, if all have the port."""
@@ -93,15 +96,15 @@ class PortRow:
         if text:  # a sample gives no bound
             text = f"≈{text}" if lowest.sampled else f"≥{text}" if text.endswith("dB") else text
         self.sqnr.setText(text)
-        tooltip = f"The lowest of the {len(lowest.losses)} nodes, that of {lowest.node}"
-        self.sqnr.setToolTip(loss.reason or tooltip + (", of samples" if lowest.sampled else ""))
+        tooltip = tr("The lowest of the {} nodes, that of {}", len(lowest.losses), lowest.node)
+        self.sqnr.setToolTip(loss.reason or tooltip + (tr(", of samples") if lowest.sampled else ""))
 
 
 def sqnr_text(value: float | None) -> str:
     """Format an SQNR: `42.1 dB`, or `exact`."""
     if value is None:
         return ""
-    return "exact" if math.isinf(value) else f"{value:.1f} dB".replace("-", "−")
+    return tr("exact") if math.isinf(value) else f"{value:.1f} dB".replace("-", "−")
 
 
 class PortName(QLabel):
@@ -146,7 +149,7 @@ class PrecisionSection(QWidget):
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(4)
-        self._column.addWidget(heading("Precision"))
+        self._column.addWidget(heading(tr("Precision")))
         self.none = QLabel(wordWrap=True)
         self.none.setProperty("role", "muted")
         self._column.addWidget(self.none)
@@ -174,9 +177,9 @@ class PrecisionSection(QWidget):
         self._column.addWidget(self.table)
 
     def _header(self, grid: QGridLayout) -> list[QLabel]:
-        labels = [QLabel(t) for t in ("port", "format", *[""] * CELLS, "SQNR")]
+        labels = [QLabel(t) for t in (tr("port"), tr("format"), *[""] * CELLS, "SQNR")]
         for label in labels:
-            label.setToolTip(TERMS.get(label.text()) or meaning(label.text()))
+            label.setToolTip(TERMS.get(english(label.text())) or meaning(label.text()))
             label.setProperty("role", "small")
         middle = QWidget()
         row = QHBoxLayout(middle)
@@ -232,12 +235,12 @@ class PrecisionSection(QWidget):
             if shown:
                 row.editor.put_many(row.formats)
                 scales = {p.scale for n in having if (p := n.precision.get(port)) and p.scale}
-                row.given = f" · scale given: {', '.join(sorted(scales)[:2])}" if scales else ""
+                row.given = tr(" · scale given: {}", ", ".join(sorted(scales)[:2])) if scales else ""
                 row.count = len(having), len(nodes)
-                row.sqnr.setText("exact" if row.formats == (None,) else "")
+                row.sqnr.setText(tr("exact") if row.formats == (None,) else "")
                 row.show_count()
                 if row.formats == (None,) and len(having) == len(nodes):
-                    row.sqnr.setToolTip(f"Not quantised: stays in {_stored(having, port)}")
+                    row.sqnr.setToolTip(tr("Not quantised: stays in {}", _stored(having, port)))
             else:
                 row.editor.wrong.hide()
         count = sum(1 for _, ports in ports_of if ports)
@@ -249,13 +252,13 @@ class PrecisionSection(QWidget):
         self.table.setVisible(count > 0)
         text = ""
         if not count and len(nodes) == 1:
-            text = f"{title(nodes[0].op)} has no port with a format; it computes in float."
+            text = tr("{} has no port with a format; it computes in float.", title(nodes[0].op))
         elif not count:
-            text = f"None of the {len(nodes)} nodes has a port with a format."
+            text = tr("None of the {} nodes has a port with a format.", len(nodes))
         elif any(map(decomposable, nodes)):
-            text = "Choosing a format decomposes the attention into matmuls, which take it."
+            text = tr("Choosing a format decomposes the attention into matmuls, which take it.")
         elif count < len(nodes):
-            text = f"{plural(count, 'node')} of {len(nodes)} can be quantised."
+            text = tr("{} of {} can be quantised.", plural(count, "node"), len(nodes))
         self.none.setText(text)
         self.none.setVisible(bool(text))
 
@@ -268,7 +271,7 @@ class PrecisionSection(QWidget):
         names = [short_name(n) for n in row.editor.parameter_names()] or self._other_names()
         for i, label in enumerate(self._heads):
             label.setText(names[i] if i < len(names) else "")
-            label.setToolTip(TERMS.get(label.text()) or meaning(label.text()))
+            label.setToolTip(TERMS.get(english(label.text())) or meaning(label.text()))
         self.formula.setText(formula(row.port, fmt) + row.given if fmt else "")
         self.formula.setToolTip(explain_formula(fmt.formula) if fmt else "")
         self.bits.show_format(fmt)
@@ -347,7 +350,7 @@ class PrecisionSection(QWidget):
         recipe = self._session.recipe
         for fmt, ids in rules.items():
             recipe = with_format(recipe, tuple(ids), port, fmt)
-        self._session.set_recipe(recipe, f"{port} of {plural(len(nodes), 'node')}", ("format", nodes, port))
+        self._session.set_recipe(recipe, tr("{} of {}", port, plural(len(nodes), "node")), ("format", nodes, port))
 
 
 def _stored(nodes: Sequence[Node], port: str) -> str:

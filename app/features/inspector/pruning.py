@@ -14,6 +14,7 @@ from espalier.app.features.inspector.terms import TERMS
 from espalier.app.features.inspector.widgets import ShareSlider
 from espalier.app.figures.facts import pruned_text
 from espalier.app.number_text import count
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import MIXED, Choice, NumberField
 from espalier.app.widgets.heading import heading, link
 from espalier.model.errors import EspalierError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 EVERY = 100  # milliseconds between two requests while the slider moves
 REST = 600  # milliseconds without a change before a method that runs the model is started
-NO_DATA = "needs data: set it first (Run → Evaluate on…)."
+NO_DATA = tr("needs data: set it first (Run → Evaluate on…).")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class PruningSection(QWidget):
         self.words, self.state, self.changes = QLabel(), QLabel(wordWrap=True), QLabel(wordWrap=True)
         self.words.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.slider, self.share = ShareSlider(), NumberField(float, 0, 100)
-        self.remove = link("Remove", self._remove)
+        self.remove = link(tr("Remove"), self._remove)
         self._name()
         self._arrange()
         self.slider.valueChanged.connect(self._slid)
@@ -77,13 +78,16 @@ class PruningSection(QWidget):
 
     def _name(self) -> None:
         """Set accessible names and tooltips."""
-        for widget, name, term in ((self.method, "pruning method", "method"), (self.scope, "pruning scope", "scope"),
-                                   (self.slider, "sparsity", "sparsity"),
-                                   (self.share, "sparsity in percent", "sparsity")):  # fmt: skip
+        for widget, name, term in (
+            (self.method, tr("pruning method"), "method"),
+            (self.scope, tr("pruning scope"), "scope"),
+            (self.slider, tr("sparsity"), "sparsity"),
+            (self.share, tr("sparsity in percent"), "sparsity"),
+        ):
             widget.setAccessibleName(name)
             widget.setToolTip(TERMS[term])
         self.words.setToolTip(TERMS["sparsity"])
-        self.remove.setToolTip("Restore all values")
+        self.remove.setToolTip(tr("Restore all values"))
         for label in (self.state, self.changes):
             label.setProperty("role", "small")
         self.share.setFixedWidth(52)
@@ -92,7 +96,7 @@ class PruningSection(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        column.addWidget(heading("Pruning"))
+        column.addWidget(heading(tr("Pruning")))
         rows = ((self.method, self.scope, None, self.words), (self.pattern, None, self.remove),
                 (self.slider, self.share, _percent()))  # fmt: skip
         for widgets in rows:
@@ -158,7 +162,9 @@ class PruningSection(QWidget):
         changed = bool(restored or (dropped and dropped != sum(row["zeros"] for row in rows)))
         self.changes.setVisible(changed)
         if changed:
-            self.changes.setText(f"The last pruning dropped {count(dropped)} and restored {count(restored)} values.")
+            self.changes.setText(
+                tr("The last pruning dropped {} and restored {} values.", count(dropped), count(restored))
+            )
 
     def _set_slider(self, value: int) -> None:
         self.slider.blockSignals(True)
@@ -222,7 +228,7 @@ class PruningSection(QWidget):
             self.share.put(_rounded(100 * fixed))
             self._request(fixed)
         elif self._mixed:
-            self._show_message("The selected nodes differ in sparsity: write one share for all.")
+            self._show_message(tr("The selected nodes differ in sparsity: write one share for all."))
         elif self._ratio() or any("weight" in n.sparsity for n in self.nodes):
             self._request(self._ratio())
 
@@ -240,7 +246,7 @@ class PruningSection(QWidget):
             self._show_message(f"{self.method.get()} {NO_DATA}")
             return
         self.words.setText(pruned_text(round(ratio * self._elements), self._elements))
-        self._show_message("pruning …")
+        self._show_message(tr("pruning …"))
         if slow or not self._timer.isActive():  # slow methods wait for the last move
             self._timer.start(REST if slow else EVERY)
 

@@ -8,13 +8,14 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from espalier.app.features.inspector.terms import TERMS
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.fields import MIXED, Choice, NumberField
 from espalier.model.errors import OptionsError
 from espalier.passes.choices.pruning import MOST, PATTERNS
 
 Shape = tuple[str, tuple[int, int]]
 DEFAULTS: dict[str, tuple[int, int]] = {"element": (1, 1), "n:m": (2, 4), "block": (4, 4)}
-TEXTS = ("elements", "n of m", "blocks")
+TEXTS = translated(("elements", "n of m", "blocks"))
 BETWEEN = {"n:m": "of", "block": "×"}
 
 
@@ -27,7 +28,7 @@ class PatternFields(QWidget):
         super().__init__()
         self.shape: Shape = ("element", (1, 1))
         self.kind = Choice(PATTERNS, TEXTS)
-        self.kind.setAccessibleName("pruning pattern")
+        self.kind.setAccessibleName(tr("pruning pattern"))
         self.kind.setToolTip(TERMS["pattern"])
         self.first, self.second = NumberField(int, 1, MOST), NumberField(int, 1, MOST)
         self.between = QLabel()
@@ -76,7 +77,7 @@ class PatternFields(QWidget):
         pattern = self.shape[0]
         valid = pattern != "n:m" or size[0] <= size[1]
         self.first.setProperty("wrong", not valid)
-        self.first.setToolTip("" if valid else "n of m are kept, so n is at most m")
+        self.first.setToolTip("" if valid else tr("n of m are kept, so n is at most m"))
         self.first.style().polish(self.first)
         if valid:
             self.shape = (pattern, size)
@@ -89,7 +90,7 @@ class PatternFields(QWidget):
             widget.setVisible(sized)
         if sized:
             self.between.setText(BETWEEN[pattern])
-            names = ("kept", "of consecutive inputs") if pattern == "n:m" else ("outputs", "inputs")
+            names = ("kept", tr("of consecutive inputs")) if pattern == "n:m" else ("outputs", "inputs")
             for field, value, name in zip((self.first, self.second), size, names, strict=True):
                 field.put(value)
                 field.setAccessibleName(f"{self.kind.currentText()}: {name}")

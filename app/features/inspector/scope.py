@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QMenu, QPushButton, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.selections_menu import fill_selections
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.twins import alike, twins
@@ -43,11 +44,11 @@ class ScopeSection(QWidget):
             row.addWidget(button, 1)
         self._menu = QMenu(self)
         self._menu.aboutToShow.connect(self._fill_menu)
-        self.saved_button = QPushButton("Saved ▾", self)
+        self.saved_button = QPushButton(tr("Saved ▾"), self)
         self.saved_button.setProperty("segment", True)
         self.saved_button.clicked.connect(self._open_menu)
         row.addWidget(self.saved_button)
-        self.setAccessibleName("Applies to")
+        self.setAccessibleName(tr("Applies to"))
         session.opened.connect(self._forget)
         session.saved_selections.changed.connect(self._show_saved)
         self._show_saved()
@@ -68,9 +69,9 @@ class ScopeSection(QWidget):
         """Show the name of the saved selection that edits name in their steps."""
         name = self._session.saved_selections.picked
         short = name if len(name) <= SHOWN_NAME else f"{name[: SHOWN_NAME - 1].rstrip()}…"
-        self.saved_button.setText(f"{short.replace('&', '&&') or 'Saved'} ▾")
-        tip = f'Edits apply to the saved selection "{name}", and their steps name it'
-        self.saved_button.setToolTip(tip if name else "Selections that the project keeps under a name")
+        self.saved_button.setText(f"{short.replace('&', '&&') or tr('Saved')} ▾")
+        tip = tr('Edits apply to the saved selection "{}", and their steps name it', name)
+        self.saved_button.setToolTip(tip if name else tr("Selections that the project keeps under a name"))
 
     def show_nodes(self, nodes: Sequence[Node], graph: Graph) -> None:
         """Offer the scopes of a single node; keep them while one of them is selected."""
@@ -94,9 +95,12 @@ class ScopeSection(QWidget):
             self._scopes[TWINS] = same
         if len(every) > 1 and set(every) != set(same):
             self._scopes[ALIKE] = every
-        texts = {THIS: THIS, TWINS: f"{len(same)} twins", ALIKE: f"All {len(every)} {node.op}"}
-        tips = {THIS: "Edits apply to this node alone", TWINS: "The nodes at the same place of the other blocks",
-                ALIKE: f"All nodes of the operation {node.op}"}  # fmt: skip
+        texts = {THIS: tr(THIS), TWINS: tr("{} twins", len(same)), ALIKE: tr("All {} {}", len(every), node.op)}
+        tips = {
+            THIS: tr("Edits apply to this node alone"),
+            TWINS: tr("The nodes at the same place of the other blocks"),
+            ALIKE: tr("All nodes of the operation {}", node.op),
+        }
         for name, button in self.buttons.items():
             button.setText(texts[name].replace("&", "&&"))
             button.setToolTip(tips[name])

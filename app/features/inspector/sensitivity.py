@@ -9,13 +9,14 @@ from PySide6.QtWidgets import QLabel
 from espalier.app.figures.heat_lines import bits_of, divergence_text, title_of
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import sensitivities_of
+from espalier.app.translation import tr
 from espalier.model.formats.base import Format
 from espalier.passes.sensitivity.table import Candidate, Sensitivity
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-TOOLTIP = "KL divergence of the model's outputs from those in float, nats a sample, with only this port changed"
+TOOLTIP = tr("KL divergence of the model's outputs from those in float, nats a sample, with only this port changed")
 
 
 class SensitivityLine(QLabel):
@@ -51,10 +52,10 @@ def sensitivity_text(row: Sensitivity, fmt: Format | None, cost: float | None) -
     index = next((i for i, c in enumerate(row.candidates) if c == Candidate(fmt)), None)
     parts: list[str] = []
     if fmt is not None and index is not None:
-        how = "predicted" if row.measured[index] is None else "measured"
+        how = tr("predicted") if row.measured[index] is None else tr("measured")
         parts.append(f"KL {divergence_text(row.known[index])} {how}")
     elif fmt is not None and cost is not None:
-        parts.append(f"KL {divergence_text(cost)} estimated")
+        parts.append(tr("KL {} estimated", divergence_text(cost)))
     bits = bits_of(Candidate(fmt))
     others = [i for i, c in enumerate(row.candidates) if c.format and not c.sparsity]
     finer = [i for i in others if bits_of(row.candidates[i]) > bits]
@@ -63,5 +64,5 @@ def sensitivity_text(row: Sensitivity, fmt: Format | None, cost: float | None) -
     near += [min(coarser, key=lambda i: (-bits_of(row.candidates[i]), row.known[i]))] if coarser else []
     neighbours = [f"{title_of(row.candidates[i])} {divergence_text(row.known[i])}" for i in near]
     if neighbours and not parts:
-        return f"KL under {' · '.join(neighbours)}"
+        return tr("KL under {}", " · ".join(neighbours))
     return " · ".join([*parts, *neighbours])

@@ -16,6 +16,7 @@ from espalier.app.figures.facts import node_path
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count, percent
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.heading import heading, link
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from espalier.app.session.session import Session
 
-HINT = "Ctrl+wheel: zoom; drag: pan; double click: show all"
+HINT = tr("Ctrl+wheel: zoom; drag: pan; double click: show all")
 
 
 class SparsityMapView(QWidget):
@@ -38,7 +39,7 @@ class SparsityMapView(QWidget):
         self._session = session
         self._previews = Previews(self, until=session.opened)
         self._previews.ready.connect(self._ready)
-        self._previews.failed.connect(lambda _, error: self.description.setText(str(error)))
+        self._previews.failed.connect(lambda _, error: self.description.setText(error_text(error)))
         self._key: Hashable = None
         self._read: Callable[[], Matrix] | None = None
         self.map = MaskMap(eager)
@@ -70,11 +71,11 @@ class SparsityMapView(QWidget):
         rows, columns = weight.elements // max(shape[-1], 1), shape[-1]
         self.map.show_shape((rows, columns))
         share = (
-            f"{percent(sparsity.zeros / weight.elements, 1)} pruned · {sparsity.label}"
+            tr("{} pruned · {}", percent(sparsity.zeros / weight.elements, 1), sparsity.label)
             if sparsity and mask
-            else "not pruned"
+            else tr("not pruned")
         )
-        self.description.setText(f"{count(rows)} outputs × {count(columns)} inputs · {share}")
+        self.description.setText(tr("{} outputs × {} inputs · {}", count(rows), count(columns), share))
 
     def close_previews(self) -> None:
         """Stop running previews."""
@@ -108,10 +109,10 @@ class SparsityMapSection(QWidget):
         self.view.map.setFixedHeight(150)
         self.view.map.setToolTip(HINT)
         self.large_window: SparsityMapWindow | None = None
-        larger = link("Larger", self.enlarge)
-        larger.setToolTip("Open the map in a window, down to single elements")
+        larger = link(tr("Larger"), self.enlarge)
+        larger.setToolTip(tr("Open the map in a window, down to single elements"))
         top = QHBoxLayout()
-        top.addWidget(heading("Sparsity pattern"), 1)
+        top.addWidget(heading(tr("Sparsity pattern")), 1)
         top.addWidget(larger)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -152,8 +153,8 @@ class SparsityMapWindow(QDialog):
     def __init__(self, session: Session, parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Window)
         self.view = SparsityMapView(session, eager=True)
-        hint = QLabel("Wheel: zoom; drag: pan; double click: show all. Orange is pruned; "
-                      "bars at the edges: kept share of rows and columns.", wordWrap=True)  # fmt: skip
+        hint = QLabel(tr("Wheel: zoom; drag: pan; double click: show all. Orange is pruned; "
+                      "bars at the edges: kept share of rows and columns."), wordWrap=True)  # fmt: skip
         hint.setProperty("role", "small")
         column = QVBoxLayout(self)
         column.addWidget(self.view, 1)
@@ -162,7 +163,7 @@ class SparsityMapWindow(QDialog):
 
     def show_node(self, node: Node, graph: Graph) -> None:
         """Show the weight of a node."""
-        self.setWindowTitle(f"Sparsity pattern of {node_path(node)}")
+        self.setWindowTitle(tr("Sparsity pattern of {}", node_path(node)))
         self.view.show_node(node, graph)
 
     def closeEvent(self, event: QCloseEvent) -> None:

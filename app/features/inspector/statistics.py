@@ -11,6 +11,7 @@ from espalier.app.figures.facts import Fact
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count, figure, percent
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.collapsible import Collapsible
 from espalier.model.store.weights import Tensor
 
@@ -24,7 +25,7 @@ class StatisticsFold(Collapsible):
 
     def __init__(self, previews: Previews) -> None:
         self.rows = FactRows()
-        super().__init__("Statistics", lambda: self.rows)
+        super().__init__(tr("Statistics"), lambda: self.rows)
         self._previews = previews
         self._tensor: tuple[Hashable, Load, Load | None] | None = None
         self.head.toggled.connect(lambda _: self._ask())
@@ -63,7 +64,7 @@ def statistics_facts(statistics: TensorStatistics) -> tuple[Fact, ...]:
         Fact("mean of |x|", figure(statistics.abs_mean)),
         Fact("1 % … 99 %", f"{first} … {last}"),
         Fact("quartiles", " · ".join(quartiles)),
-        Fact("zeros", f"{count(statistics.zeros)} of {count(statistics.elements)} ({zeros})"),
+        Fact("zeros", tr("{} of {} ({})", count(statistics.zeros), count(statistics.elements), zeros)),
         *others,
     )
 

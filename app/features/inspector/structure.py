@@ -12,6 +12,7 @@ from espalier.app.figures.facts import Fact
 from espalier.app.figures.structure_cache import STRUCTURES, Same
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
+from espalier.app.translation import message, tr
 from espalier.app.widgets.heading import heading
 from espalier.model.graph.graph import Graph, Node
 from espalier.passes.structure.summary import ties
@@ -36,7 +37,7 @@ class StructureSection(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        column.addWidget(heading("Structure"))
+        column.addWidget(heading(tr("Structure")))
         column.addWidget(self.rows)
         column.addWidget(self.description)
         self.hide()
@@ -59,11 +60,18 @@ class StructureSection(QWidget):
     def _show(self, rows: list[tuple[str, str, str]]) -> None:
         self.setVisible(bool(rows))
         shown = rows[:MAX_ROWS]
-        self.rows.show_facts([Fact(role, count, text) for role, count, text in shown])
-        lines = [f"{role.capitalize()}: {text}." for role, _, text in shown]
-        lines += [f"And {len(rows) - MAX_ROWS} more."] if len(rows) > MAX_ROWS else []
+        self.rows.show_facts([Fact(role, _amount(amount), message(text)) for role, amount, text in shown])
+        lines = [f"{tr(role).capitalize()}: {message(text)}." for role, _, text in shown]
+        lines += [tr("And {} more.", len(rows) - MAX_ROWS)] if len(rows) > MAX_ROWS else []
         self.description.setText("\n".join(lines))
 
     def close_previews(self) -> None:
         """Stop running previews."""
         self._previews.close()
+
+
+def _amount(text: str) -> str:
+    """`12 heads × 64` with the unit translated."""
+    number, _, rest = text.partition(" ")
+    unit, times, each = rest.partition(" × ")
+    return f"{number} {tr(unit)}{times}{each}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from espalier.app.features.inspector.figures.activations import ActivationSamples, PortSample
 from espalier.app.figures.facts import weight_of
 from espalier.app.number_text import NOT_MEASURED, count
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
 from espalier.model.graph.ops import quantisable
@@ -58,28 +59,28 @@ def _stored(node: Node, port: str, weight: Weight | None, store: WeightStore) ->
 
 def _why_not(weight: Weight | None) -> str:
     if weight is None:
-        return "There is no stored tensor."
+        return tr("There is no stored tensor.")
     if weight.key is None:
-        return "The model was opened without weights."
-    return "" if weight.dtype.startswith(("float", "bfloat")) else f"Values of type {weight.dtype} have no grid."
+        return tr("The model was opened without weights.")
+    return "" if weight.dtype.startswith(("float", "bfloat")) else tr("Values of type {} have no grid.", weight.dtype)
 
 
 def _measured(port: str, sample: PortSample | None, samples: ActivationSamples) -> Values:
     if sample is None:
         return _unmeasured(port, samples)
     data, number = sample.sample, sample.number
-    note = f"{count(data.rows.size)} of {count(data.elements)} values"
+    note = tr("{} of {} values", count(data.rows.size), count(data.elements))
     tensor = Tensor(data.rows, "float32")
     values = Values(port, (data.node, port, number), lambda: tensor, note=note)
     if sample.present:
         return values
-    state = "measuring again …" if samples.busy else "measured before the last edits"
+    state = tr("measuring again …") if samples.busy else tr("measured before the last edits")
     return replace(values, note=f"{note}, {state}", measurable=not samples.busy)
 
 
 def _unmeasured(port: str, samples: ActivationSamples) -> Values:
     if samples.busy:
-        return Values(port, trouble=f"{port}: measuring …")
+        return Values(port, trouble=tr("{}: measuring …", port))
     if samples.options is None:
-        return Values(port, trouble=f"{port}: {NOT_MEASURED}. Evaluate on data first (Run → Evaluate on…).")
-    return Values(port, trouble=f"{port}: {NOT_MEASURED}.", measurable=True)
+        return Values(port, trouble=tr("{}: {}. Evaluate on data first (Run → Evaluate on…).", port, tr(NOT_MEASURED)))
+    return Values(port, trouble=f"{port}: {tr(NOT_MEASURED)}.", measurable=True)

@@ -24,6 +24,7 @@ from espalier.app.figures.facts import node_path
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count, figure, percent, plural
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import heading, link
 from espalier.model.formats.base import Format
@@ -64,19 +65,19 @@ class WeightSection(QWidget):
         self._loss: Loss | None = None
         self._lowest: dict[str, LowestSqnr] = {}  # by port: of all selected nodes
         self._wanted: dict[str, Callable[[], Any]] = {}  # by port: requests the loss of all values
-        self.heading = heading("Weight and its grid")
+        self.heading = heading(tr("Weight and its grid"))
         self.chooser = Choice()
-        self.chooser.setAccessibleName("node of the histogram")
+        self.chooser.setAccessibleName(tr("node of the histogram"))
         self.chooser.edited.connect(self._choose)
         self.plot = WeightHistogram()
         self.plot.setFixedHeight(100)
         self.words = QLabel(wordWrap=True)
         self.words.setProperty("role", "small")
         self.scale = link("", self._toggle_log)
-        self.measure = link("Measure activations", self.samples.measure)
+        self.measure = link(tr("Measure activations"), self.samples.measure)
         self.offer = link("", self._apply_offer)
-        self.fix = link("Fix the scale from the data", self._calibrate)
-        self.fix.setToolTip("A recipe step measures one fixed scale, instead of one scale per tensor")
+        self.fix = link(tr("Fix the scale from the data"), self._calibrate)
+        self.fix.setToolTip(tr("A recipe step measures one fixed scale, instead of one scale per tensor"))
         self.statistics = StatisticsFold(self._previews)
         self.offer.setMinimumWidth(1)  # a long label must not widen the rows
         self._arrange()
@@ -140,7 +141,7 @@ class WeightSection(QWidget):
         self._label_scale()
 
     def _label_scale(self) -> None:
-        self.scale.setText("Linear counts" if self.plot.log else "Log counts")
+        self.scale.setText(tr("Linear counts") if self.plot.log else tr("Log counts"))
 
     # -- requests
 
@@ -157,7 +158,7 @@ class WeightSection(QWidget):
             self._ask_loss(node, values)
         shown = self.shown_port(graph)
         values = self._values = values_by_port[shown]
-        self.heading.setText((f"{shown} and its grid" if shown in node.precision else shown).upper())
+        self.heading.setText((tr("{} and its grid", shown) if shown in node.precision else shown).upper())
         self.measure.setVisible(values.measurable)
         self.fix.setVisible(any(_can_fix(n, shown, self.samples.options) for n in self.nodes))
         self.statistics.setVisible(values.load is not None)
@@ -220,7 +221,7 @@ class WeightSection(QWidget):
     def _failed(self, slot: str, error: Exception) -> None:
         if slot == "histogram":
             self.plot.show_histogram(None)
-            self._update_text(str(error))
+            self._update_text(error_text(error))
         elif slot == SLOT:
             self.statistics.rows.show_facts(())
 
@@ -240,15 +241,15 @@ class WeightSection(QWidget):
             formats, low = self._better()
             count = len(formats)
             self.offer.setVisible(count > 0)
-            self.offer.setText(f"Choose from the data of {plural(count, 'node')}: ≥{sqnr_text(low)}")
-            self.offer.setToolTip("Set the range with the least error on its own values for each node")
+            self.offer.setText(tr("Choose from the data of {}: ≥{}", plural(count, "node"), sqnr_text(low)))
+            self.offer.setToolTip(tr("Set the range with the least error on its own values for each node"))
             return
         gain = (loss_.best_sqnr or 0) - (loss_.sqnr or 0) if loss_ and loss_.best else 0
         self.offer.setVisible(bool(loss_ and loss_.best and gain > LEAST_GAIN))
         if loss_ and loss_.best and gain > LEAST_GAIN:
-            noun = f"pruned {self._values.port}" if loss_.whole_sqnr is not None else self._values.port
-            self.offer.setText(f"Choose from the data: {loss_.best.label}, {sqnr_text(loss_.best_sqnr)}")
-            self.offer.setToolTip(f"The {loss_.best.shift} with the least error on this {noun}")
+            noun = tr("pruned {}", self._values.port) if loss_.whole_sqnr is not None else self._values.port
+            self.offer.setText(tr("Choose from the data: {}, {}", loss_.best.label, sqnr_text(loss_.best_sqnr)))
+            self.offer.setToolTip(tr("The {} with the least error on this {}", loss_.best.shift, noun))
 
     def show_lowest(self, port: str, lowest: LowestSqnr) -> None:
         """Update the offer of individual ranges for several nodes."""
@@ -279,7 +280,7 @@ class WeightSection(QWidget):
             formats, _ = self._better()
             if not formats:
                 return
-            label = f"{port} of {plural(len(formats), 'node')} from the data"
+            label = tr("{} of {} from the data", port, plural(len(formats), "node"))
             merge_key = ("format", tuple(n.id for n in self.nodes), port)
             self._session.set_recipe(with_formats(self._session.recipe, port, formats), label, merge_key)
         elif self._loss and self._loss.best:
@@ -313,15 +314,17 @@ def loss_text(loss_: Loss | None, thinned: int) -> list[str]:
     if loss_.reason:
         return [loss_.reason]
     parts = (
-        [f"{_share(loss_.saturated)} saturated"] if loss_.high is not None else [loss_.unit or "data-dependent scales"]
+        [tr("{} saturated", _share(loss_.saturated))]
+        if loss_.high is not None
+        else [loss_.unit or tr("data-dependent scales")]
     )
-    parts.append(f"{_share(loss_.zeros)} become 0")
+    parts.append(tr("{} become 0", _share(loss_.zeros)))
     if loss_.sampled:
-        parts.append("of a sample")
+        parts.append(tr("of a sample"))
     if loss_.grid is None:
-        parts.append("grid finer than a pixel")
+        parts.append(tr("grid finer than a pixel"))
     elif thinned > 1:
-        parts.append(f"one step in {thinned} drawn")
+        parts.append(tr("one step in {} drawn", thinned))
     return parts
 
 
@@ -331,21 +334,21 @@ def pruning_error_text(loss_: Loss | None, data: Histogram | None) -> str:
         return ""
     parts = []
     if loss_ and not loss_.reason and loss_.sqnr is not None:
-        parts.append(f"the format {sqnr_text(loss_.sqnr)} against the pruned weight")
+        parts.append(tr("the format {} against the pruned weight", sqnr_text(loss_.sqnr)))
     total = loss_.whole_sqnr if loss_ else None
-    alone = f"pruning alone {sqnr_text(data.pruning_sqnr)}"
+    alone = tr("pruning alone {}", sqnr_text(data.pruning_sqnr))
     parts.append(
-        f"{alone}, both {sqnr_text(total)} against the original"
+        tr("{}, both {} against the original", alone, sqnr_text(total))
         if total is not None
-        else f"{alone} against the original"
+        else tr("{} against the original", alone)
     )
-    return f"SQNR: {'; '.join(parts)}."
+    return tr("SQNR: {}.", "; ".join(parts))
 
 
 def _range_text(data: Histogram) -> str:
     if data.most > data.least:
         return f"{figure(data.least)} … {figure(data.most)}"
-    return f"All {count(data.elements)} values are {figure(data.least)}."
+    return tr("All {} values are {}.", count(data.elements), figure(data.least))
 
 
 def _share(part: float) -> str:

@@ -12,6 +12,7 @@ from espalier.app.features.inspector.terms import TERMS
 from espalier.app.figures.facts import Fact
 from espalier.app.glossary import meaning
 from espalier.app.theme import SPARSITY
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import tokens
 
 ROW = 22
@@ -69,7 +70,7 @@ class FactRows(QWidget):
             name.setVisible(shown)
             value.setVisible(shown)
             if shown:
-                name.setText(facts[i].name)
+                name.setText(tr(facts[i].name))
                 name.setToolTip(TERMS.get(term := facts[i].name.rstrip(" 0123456789")) or meaning(term))
                 value.show_text(facts[i].value, facts[i].full)
 

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 from espalier.app.features.jobs.state import job_list_of
 from espalier.app.jobs.status import can_keep, status_text
 from espalier.app.session.repeats import difference
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import Elided, empty_state, link, muted, warning
 from espalier.app.widgets.lines import Lines
 from espalier.app.widgets.progress import Bar
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 LOG_LINES = 5000  # shown of a log
-EMPTY = "No jobs yet. Opening, evaluating and measuring appear here while they run."
+EMPTY = tr("No jobs yet. Opening, evaluating and measuring appear here while they run.")
 
 
 class JobRow(QFrame):
@@ -46,13 +47,13 @@ class JobRow(QFrame):
         self._title, self._status = Elided(job.title, "strong"), QLabel()
         self._status.setProperty("role", "muted")
         self._status.setTextFormat(Qt.TextFormat.PlainText)
-        self._stop = link("Stop", lambda: session.cancel(job.id))
-        self._stop.setAccessibleName(f"Stop {job.title}")
+        self._stop = link(tr("Stop"), lambda: session.cancel(job.id))
+        self._stop.setAccessibleName(tr("Stop {}", job.title))
         keeps_partial = isinstance(job.job, SweepJob | SearchJob)
-        self._stop.setToolTip(f"Stop now and {'keep' if keeps_partial else 'discard'} partial results")
-        self._keep = link("Stop and keep", self._stop_and_keep)
-        self._keep.setAccessibleName(f"Stop {job.title} and keep the best weights")
-        self._keep.setToolTip("Stop now and keep the best weights so far")
+        self._stop.setToolTip(tr("Stop now and {} partial results", tr("keep") if keeps_partial else tr("discard")))
+        self._keep = link(tr("Stop and keep"), self._stop_and_keep)
+        self._keep.setAccessibleName(tr("Stop {} and keep the best weights", job.title))
+        self._keep.setToolTip(tr("Stop now and keep the best weights so far"))
         self._session, self.failed = session, False
         self._bar = Bar()
         self._only_running: list[QWidget] = [self._stop, self._keep, self._bar]
@@ -98,18 +99,18 @@ class JobRow(QFrame):
         if self.job.finished is None or (repeat is None and self._again is None):
             return
         if self._again is None:
-            again = link("Run again", self._run_again)
-            again.setAccessibleName(f"Run {self.job.title} again")
-            self._again = muted("· state changed", wrap=False), again
+            again = link(tr("Run again"), self._run_again)
+            again.setAccessibleName(tr("Run {} again", self.job.title))
+            self._again = muted(tr("· state changed"), wrap=False), again
             for widget in self._again:
                 self._line.addWidget(widget)
         differs, again = self._again
         again.setVisible(repeat is not None)
         changes = difference(repeat.recipe, document.recipe) if repeat and document else ""
         differs.setVisible(bool(changes))
-        since = f"Since this run: {changes}."
+        since = tr("Since this run: {}.", changes)
         differs.setToolTip(since)
-        again.setToolTip(f"Run with the same options on the present state. {since if changes else ''}".strip())
+        again.setToolTip(tr("Run with the same options on the present state. {}", since if changes else "").strip())
 
     def _run_again(self) -> None:
         """Repeat the job; the log of the new one says by what its state differs."""
@@ -124,13 +125,13 @@ class JobRow(QFrame):
             return
         new = [j for j in session.jobs if j.id not in before]
         if new:
-            state = f"the state differs: {changes}" if changes else "the state is the same"
-            new[-1].log.append(f"Run again with the options of an earlier run; {state}.")
+            state = tr("the state differs: {}", changes) if changes else tr("the state is the same")
+            new[-1].log.append(tr("Run again with the options of an earlier run; {}.", state))
 
     def _stop_and_keep(self) -> None:
         """Request the end of the job after its current step, once."""
         self._keep.setEnabled(False)
-        self._keep.setText("Ends after this step")
+        self._keep.setText(tr("Ends after this step"))
         self._session.stop_and_keep(self.job.id)
 
     def fail(self, message: str) -> None:
@@ -159,7 +160,7 @@ class JobsPanel(QWidget):
         self._list.setSpacing(2)
         self._list.addWidget(self._empty)
         self._list.addStretch(1)
-        self._log = Lines(LOG_LINES, "The log of the chosen job.")
+        self._log = Lines(LOG_LINES, tr("The log of the chosen job."))
         self._build()
         self._connect()
         for number in self._jobs.entries:

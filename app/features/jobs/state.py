@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.jobs.status import status_text
 from espalier.app.session.recovery import is_copy
+from espalier.app.translation import tr
 from espalier.passes.jobs.kinds import (
     AnalyseJob,
     Done,
@@ -162,5 +163,5 @@ class JobList(QObject):
             self.busy.emit("")
             return
         others = sum(not is_quiet(j) for j in self._session.jobs) - 1
-        more = f" · {others} more" if others > 0 else ""
+        more = tr(" · {} more", others) if others > 0 else ""
         self.busy.emit(f"{running[0].title}: {status_text(running[0], time.monotonic())}{more}")

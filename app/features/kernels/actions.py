@@ -12,15 +12,16 @@ from espalier.app.features.kernels.measurement_actions import connect as connect
 from espalier.app.features.kernels.measurement_actions import follow as follow_measurements
 from espalier.app.features.kernels.panel import KernelsPanel
 from espalier.app.features.kernels.state.runs import KernelBench, Run, kernel_runs_of
+from espalier.app.translation import tr
 from espalier.app.widgets.table import Table
 from espalier.model.errors import EspalierError
 
 if TYPE_CHECKING:
     from espalier.app.host import Host
 
-RUN = "Run"
-EXPLANATIONS = "How it works"
-RESULTS = "Results of kernels (*.json)"
+RUN = tr("Run")
+EXPLANATIONS = tr("How it works")
+RESULTS = tr("Results of kernels (*.json)")
 # The method that starts a page's action, where it is not `run`.
 STARTS: dict[str, str] = {RUN: "run_chosen", EXPLANATIONS: "measure"}
 
@@ -62,7 +63,7 @@ def _save_run(host: Host, bench: KernelBench, run: Run) -> None:
         except EspalierError as error:
             host.banner.show_error(error)
 
-    host.ask_path("Save the results", write, save=True, names=RESULTS, suggestion="kernels.json")
+    host.ask_path(tr("Save the results"), write, save=True, names=RESULTS, suggestion="kernels.json")
 
 
 def load(host: Host) -> None:
@@ -75,7 +76,7 @@ def load(host: Host) -> None:
         except EspalierError as error:
             host.banner.show_error(error)
 
-    host.ask_path("Load results of kernels", read, names=RESULTS)
+    host.ask_path(tr("Load results of kernels"), read, names=RESULTS)
 
 
 def run(host: Host) -> None:
@@ -89,7 +90,9 @@ def run(host: Host) -> None:
 def run_title(host: Host) -> str:
     """Title of the present action of F7."""
     title = _title(host)
-    return {RUN: "Run kernels", EXPLANATIONS: "Measure the question's figures"}.get(title, f"Run the tab {title}")
+    return {RUN: tr("Run kernels"), EXPLANATIONS: tr("Measure the question's figures")}.get(
+        title, tr("Run the tab {}", title)
+    )
 
 
 def _front(host: Host) -> QWidget | None:

@@ -16,6 +16,7 @@ from espalier.app.features.kernels.charts.answers.picture import Picture
 from espalier.app.features.kernels.charts.answers.tiles import TilesPicture
 from espalier.app.features.kernels.charts.roofline import Roofline
 from espalier.app.features.kernels.state.row_text import row_tooltip
+from espalier.app.translation import error_text, tr, translated
 from espalier.app.widgets.forms.fields import Choice, NumberField
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, muted
@@ -25,11 +26,11 @@ from espalier.kernels.bench.answers.measured_data import MeasuredData
 from espalier.kernels.bench.answers.tiles import ORDERS, Tiling
 from espalier.model.errors import EspalierError
 
-EDGES: tuple[tuple[str, int, int], ...] = (
+EDGES: tuple[tuple[str, int, int], ...] = translated((
     ("a negative value", -75, 125), ("bit 6 clear", 35, 127), ("zero", 0, 127), ("the largest code", 127, 127),
     ("−128, which is unused", -128, 127), ("the least exponent, 0", 3, 0), ("exponent 1: the result is denormal", 3, 1),
     ("the largest exponent, 254", 127, 254), ("exponent 255: NaN", 64, 255),
-)  # fmt: skip
+))  # fmt: skip
 
 
 class View(QWidget):
@@ -60,7 +61,7 @@ class View(QWidget):
 
     def show_error(self, error: EspalierError | None) -> None:
         """Show or clear the error of the fields; the picture is unchanged."""
-        self.error.setText(f"{error.message} {error.hint}" if error else "")
+        self.error.setText(error_text(error) if error else "")
         self.error.setVisible(error is not None)
 
 
@@ -75,7 +76,7 @@ class RoofView(View):
 
     def __init__(self) -> None:
         self._drawn: object = None
-        self.legend, self.nothing = QLabel(), empty_state("No kernel has been measured on this device yet.")
+        self.legend, self.nothing = QLabel(), empty_state(tr("No kernel has been measured on this device yet."))
         super().__init__(Roofline(), self.legend)
         self.picture.words = row_tooltip
         self.picture.themed.connect(lambda: self.legend.setText(self.picture.legend()))
@@ -106,7 +107,7 @@ class OnlineView(View):
         self.block.setFixedWidth(48)
         self.block.put(4)
         picture = AttentionPicture()
-        super().__init__(picture, _label("Scores at once", self.block), self.block)
+        super().__init__(picture, _label(tr("Scores at once"), self.block), self.block)
         self.block.edited.connect(self._edited)
 
     def _edited(self) -> None:
@@ -127,13 +128,13 @@ class BitsView(View):
         for field, width in ((self.value, 112), (self.code, 52), (self.stored, 48)):
             field.setFixedWidth(width)
         self.edges = Choice(EDGES, tuple(name for name, _, _ in EDGES))
-        self.edges.setAccessibleName("Cases to try")
+        self.edges.setAccessibleName(tr("Cases to try"))
         self.edges.edited.connect(lambda: self.take(*self.edges.get()[1:]))
         picture = BitsPicture()
-        super().__init__(picture, _label("Value", self.value), self.value, _label("m", self.code), self.code,
-                         _label("s", self.stored), self.stored, muted("Try", wrap=False), self.edges)  # fmt: skip
-        self.code.setAccessibleName("Mantissa m, −128 to 127")
-        self.stored.setAccessibleName("Stored exponent s, 0 to 255")
+        super().__init__(picture, _label(tr("Value"), self.value), self.value, _label("m", self.code), self.code,
+                         _label("s", self.stored), self.stored, muted(tr("Try"), wrap=False), self.edges)  # fmt: skip
+        self.code.setAccessibleName(tr("Mantissa m, −128 to 127"))
+        self.stored.setAccessibleName(tr("Stored exponent s, 0 to 255"))
         self.value.edited.connect(self._value_typed)
         for field in (self.code, self.stored):
             field.edited.connect(self._bytes_typed)
@@ -190,20 +191,20 @@ class TilesView(View):
         for name, field in self.fields.items():
             field.setFixedWidth(37)
             field.put(getattr(defaults, name))
-        self.order = Choice(ORDERS, tuple(f"by {o}" for o in ORDERS))
+        self.order = Choice(ORDERS, (tr("by rows"), tr("by columns")))
         self.order.put(defaults.order)
-        self.order.setAccessibleName("Thread order")
+        self.order.setAccessibleName(tr("Thread order"))
         self.element = Choice((1, 2, 4), ("1 B", "2 B", "4 B"))
         self.element.put(defaults.element)
-        self.element.setAccessibleName("Bytes per element")
-        self.element.setToolTip("Bytes per element")
-        self.order.setToolTip("Threads are counted along rows, or down columns (CuTe's default)")
+        self.element.setAccessibleName(tr("Bytes per element"))
+        self.element.setToolTip(tr("Bytes per element"))
+        self.order.setToolTip(tr("Threads are counted along rows, or down columns (CuTe's default)"))
         picture = TilesPicture()
         parts: list[QWidget] = []
-        for first, text in (("rows", "Tensor"), ("tile_rows", "cta_tiler"), ("thread_rows", "layout_sX")):
+        for first, text in (("rows", tr("Tensor")), ("tile_rows", "cta_tiler"), ("thread_rows", "layout_sX")):
             second = first.replace("rows", "columns")
-            self.fields[first].setAccessibleName(f"{text}: rows")
-            self.fields[second].setAccessibleName(f"{text}: columns")
+            self.fields[first].setAccessibleName(tr("{}: rows", text))
+            self.fields[second].setAccessibleName(tr("{}: columns", text))
             parts += [muted(text, wrap=False), self.fields[first], muted("×", wrap=False), self.fields[second]]
         super().__init__(picture, *parts, self.order, self.element)
         for field in (*self.fields.values(), self.order, self.element):

@@ -9,18 +9,19 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.kernels.state.row_text import busy_text, comparison_rows, comparison_text, limits_text
 from espalier.app.features.kernels.state.runs import Run
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link, muted
 from espalier.app.widgets.table import Table
 
-ALONE = (
+ALONE = tr(
     "Compare two runs: this machine with another, or with an earlier run.\n"
     "Run the same kernels twice, or load a results file of the command line (kernels … -o FILE) or of another window."
 )
 
 
-HINT = "Run the same kernels with the same types and sizes, or choose another run."
+HINT = tr("Run the same kernels with the same types and sizes, or choose another run.")
 NAMES = (178, 320)  # pixels of a run's name
 
 
@@ -34,18 +35,18 @@ class KernelsComparison(QWidget):
         self._runs: Mapping[str, Run] = {}
         self.a, self.b, self.table = Choice(), Choice(), Table()
         self.words, self._empty, self._rest = QLabel(wordWrap=True), empty_state(ALONE), QWidget()
-        self.table.setAccessibleName("Compared runs")
+        self.table.setAccessibleName(tr("Compared runs"))
         self._build()
-        for choice, name in ((self.a, "Run A"), (self.b, "Run B")):
+        for choice, name in ((self.a, tr("Run A")), (self.b, tr("Run B"))):
             choice.setAccessibleName(name)
             choice.edited.connect(self.refresh)
 
     def _build(self) -> None:
         bar = FlowLayout(spacing=8)
         bar.setContentsMargins(12, 4, 12, 4)
-        swap = link("Swap", self._swap)
+        swap = link(tr("Swap"), self._swap)
         for part in (muted("A", wrap=False), self.a, muted("B", wrap=False), self.b, swap,
-                     link("Load a file…", self.load_wanted.emit)):  # fmt: skip
+                     link(tr("Load a file…"), self.load_wanted.emit)):  # fmt: skip
             bar.addWidget(part)
         self.words.setMinimumWidth(1)
         self.words.setContentsMargins(12, 0, 12, 4)
@@ -93,7 +94,7 @@ class KernelsComparison(QWidget):
             a, b = self._runs[self.a.get()], self._runs[self.b.get()]
             rows = comparison_rows(a.all_results, b.all_results) if a is not b else []
             machines = "".join(f"\n{n}: {_run_text(r)}" for n, r in (("A", a), ("B", b)))
-            same = "A and B are the same run: choose another."
+            same = tr("A and B are the same run: choose another.")
             self.words.setText((comparison_text(rows, HINT) if a is not b else same) + machines)
         self.table.show_rows(rows)
         self.words.setVisible(comparable)

@@ -14,6 +14,7 @@ from espalier.app.features.kernels.charts.compile_payback import EACH, SUMMED, C
 from espalier.app.features.kernels.measurement_tab import OLD, MeasurementTab, Pages, disable_item, titled
 from espalier.app.features.kernels.state.measurement import MeasurementResult
 from espalier.app.number_text import count, figure, percent, plural, time_text
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice, Line, tokens
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link, muted
@@ -28,38 +29,38 @@ if TYPE_CHECKING:
     from espalier.model.graph.graph import Graph
 
 WHOLE, SELECTED, MODULE = "", "selected", "module"
-NO_BREAKS = "None: the model is one graph."
-MODES = "Only inductor has modes."
-LACKING = "inductor is unavailable: it needs a C++ compiler (apt install g++)."
+NO_BREAKS = tr("None: the model is one graph.")
+MODES = tr("Only inductor has modes.")
+LACKING = tr("inductor is unavailable: it needs a C++ compiler (apt install g++).")
 
 
 class CompilePage(MeasurementTab):
     """Compiles and times the whole model, the selected nodes, or a module."""
 
-    NAME, TITLE, OPTIONS, VERB = "compile", "Compile", CompileOptions, "Compile and time"
+    NAME, TITLE, OPTIONS, VERB = "compile", tr("Compile"), CompileOptions, tr("Compile and time")
     FIELDS = ("backend", "mode", "dynamic", "device", "batch_size", "sizes", "runs", "data", "split")
-    NO_MODEL = "Open a model to measure torch.compile on this machine."
-    FIRST = (
+    NO_MODEL = tr("Open a model to measure torch.compile on this machine.")
+    FIRST = tr(
         "Not compiled yet. Eager and compiled calls run interleaved. They show first call, later calls, break-even, "
         "graph breaks, and why it is faster or slower here."
     )
 
-    BUSY = (
+    BUSY = tr(
         "The first compiled call traces the model and builds code, which takes seconds to minutes. "
         "Then all versions are timed, interleaved."
     )
 
     def __init__(self, session: Session) -> None:
-        self.part = Choice((WHOLE, SELECTED, MODULE), ("the whole model", "the selected nodes", "a module"))
+        self.part = Choice((WHOLE, SELECTED, MODULE), (tr("the whole model"), tr("the selected nodes"), tr("a module")))
         self.module = Line("encoder.layer.0")
-        self.module.setAccessibleName("Module")
+        self.module.setAccessibleName(tr("Module"))
         self.lacking = muted(LACKING)
         self.versions, self.calls = Table(), Table()
-        self.calls.setAccessibleName("Compiled calls")
-        self.versions.setAccessibleName("Compiled versions")
+        self.calls.setAccessibleName(tr("Compiled calls"))
+        self.versions.setAccessibleName(tr("Compiled versions"))
         self.why, self.chart, self.legend = QLabel(wordWrap=True), PaybackChart(), QLabel()
-        self.kind = Choice((SUMMED, EACH), ("total time", "time per call"))
-        self.kind.setAccessibleName("Kind of chart")
+        self.kind = Choice((SUMMED, EACH), (tr("total time"), tr("time per call")))
+        self.kind.setAccessibleName(tr("Kind of chart"))
         super().__init__(session)
 
     # -- building
@@ -89,8 +90,8 @@ class CompilePage(MeasurementTab):
             summary.addWidget(part)
         summary.setSizes([122, 100])
         summary.setStretchFactor(1, 1)
-        copy = link("Copy", lambda: self._table.copy())
-        save = link("Save as CSV…", lambda: self.save_wanted.emit(self._table, "Save the table", "compile.csv"))
+        copy = link(tr("Copy"), lambda: self._table.copy())
+        save = link(tr("Save as CSV…"), lambda: self.save_wanted.emit(self._table, tr("Save the table"), "compile.csv"))
         self.pages = Pages({"Times": summary, "Calls": self.calls}, (copy, save))
         split = QSplitter(Qt.Orientation.Horizontal)
         split.setHandleWidth(1)
@@ -105,7 +106,7 @@ class CompilePage(MeasurementTab):
         widget, bar = QWidget(), FlowLayout(spacing=8)
         bar.setContentsMargins(12, 2, 12, 2)
         self.legend.setTextFormat(Qt.TextFormat.RichText)
-        save = link("Save as…", lambda: self.save_wanted.emit(self.chart, "Save the chart", "compile.png"))
+        save = link(tr("Save as…"), lambda: self.save_wanted.emit(self.chart, tr("Save the chart"), "compile.png"))
         for part in (self.kind, self.legend, save):
             bar.addWidget(part)
         box = QVBoxLayout(widget)
@@ -143,8 +144,10 @@ class CompilePage(MeasurementTab):
 
     def _offer_part(self) -> None:
         chosen = len(self._session.selection)
-        self.part.setItemText(1, f"the selected {plural(chosen, 'node')}" if chosen else "the selected nodes")
-        disable_item(self.part, 1, "" if chosen else "No node is selected: select some on the graph or in the outline.")
+        self.part.setItemText(1, tr("the selected {}", plural(chosen, "node")) if chosen else tr("the selected nodes"))
+        disable_item(
+            self.part, 1, "" if chosen else tr("No node is selected: select some on the graph or in the outline.")
+        )
         self.module.setVisible(self.part.get() == MODULE)
 
     def _update_modes(self) -> None:
@@ -155,7 +158,7 @@ class CompilePage(MeasurementTab):
         self.lacking.setVisible(without)
         inductor = editors["backend"].get() == "inductor"
         editors["mode"].setEnabled(inductor)
-        editors["mode"].setToolTip("Optimisation effort of inductor" if inductor else MODES)
+        editors["mode"].setToolTip(tr("Optimisation effort of inductor") if inductor else MODES)
 
     def options(self) -> CompileOptions:
         """The chosen options; raises OptionsError if no module is named."""
@@ -187,24 +190,24 @@ class CompilePage(MeasurementTab):
         """Speed-up, break-even and settings as rich text."""
         summary, palette = result.summary, tokens(self)
         ratio, even = summary["speedup"], summary["break_even_calls"]
-        faster = f"{figure(ratio)} × as fast as eager"
+        faster = tr("{} × as fast as eager", figure(ratio))
         if inconclusive(result.rows):  # the reason is under Why
-            colour, sign, faster = palette.muted, "≈ ", f"{faster}, inconclusive: times vary"
+            colour, sign, faster = palette.muted, "≈ ", tr("{}, inconclusive: times vary", faster)
         else:
             colour = palette.good if ratio > 1.02 else palette.bad if ratio < 0.98 else palette.muted
             sign = "✓ " if ratio > 1.02 else "✗ " if ratio < 0.98 else ""
-        paid = f"compiling {time_text(max(summary['compile_seconds'], 0.0))}, " + (
-            f"paid back after {plural(int(even), 'call')}" if even else "never paid back"
+        paid = tr("compiling {}, ", time_text(max(summary["compile_seconds"], 0.0))) + (
+            tr("paid back after {}", plural(int(even), "call")) if even else tr("never paid back")
         )
         way = summary["backend"] + (f" {summary['mode']}" if summary["mode"] != "default" else "")
         parts = [
             paid,
-            f"{way} on {summary['device']}",
+            tr("{} on {}", way, summary["device"]),
             part_title(result.options.part),
             plural(summary["graphs"], "graph"),
         ]
         if summary["max_error"]:
-            parts.append(f"results differ by {figure(summary['max_error'])} at most")
+            parts.append(tr("results differ by {} at most", figure(summary["max_error"])))
         text = f'<span style="color:{colour}"><b>{sign}{faster}</b></span> · ' + " · ".join(map(escape, parts))
         return text + (f' · <span style="color:{palette.muted}">{OLD}</span>' if self.state.stale else "")
 
@@ -228,7 +231,7 @@ def modules_of(graph: Graph | None) -> list[str]:
 def part_title(part: str) -> str:
     """Title of the compiled part."""
     names = [p for p in part.split(",") if p.strip()]
-    return "the whole model" if not names else names[0].strip() if len(names) == 1 else plural(len(names), "node")
+    return tr("the whole model") if not names else names[0].strip() if len(names) == 1 else plural(len(names), "node")
 
 
 def version_of(row: dict[str, Any]) -> dict[str, Any]:
@@ -260,7 +263,7 @@ def call_rows(calls: tuple[Calls, ...]) -> list[dict[str, Any]]:
         for each in calls:
             times = (each.first, *each.later)
             row[f"{each.version} (ms)"] = float(f"{1e3 * times[k]:.4g}") if k < len(times) else None
-        rows.append({**row, "": "the first, which compiles" if k == 0 else ""})
+        rows.append({**row, "": tr("the first, which compiles") if k == 0 else ""})
     return rows
 
 
@@ -270,10 +273,15 @@ def why(result: MeasurementResult) -> str:
     breaks = [str(b) for b in result.more.get("breaks", ())]
     lines = "".join(f"<li>{escape(b)}</li>" for b in breaks)
     listed = f"<ol style='margin:0 0 0 -20px'>{lines}</ol>" if breaks else NO_BREAKS
-    title = f"Graph breaks: {count(len(breaks))}" if breaks else "Graph breaks"
-    shares = (
-        f"{count(summary['operations'])} operations a call, {percent(summary['products_share'], 0)} of their time in "
-        "matrix products and convolutions."
+    title = tr("Graph breaks: {}", count(len(breaks))) if breaks else tr("Graph breaks")
+    shares = tr(
+        "{} operations a call, {} of their time in matrix products and convolutions.",
+        count(summary["operations"]),
+        percent(summary["products_share"], 0),
     )
-    parts = [f"<b>Why</b><br>{escape(summary['why'])}", f"<b>{title}</b><br>{listed}", f"<b>Basis</b><br>{shares}"]
+    parts = [
+        tr("<b>Why</b><br>{}", escape(summary["why"])),
+        f"<b>{title}</b><br>{listed}",
+        tr("<b>Basis</b><br>{}", shares),
+    ]
     return "".join(f"<p style='margin:0 0 8px 0'>{p}</p>" for p in parts)

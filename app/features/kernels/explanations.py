@@ -13,6 +13,7 @@ from espalier.app.features.kernels.answer import AnswerView, formulas_html, line
 from espalier.app.features.kernels.measurement_tab import disable_item
 from espalier.app.features.kernels.state.answers import kernel_answers_of
 from espalier.app.theme import ROW
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.form_panel import CurrentPageStack, FormArea
 from espalier.app.widgets.forms.fields import Choice, Recolouring
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -47,7 +48,7 @@ class KernelExplanations(QWidget):
         self.title, self.text, self.formulas = QLabel(), rich_label(), rich_label()
         self.figures, self.links, self.error = rich_label(), rich_label(), warning()
         self.device = Choice(DEVICES, tuple(TITLES[d] for d in DEVICES))
-        self.measure_button, self.stop_button = QPushButton("Measure"), QPushButton("Stop")
+        self.measure_button, self.stop_button = QPushButton(tr("Measure")), QPushButton(tr("Stop"))
         self.status, self.bar = muted(""), Bar()
         self.shown: dict[str, AnswerView] = {}
         self._views = CurrentPageStack()
@@ -60,10 +61,10 @@ class KernelExplanations(QWidget):
     # -- building
 
     def _build(self) -> None:
-        self.list.addItems([q.name for q in QUESTIONS])
+        self.list.addItems([tr(q.name) for q in QUESTIONS])
         self.list.setStyleSheet(f"QListWidget::item {{ min-height: {ROW}px; padding-left: 8px; }}")
         self.list.setUniformItemSizes(True)
-        self.list.setAccessibleName("Questions about kernels")
+        self.list.setAccessibleName(tr("Questions about kernels"))
         self.list.setMinimumWidth(120)
         left = QWidget()
         column = QVBoxLayout(left)
@@ -92,7 +93,7 @@ class KernelExplanations(QWidget):
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
             box.addWidget(label)
         self.links.setOpenExternalLinks(True)
-        self.figures.setAccessibleName("Metrics of the answer")
+        self.figures.setAccessibleName(tr("Metrics of the answer"))
         box.addStretch(1)
         inside.setLayout(box)
         return inside
@@ -102,8 +103,8 @@ class KernelExplanations(QWidget):
         box.setContentsMargins(12, 4, 12, 8)
         box.setSpacing(4)
         self.measure_button.setProperty("primary", True)
-        self.device.setAccessibleName("Device")
-        for part in (self.measure_button, self.stop_button, self.device, link("Copy metrics", self.copy)):
+        self.device.setAccessibleName(tr("Device"))
+        for part in (self.measure_button, self.stop_button, self.device, link(tr("Copy metrics"), self.copy)):
             row.addWidget(part)
         for label in (self.status, self.error):
             label.setMinimumWidth(1)
@@ -148,7 +149,7 @@ class KernelExplanations(QWidget):
         question, measured = self.question, self.state.measured(str(self.device.get()))
         palette, lines = self.palette(), lines_of(question.key, measured)
         grey = palette.placeholderText().color().name()
-        self._put(self.title, question.title)
+        self._put(self.title, tr(question.title))
         self._put(self.text, text_html(question))
         self._put(self.formulas, formulas_html(question))
         self._put(self.figures, lines_html(lines, grey))
@@ -185,11 +186,12 @@ class KernelExplanations(QWidget):
         error = state.error or ledger
         show_running(self.measure_button, self.stop_button, job is not None,
                   lambda: self.measure_button.setEnabled(job is None))  # fmt: skip
-        text = f"{self.question.measures[:1].upper()}{self.question.measures[1:]} (Ctrl+Return)"
-        self.measure_button.setToolTip(text if job is None else "A measurement is running")
+        what = tr(self.question.measures)
+        text = tr("{}{} (Ctrl+Return)", what[:1].upper(), what[1:])
+        self.measure_button.setToolTip(text if job is None else tr("A measurement is running"))
         self._put(self.status, state.status)
         self.status.setVisible(bool(state.status))
-        self.error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self.error.setText(error_text(error) if error else "")
         self.error.setVisible(error is not None)
         progress = job.progress if job else None
         self.bar.setVisible(job is not None)

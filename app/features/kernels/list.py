@@ -8,6 +8,7 @@ from PySide6.QtCore import QItemSelectionModel, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QAbstractItemView, QTreeWidget, QTreeWidgetItem, QVBoxLayout, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Line
 from espalier.kernels.bench.spec import KernelInfo
 
@@ -21,10 +22,10 @@ class KernelList(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.filter, self.tree = Line("Filter kernels"), QTreeWidget()
-        self.filter.setAccessibleName("Filter kernels")
+        self.filter, self.tree = Line(tr("Filter kernels")), QTreeWidget()
+        self.filter.setAccessibleName(tr("Filter kernels"))
         self.filter.setClearButtonEnabled(True)
-        self.tree.setAccessibleName("Kernels")
+        self.tree.setAccessibleName(tr("Kernels"))
         self.tree.setHeaderHidden(True)
         self.tree.setIndentation(14)
         self.tree.setUniformRowHeights(True)
@@ -60,16 +61,16 @@ class KernelList(QWidget):
     def _branch(self, family: str, inside: Sequence[KernelInfo]) -> None:
         top = self.tree.invisibleRootItem()
         if len(inside) > 1:
-            top = QTreeWidgetItem(top, [f"{family}  {len(inside)}"])
-            top.setToolTip(0, f"All {len(inside)} of {family}")
+            top = QTreeWidgetItem(top, [f"{tr(family)}  {len(inside)}"])
+            top.setToolTip(0, tr("All {} of {}", len(inside), tr(family)))
             font = QFont(self.tree.font())
             font.setWeight(QFont.Weight.DemiBold)
             top.setFont(0, font)
         for info in inside:
-            title = info.title.removeprefix(f"{family}, ")
+            title = tr(info.title.removeprefix(f"{family}, "))
             item = QTreeWidgetItem(top, [title[:1].upper() + title[1:]])
             item.setData(0, NAME, info.name)
-            item.setToolTip(0, f"{info.name}\n{info.about}\n{info.formula}")
+            item.setToolTip(0, f"{info.name}\n{tr(info.about)}\n{info.formula}")
 
     # -- selection
 

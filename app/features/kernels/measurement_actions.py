@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from espalier.app.features.kernels.hosted import panel_of
 from espalier.app.features.kernels.state.measurement import Measurement
+from espalier.app.translation import tr, translated
 from espalier.model.files import write_bytes
 
 if TYPE_CHECKING:
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
     from espalier.app.host import Host
 
 COLOURS = ("time", "memory")  # modes of the graph's colours that need a profile
-TABS = {"compile": "Compile", "profile": "Profile", "memory": "Memory"}
-ABOUT = {
-    "compile": ("Compile and time", "Eager against torch.compile: first call, later calls, break-even"),
-    "profile": ("Profile", "Time and memory of each node, and the timeline of a run"),
-    "memory": ("Memory ledger", "Ideal and real savings of the formats, and further savings"),
-}
+TABS = translated({"compile": "Compile", "profile": "Profile", "memory": "Memory"})
+ABOUT = translated(
+    {
+        "compile": ("Compile and time", "Eager against torch.compile: first call, later calls, break-even"),
+        "profile": ("Profile", "Time and memory of each node, and the timeline of a run"),
+        "memory": ("Memory ledger", "Ideal and real savings of the formats, and further savings"),
+    }
+)
 
 
 def follow(host: Host) -> None:
@@ -59,5 +62,5 @@ def save_trace(host: Host, page: Any) -> None:
         host.report_errors(lambda: write_bytes(target, page.trace_file.read_bytes()))
 
     if page.trace_file is not None:
-        host.ask_path("Save the trace", write, save=True, names="Chrome traces (*.json)",
+        host.ask_path(tr("Save the trace"), write, save=True, names=tr("Chrome traces (*.json)"),
                        suggestion="trace.json")  # fmt: skip

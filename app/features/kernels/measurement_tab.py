@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTabBar, QVBoxLa
 from espalier.app.features.kernels.state.measurement import MeasurementResult, measurement_of
 from espalier.app.features.kernels.state.runs import kernel_runs_of
 from espalier.app.jobs.status import activity
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.form_panel import CurrentPageStack, FormPanel, empty_page
 from espalier.app.widgets.forms.fields import OPTION, Choice, Recolouring, apply_field_style
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from espalier.model.graph.graph import Graph
 
 WORDS = 520
-OLD = "of an earlier state: run again"
+OLD = tr("of an earlier state: run again")
 
 
 class MeasurementTab(FormPanel):
@@ -43,10 +44,10 @@ class MeasurementTab(FormPanel):
     TITLE: ClassVar[str] = ""
     OPTIONS: ClassVar[type]
     FIELDS: ClassVar[tuple[str, ...]] = ()
-    VERB: ClassVar[str] = "Run"
+    VERB: ClassVar[str] = tr("Run")
     NO_MODEL: ClassVar[str] = ""
     FIRST: ClassVar[str] = ""
-    BUSY: ClassVar[str] = "Measuring …"
+    BUSY: ClassVar[str] = tr("Measuring …")
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -55,10 +56,10 @@ class MeasurementTab(FormPanel):
         self.form = Form(self.OPTIONS, only=self.FIELDS, brief=True)
         self.form.editors["data"].narrow()
         self.summary_label, self.status, self.error = QLabel(wordWrap=True), muted(""), warning()
-        self.show_node = link("Show node", lambda: self.node_wanted.emit(self._error_node))
-        self.run_button, self.stop_button = QPushButton(self.VERB), QPushButton("Stop")
+        self.show_node = link(tr("Show node"), lambda: self.node_wanted.emit(self._error_node))
+        self.run_button, self.stop_button = QPushButton(self.VERB), QPushButton(tr("Stop"))
         self.run_button.setProperty("primary", True)
-        self.run_button.setToolTip(f"{self.VERB} with these settings (Ctrl+Return)")
+        self.run_button.setToolTip(tr("{} with these settings (Ctrl+Return)", self.VERB))
         self.run_button.clicked.connect(lambda: self.run())
         self.stop_button.clicked.connect(self.state.stop)
         self._results, self._empty = CurrentPageStack(), empty_state(self.FIRST)
@@ -141,9 +142,9 @@ class MeasurementTab(FormPanel):
         line = self.form.editors["sizes"]
         free = {s: v for s, v in graph.symbols.items() if s not in batch_symbols(graph)} if graph else {}
         line.setEnabled(bool(free))
-        line.setPlaceholderText(", ".join(f"{s}={v}" for s, v in free.items()) or "all are fixed")
-        about = "Sizes of random inputs if no data is given; empty: those of the trace."
-        line.setToolTip(about if free else "Only the batch size of this model varies.")
+        line.setPlaceholderText(", ".join(f"{s}={v}" for s, v in free.items()) or tr("all are fixed"))
+        about = tr("Sizes of random inputs if no data is given; empty: those of the trace.")
+        line.setToolTip(about if free else tr("Only the batch size of this model varies."))
 
     def options(self) -> Any:
         """The chosen options; raises EspalierError."""
@@ -197,14 +198,14 @@ class MeasurementTab(FormPanel):
         self.status.setText(activity(state.job, state.stopped))
         self.status.setVisible(bool(self.status.text()))
         error = state.error
-        self.error.setText(f"{error.message} {error.hint}".strip() if error else "")
+        self.error.setText(error_text(error) if error else "")
         self.error.setVisible(error is not None)
         self.show_node.setVisible(bool(self._error_node))
         self._results.setCurrentIndex(1 if state.result else 0)
 
 
 class Pages(QWidget):
-    """Views under a row of tabs, with tools at the right."""
+    """Views under a row of tabs, by title, with tools at the right."""
 
     shown = Signal(int)
 
@@ -212,7 +213,7 @@ class Pages(QWidget):
         super().__init__()
         self.tabs, self.pages = QTabBar(), CurrentPageStack()
         for title, view in views.items():
-            self.tabs.addTab(title)
+            self.tabs.addTab(tr(title))
             self.pages.addWidget(view)
         self.tabs.setDrawBase(False)
         self.tabs.setExpanding(False)
@@ -241,7 +242,7 @@ def disable_item(choice: Choice, at: int, reason: str) -> None:
     model = choice.model()
     assert isinstance(model, QStandardItemModel)
     model.item(at).setEnabled(not reason)
-    choice.setItemData(at, reason or None, Qt.ItemDataRole.ToolTipRole)
+    choice.setItemData(at, message(reason) or None, Qt.ItemDataRole.ToolTipRole)
     if reason and choice.currentIndex() == at:
         other = next((k for k in range(choice.count()) if model.item(k).isEnabled()), at)
         choice.setCurrentIndex(other)
@@ -249,13 +250,13 @@ def disable_item(choice: Choice, at: int, reason: str) -> None:
 
 def titled(title: str, editor: QWidget, form: Form) -> QWidget:
     """An editor with its title, aligned with the columns of a form."""
-    widget, row, label = QWidget(), QHBoxLayout(), QLabel(title)
+    widget, row, label = QWidget(), QHBoxLayout(), QLabel(tr(title))
     apply_field_style(widget)
     label.setFixedHeight(23)
     names = [w for w in form.findChildren(QLabel) if w.property(OPTION)]
     label.setMinimumWidth(max(w.sizeHint().width() for w in names))
     label.setProperty(OPTION, title)
-    editor.setAccessibleName(title)
+    editor.setAccessibleName(tr(title))
     row.setContentsMargins(0, 0, 0, 0)
     row.setSpacing(12)
     row.addWidget(label)

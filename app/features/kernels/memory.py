@@ -12,6 +12,7 @@ from espalier.app.features.kernels.charts.ledger import LedgerChart
 from espalier.app.features.kernels.measurement_tab import OLD, MeasurementTab, Pages
 from espalier.app.features.kernels.state.measurement import MeasurementResult
 from espalier.app.number_text import mebibytes, percent
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import link, muted
 from espalier.app.widgets.table import Table
@@ -21,24 +22,24 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 LEDGER, MORE = range(2)
-ACTS = {"quantize": "Quantise…", "pack_mx": "MX weights…"}
-ENOUGH = "No further saving of relevant size."
+ACTS = translated({"quantize": "Quantise…", "pack_mx": "MX weights…"})
+ENOUGH = tr("No further saving of relevant size.")
 
 
 class MemoryPage(MeasurementTab):
     """Chart and table of the ledger; further savings."""
 
-    NAME, TITLE, OPTIONS, VERB = "memory", "Memory ledger", MemoryOptions, "Count and measure"
+    NAME, TITLE, OPTIONS, VERB = "memory", tr("Memory ledger"), MemoryOptions, tr("Count and measure")
     FIELDS = ("device", "batch_size", "sizes", "data", "split")
-    NO_MODEL = "Open a model to see its memory by layer and what formats save."
-    FIRST = (
+    NO_MODEL = tr("Open a model to see its memory by layer and what formats save.")
+    FIRST = tr(
         "Not measured yet. The ledger lists what the formats save in the file, ideal and real, and the memory of the "
         "model and of a run."
     )
 
     def __init__(self, session: Session) -> None:
         self.chart, self.legend, self.table = LedgerChart(), QLabel(wordWrap=True), Table()
-        self.table.setAccessibleName("Memory ledger")
+        self.table.setAccessibleName(tr("Memory ledger"))
         self.gains: list[tuple[str, str, tuple[str, ...]]] = []
         super().__init__(session)
 
@@ -65,10 +66,12 @@ class MemoryPage(MeasurementTab):
         area.setFrameShape(QScrollArea.Shape.NoFrame)
         area.setWidget(self._gains)
         self._tools = (
-            link("Copy", self.table.copy),
-            link("Save as CSV…", lambda: self.save_wanted.emit(self.table, "Save the ledger", "memory.csv")),
+            link(tr("Copy"), self.table.copy),
+            link(tr("Save as CSV…"), lambda: self.save_wanted.emit(self.table, tr("Save the ledger"), "memory.csv")),
         )
-        chart = link("Save the chart…", lambda: self.save_wanted.emit(self.chart, "Save the chart", "memory.png"))
+        chart = link(
+            tr("Save the chart…"), lambda: self.save_wanted.emit(self.chart, tr("Save the chart"), "memory.png")
+        )
         self.pages = Pages({"Ledger": self.table, "Save more": area}, (*self._tools, chart))
         self.pages.shown.connect(lambda at: [t.setVisible(at == LEDGER) for t in self._tools])
         split = QSplitter(Qt.Orientation.Horizontal)
@@ -104,7 +107,7 @@ class MemoryPage(MeasurementTab):
         if not self.gains:
             self._listed.addWidget(muted(ENOUGH))
         self._listed.addStretch(1)
-        self.pages.tabs.setTabText(MORE, f"Save more {len(self.gains)}" if self.gains else "Save more")
+        self.pages.tabs.setTabText(MORE, tr("Save more {}", len(self.gains)) if self.gains else tr("Save more"))
 
     def _gain(self, about: str, act: str, nodes: tuple[str, ...]) -> QWidget:
         widget, row, text = QWidget(), QHBoxLayout(), QLabel(about, wordWrap=True)
@@ -127,17 +130,24 @@ class MemoryPage(MeasurementTab):
         """File and memory sizes against float32, ideal saving, and the change since the last state, as rich text."""
         summary, palette = result.summary, tokens(self)
         saving = summary["saving"]
-        parts = [f"<b>{mebibytes(summary['file_bytes'])}</b> in the packed file, {_relation(saving)} float32"]
+        parts = [tr("<b>{}</b> in the packed file, {} float32", mebibytes(summary["file_bytes"]), _relation(saving))]
         if "saving_of_formats" in summary:
-            parts.append(f"ideal saving of the formats {percent(summary['saving_of_formats'])} of the "
-                         f"{percent(summary['share_in_formats'], 0)} with a format")  # fmt: skip
+            parts.append(
+                tr(
+                    "ideal saving of the formats {} of the {} with a format",
+                    percent(summary["saving_of_formats"]),
+                    percent(summary["share_in_formats"], 0),
+                )
+            )
         if "model_in_memory" in summary:
             plain = summary["float_bytes"]
             size = summary["model_in_memory"] + summary.get("rounded_copies_in_memory", 0)
-            parts.append(f"<b>{mebibytes(size)}</b> in memory, {_relation(1 - size / plain if plain else 0.0)} float32")
-            parts.append(f"a run takes {mebibytes(summary['most_in_a_run_beside'])} more")
+            parts.append(
+                tr("<b>{}</b> in memory, {} float32", mebibytes(size), _relation(1 - size / plain if plain else 0.0))
+            )
+            parts.append(tr("a run takes {} more", mebibytes(summary["most_in_a_run_beside"])))
         else:
-            parts.append("memory not measured: the model's weights are missing")
+            parts.append(tr("memory not measured: the model's weights are missing"))
         text = " · ".join(parts)
         if change := memory_change(result, self.state.before):
             text += f' · <span style="color:{palette.accent}">{escape(change)}</span>'
@@ -147,8 +157,8 @@ class MemoryPage(MeasurementTab):
 def _relation(saving: float) -> str:
     """Text of a saving: `38 % less than`, `2 % more than`, `as much as`."""
     if abs(saving) < 0.0005:
-        return "as much as"
-    return f"{percent(abs(saving))} {'less' if saving > 0 else 'more'} than"
+        return tr("as much as")
+    return tr("{} {} than", percent(abs(saving)), tr("less") if saving > 0 else tr("more"))
 
 
 def memory_change(result: MeasurementResult, before: MeasurementResult | None) -> str:
@@ -159,7 +169,7 @@ def memory_change(result: MeasurementResult, before: MeasurementResult | None) -
         m.summary["model_in_memory"] + m.summary.get("rounded_copies_in_memory", 0) for m in (before, result)
     )
     return (
-        f"in memory {mebibytes(before_bytes)} → {mebibytes(after_bytes)} since the edit"
+        tr("in memory {} → {} since the edit", mebibytes(before_bytes), mebibytes(after_bytes))
         if before_bytes != after_bytes
         else ""
     )

@@ -10,6 +10,7 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QScrollArea, QTabBar, QVBoxLayout, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.form_panel import CurrentPageStack
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ class Tab:
 
 
 TABS: tuple[Tab, ...] = (
-    Tab("Run", "espalier.app.features.kernels.runs", "KernelRuns"),
-    Tab("Compile", "espalier.app.features.kernels.compile", "CompilePage"),
-    Tab("Profile", "espalier.app.features.kernels.profile", "ProfilePage"),
-    Tab("Memory", "espalier.app.features.kernels.memory", "MemoryPage"),
-    Tab("How it works", "espalier.app.features.kernels.explanations", "KernelExplanations"),
+    Tab(tr("Run"), "espalier.app.features.kernels.runs", "KernelRuns"),
+    Tab(tr("Compile"), "espalier.app.features.kernels.compile", "CompilePage"),
+    Tab(tr("Profile"), "espalier.app.features.kernels.profile", "ProfilePage"),
+    Tab(tr("Memory"), "espalier.app.features.kernels.memory", "MemoryPage"),
+    Tab(tr("How it works"), "espalier.app.features.kernels.explanations", "KernelExplanations"),
 )
 
 
@@ -85,7 +86,7 @@ class KernelsPanel(QWidget):
         self.bar.setDrawBase(False)
         self.bar.setUsesScrollButtons(True)
         self.bar.setElideMode(Qt.TextElideMode.ElideNone)
-        self.bar.setAccessibleName("View of the kernels")
+        self.bar.setAccessibleName(tr("View of the kernels"))
         for tab in TABS:
             self.bar.addTab(tab.title)
         box = QVBoxLayout(self)

@@ -17,6 +17,7 @@ from espalier.app.features.kernels.profile_timeline import HELP, TimelineView
 from espalier.app.features.kernels.state.measurement import MeasurementResult
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count, mebibytes, percent, time_text
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice, tokens
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Table
@@ -30,8 +31,8 @@ TIMELINE, NODES = range(2)
 SLOT, MANY = "run", 1500  # more spans than this are arranged in a thread
 # Graph colours: mode → (column of the node rows, factor to the mode's unit).
 COLOURS: dict[str, tuple[str, float]] = {"time": ("seconds", 1e3), "memory": ("allocated_bytes", 1 / 1024)}
-GONE = "The project stores totals, not the trace. Profile again to save it."
-NO_TIMELINE = "The timeline of this run is not stored. Profile again to see it."
+GONE = tr("The project stores totals, not the trace. Profile again to save it.")
+NO_TIMELINE = tr("The timeline of this run is not stored. Profile again to see it.")
 
 
 class ProfilePage(MeasurementTab):
@@ -39,34 +40,44 @@ class ProfilePage(MeasurementTab):
 
     trace_wanted = Signal()
 
-    NAME, TITLE, OPTIONS, VERB = "profile", "Profile", ProfileOptions, "Profile"
+    NAME, TITLE, OPTIONS, VERB = "profile", tr("Profile"), ProfileOptions, tr("Profile")
     FIELDS = ("device", "batch_size", "sizes", "runs", "data", "split")
-    NO_MODEL = "Open a model to see the time of each node."
-    FIRST = (
+    NO_MODEL = tr("Open a model to see the time of each node.")
+    FIRST = tr(
         "Not profiled yet. A run under torch's profiler shows time, memory and operations of each node; further runs "
         "are timed without it."
     )
 
     def __init__(self, session: Session) -> None:
         self.table, self.timeline = Table(), TimelineView()
-        self.table.setAccessibleName("Profile")
-        self.colours = Choice((None, *COLOURS), ("Colour by …", *(f"by {MEASURED[m][0]}" for m in COLOURS)))
-        self.colours.setAccessibleName("Colour the graph")
-        self.trace = link("Save the trace…", lambda: self.trace_wanted.emit())
+        self.table.setAccessibleName(tr("Profile"))
+        self.colours = Choice((None, *COLOURS), (tr("Colour by …"), *(tr("by {}", MEASURED[m][0]) for m in COLOURS)))
+        self.colours.setAccessibleName(tr("Colour the graph"))
+        self.trace = link(tr("Save the trace…"), lambda: self.trace_wanted.emit())
         self._no_timeline = empty_state(NO_TIMELINE)
         self._number = 0  # counts the shown results
         super().__init__(session)
 
     def body(self) -> QWidget:
         """Tabs with timeline and node table."""
-        self.fit_link = link("Fit", self.timeline.fit)
+        self.fit_link = link(tr("Fit"), self.timeline.fit)
         self.fit_link.setToolTip(HELP)
         self._by_tab: dict[int, tuple[QWidget, ...]] = {
-            TIMELINE: (self.fit_link, link("Save as…", lambda: self.save_wanted.emit(self.timeline, "Save the timeline",
-                                                                                 "timeline.png"))),
-            NODES: (link("Show node", self.table.want_node), link("Copy", self.table.copy),
-                    link("Save as CSV…", lambda: self.save_wanted.emit(self.table, "Save the table", "profile.csv"))),
-        }  # fmt: skip
+            TIMELINE: (
+                self.fit_link,
+                link(
+                    tr("Save as…"),
+                    lambda: self.save_wanted.emit(self.timeline, tr("Save the timeline"), "timeline.png"),
+                ),
+            ),
+            NODES: (
+                link(tr("Show node"), self.table.want_node),
+                link(tr("Copy"), self.table.copy),
+                link(
+                    tr("Save as CSV…"), lambda: self.save_wanted.emit(self.table, tr("Save the table"), "profile.csv")
+                ),
+            ),
+        }
         tools = (*(t for links in self._by_tab.values() for t in links), self.trace, self.colours)
         self.pages = Pages({"Timeline": self.timeline, "Nodes": self.table}, tools)
         self.pages.pages.addWidget(self._no_timeline)
@@ -136,7 +147,7 @@ class ProfilePage(MeasurementTab):
         super().refresh()
         self.trace.setEnabled(self.trace_file is not None)
         missing = self.state.result is not None and self.trace_file is None
-        self.trace.setToolTip(GONE if missing else "Chrome trace, for Perfetto and chrome://tracing")
+        self.trace.setToolTip(GONE if missing else tr("Chrome trace, for Perfetto and chrome://tracing"))
         self._emit_overlays()
 
     @property
@@ -154,18 +165,25 @@ class ProfilePage(MeasurementTab):
         pace = summary["batch"] / summary["plain"] if summary["plain"] else 0.0
         best = result.more.get("timeline", {}).get("seconds", 0.0)  # the run of the timeline
         parts = [
-            f"<b>{time_text(summary['plain'])}</b> a run of {count(summary['batch'])} on "
-            f"{escape(str(summary['device']))}",
-            f"{count(round(pace))} samples a second" if pace >= 10 else f"{pace:.2g} samples a second",
-            f"{time_text(summary['seconds'])} under the profiler" + (f", {time_text(best)} at best" if best else ""),
-            f"rounding to formats {percent(rounding / total, 0)}" if rounding and total else "",
-            f"at most {mebibytes(summary['peak_bytes'])} beside {mebibytes(summary['weights_bytes'])} of weights",
+            tr(
+                "<b>{}</b> a run of {} on {}",
+                time_text(summary["plain"]),
+                count(summary["batch"]),
+                escape(str(summary["device"])),
+            ),
+            tr("{} samples a second", count(round(pace))) if pace >= 10 else tr("{:.2g} samples a second", pace),
+            tr("{} under the profiler", time_text(summary["seconds"]))
+            + (tr(", {} at best", time_text(best)) if best else ""),
+            tr("rounding to formats {}", percent(rounding / total, 0)) if rounding and total else "",
+            tr(
+                "at most {} beside {} of weights", mebibytes(summary["peak_bytes"]), mebibytes(summary["weights_bytes"])
+            ),
         ]
         text = " · ".join(p if p.startswith("<b>") else escape(p) for p in parts if p)
         omitted = result.more.get("timeline", {}).get("left_out", 0)
         notes = [OLD] if self.state.stale else []
         notes += [busy] if (busy := busy_note(summary.get("others"))) else []
-        notes += [f"the timeline omits the {count(omitted)} smallest operations"] if omitted else []
+        notes += [tr("the timeline omits the {} smallest operations", count(omitted))] if omitted else []
         return text + "".join(f' · <span style="color:{palette.muted}">{escape(n)}</span>' for n in notes)
 
     # -- node ↔ span ↔ row
@@ -185,7 +203,7 @@ class ProfilePage(MeasurementTab):
         key, factor = COLOURS[mode]
         result = self.state.result
         values = {str(r["node"]): factor * float(r[key]) for r in result.rows} if result else {}
-        note = "being measured" if self.state.job else "profile the model first"
+        note = tr("being measured") if self.state.job else tr("profile the model first")
         return Overlay(title, values, unit, (OLD if self.state.stale else "") if result else note)
 
 

@@ -26,6 +26,7 @@ from espalier.app.features.kernels.charts.run_lanes import COLOURS, Floats, Lane
 from espalier.app.figures.curves import ticks
 from espalier.app.number_text import mebibytes, time_text
 from espalier.app.theme import CATEGORIES, Palette, rgb
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import Table, light_theme, offer_chart, write_chart
 from espalier.app.widgets.charts.wave_rows import Span as Stretch
 from espalier.app.widgets.forms.fields import tokens
@@ -45,7 +46,7 @@ class TimelineCanvas(QAbstractScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setMouseTracking(True)
-        self.setAccessibleName("Timeline of the run")
+        self.setAccessibleName(tr("Timeline of the run"))
         self.handle = offer_chart(self)
         self.run: Run | None = None
         self.seen = Stretch(0.0, 1.0)

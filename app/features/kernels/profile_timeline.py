@@ -11,11 +11,12 @@ from PySide6.QtWidgets import QToolTip
 from espalier.app.features.kernels.charts.run_lanes import Lane, Run, Span
 from espalier.app.features.kernels.profile_canvas import NAMES, TimelineCanvas
 from espalier.app.number_text import mebibytes, percent, plural, time_text
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.wave_rows import Span as Stretch
 
 ZOOM, PAN = 1.25, 0.12  # per wheel notch: zoom factor, share of the visible interval
 NEAR = 3.0  # pixels
-HELP = (
+HELP = tr(
     "Wheel: zoom; Shift and wheel or drag: move; click: select the node; double click: show it; ← →: the next node; "
     "+ −: zoom; 0: fit."
 )
@@ -68,12 +69,19 @@ class TimelineView(TimelineCanvas):
     def tooltip(self, lane: Lane, span: Span) -> str:
         """Tooltip of a span."""
         fraction = span.length / self.run.length if self.run else 0.0
-        lines = [span.name, f"{time_text(span.length / 1e6)} · {percent(fraction)} of the run · from "
-                            f"{time_text(span.begin / 1e6)}"]  # fmt: skip
+        lines = [
+            span.name,
+            tr(
+                "{} · {} of the run · from {}",
+                time_text(span.length / 1e6),
+                percent(fraction),
+                time_text(span.begin / 1e6),
+            ),
+        ]
         if span.rounds:
-            lines[0] = f"{span.name}: rounding of an operand"
+            lines[0] = tr("{}: rounding of an operand", span.name)
         if lane.kind in ("operation", "device") and span.nodes:
-            lines.append(f"of {span.nodes[0]}")
+            lines.append(tr("of {}", span.nodes[0]))
         if len(span.nodes) > 1:
             lines.append(plural(len(span.nodes), "node"))
         return "\n".join(lines)
@@ -115,7 +123,7 @@ class TimelineView(TimelineCanvas):
             text = self.tooltip(*hit)
         elif event.position().x() >= NAMES and len(self.run.held) > 1:
             time = self.time_at(event.position().x())
-            text = f"{mebibytes(self.run.held_at(time))} allocated at {time_text(max(time, 0.0) / 1e6)}"
+            text = tr("{} allocated at {}", mebibytes(self.run.held_at(time)), time_text(max(time, 0.0) / 1e6))
         self.setCursor(Qt.CursorShape.PointingHandCursor if under else Qt.CursorShape.ArrowCursor)
         QToolTip.showText(event.globalPosition().toPoint(), text, self)
 

@@ -15,6 +15,7 @@ from espalier.app.features.kernels.state.row_text import busy_text, limits_text
 from espalier.app.features.kernels.state.runs import Run, kernel_runs_of
 from espalier.app.features.kernels.views import SOURCE, Views
 from espalier.app.number_text import plural
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.form_panel import FormArea
 from espalier.app.widgets.forms.fields import Choice, apply_field_style
 from espalier.app.widgets.heading import Elided, link, muted, row_of, warning
@@ -43,10 +44,10 @@ class KernelRuns(QWidget):
         self.split = QSplitter(Qt.Orientation.Horizontal)
         self.choice, self._status, self._error = Choice(), Elided("", "muted", 40), warning()
         self._busy = muted("")
-        self._save = link("Save results…", self._want_results)
-        self._load = link("Load…", self.load_wanted.emit)
-        self._remove = link("Remove", self._drop)
-        self._again = link("List again", self.state.want_lab)
+        self._save = link(tr("Save results…"), self._want_results)
+        self._load = link(tr("Load…"), self.load_wanted.emit)
+        self._remove = link(tr("Remove"), self._drop)
+        self._again = link(tr("List again"), self.state.want_lab)
         self.views = Views(self._save, self._load, self._remove)
         self._build()
         self._connect()
@@ -57,9 +58,9 @@ class KernelRuns(QWidget):
     # -- building
 
     def _build(self) -> None:
-        self.choice.setAccessibleName("Run")
-        self._save.setToolTip("As JSON, for kernels --compare and other windows")
-        self._load.setToolTip("Results file of this or another machine")
+        self.choice.setAccessibleName(tr("Run"))
+        self._save.setToolTip(tr("As JSON, for kernels --compare and other windows"))
+        self._load.setToolTip(tr("Results file of this or another machine"))
         middle = QWidget()
         column = QVBoxLayout(middle)
         column.setContentsMargins(0, 0, 0, 0)
@@ -119,10 +120,10 @@ class KernelRuns(QWidget):
                 self.setup.run()
         self._run_pending = False
         self._again.setVisible(lab is None and error is not None)
-        text = f"{error.message} {error.hint}" if error else "The kernels are being listed."
+        text = error_text(error) if error else tr("The kernels are being listed.")
         self.views.source.show_message(text)
         if lab is None:
-            self.list.show_message("not listed" if error else "being listed …")
+            self.list.show_message(tr("not listed") if error else tr("being listed …"))
         self._show_state()
 
     def _selected(self) -> None:
@@ -210,7 +211,7 @@ class KernelRuns(QWidget):
 
     def _want_results(self) -> None:
         if self.run:
-            self.save_wanted.emit(self.run, "Save the results", "kernels.json")
+            self.save_wanted.emit(self.run, tr("Save the results"), "kernels.json")
 
     def _drop(self) -> None:
         if self.run:
@@ -225,15 +226,15 @@ def _title(run: Run) -> str:
 def _state_text(run: Run) -> str:
     """Progress, or row counts, machine, ceilings and date of a run."""
     if run.job:
-        progress = run.job.progress.text if run.job.progress else "queued"
-        progress = progress if run.job.state != "paused" else "paused"
+        progress = message(run.job.progress.text) if run.job.progress else tr("queued")
+        progress = progress if run.job.state != "paused" else tr("paused")
         return f"{progress} · {plural(len(run.rows), 'row')}"
     failed = sum(not r.seconds for r in run.rows)
-    parts = ("stopped" if run.stopped else "", plural(len(run.rows), "row"),
-             f"{failed} without a time" if failed else "", run.machine if run.file else "",
+    parts = (tr("stopped") if run.stopped else "", plural(len(run.rows), "row"),
+             tr("{} without a time", failed) if failed else "", run.machine if run.file else "",
              limits_text(run.results.ceilings) if run.results.ceilings else "", run.results.date)  # fmt: skip
     return " · ".join(p for p in parts if p)
 
 
 def _error_text(error: EspalierError | None) -> str:
-    return f"{error.message} {error.hint}".strip() if error else ""
+    return error_text(error) if error else ""

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPush
 
 from espalier.app.number_text import duration, plural
 from espalier.app.theme import ROW
+from espalier.app.translation import error_text, message, tr, translated
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField, set_tab_chain
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import muted
@@ -21,7 +22,7 @@ from espalier.model.errors import EspalierError, OptionsError
 TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 USUAL, SWEEP, OWN = "usual", "sweep", "own"
-SIZES = {USUAL: "usual sizes", SWEEP: "a sweep of sizes", OWN: "own sizes"}
+SIZES = translated({USUAL: "usual sizes", SWEEP: "a sweep of sizes", OWN: "own sizes"})
 CEILINGS = 1.5  # seconds to measure the machine's ceilings
 OVERHEAD = 1.6  # cold and warm calls, and setup
 
@@ -42,8 +43,8 @@ class KernelSetup(QWidget):
         self.types = {name: QCheckBox(title) for name, title in TYPES.items()}
         self.versions: dict[str, QCheckBox] = {}
         self.sizes, self.own = Choice(tuple(SIZES), tuple(SIZES.values())), Line()
-        self.seconds, self.threads = NumberField(float, 0, 60), NumberField(int, 0, 1024, zero="torch's")
-        self.run_button, self.stop_button = QPushButton("Run"), QPushButton("Cancel")
+        self.seconds, self.threads = NumberField(float, 0, 60), NumberField(int, 0, 1024, zero=tr("torch's"))
+        self.run_button, self.stop_button = QPushButton(tr("Run")), QPushButton(tr("Cancel"))
         self.estimate, self.lacking, self.foot = QLabel(wordWrap=True), muted(""), QWidget()
         self._versions = FlowLayout(spacing=10, between=0)
         self.seconds.put(0.2)
@@ -54,12 +55,12 @@ class KernelSetup(QWidget):
     # -- building
 
     def _build(self) -> None:
-        self.device.setAccessibleName("Device")
-        self.sizes.setAccessibleName("Sizes")
-        self.own.setAccessibleName("Own sizes")
-        self.seconds.setAccessibleName("Seconds for each version")
-        self.seconds.setToolTip("Time for each version at each size")
-        self.threads.setAccessibleName("Threads of the CPU")
+        self.device.setAccessibleName(tr("Device"))
+        self.sizes.setAccessibleName(tr("Sizes"))
+        self.own.setAccessibleName(tr("Own sizes"))
+        self.seconds.setAccessibleName(tr("Seconds for each version"))
+        self.seconds.setToolTip(tr("Time for each version at each size"))
+        self.threads.setAccessibleName(tr("Threads of the CPU"))
         kinds = QHBoxLayout()
         kinds.setSpacing(10)
         for box in self.types.values():
@@ -69,7 +70,10 @@ class KernelSetup(QWidget):
         versions = QWidget()
         versions.setLayout(self._versions)
         times, counts = QHBoxLayout(), QHBoxLayout()
-        for row, field, unit in ((times, self.seconds, "s for each version"), (counts, self.threads, "of the CPU")):
+        for row, field, unit in (
+            (times, self.seconds, tr("s for each version")),
+            (counts, self.threads, tr("of the CPU")),
+        ):
             field.setFixedWidth(64)
             row.setSpacing(8)
             row.addWidget(field)
@@ -79,8 +83,8 @@ class KernelSetup(QWidget):
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(5)
         grid.setColumnStretch(1, 1)
-        rows = (("Device", self.device), ("Types", kinds), ("Versions", versions), ("", self.lacking),
-                ("Sizes", self.sizes), ("", self.own), ("Time", times), ("Threads", counts))  # fmt: skip
+        rows = ((tr("Device"), self.device), (tr("Types"), kinds), (tr("Versions"), versions), ("", self.lacking),
+                (tr("Sizes"), self.sizes), ("", self.own), (tr("Time"), times), (tr("Threads"), counts))  # fmt: skip
         for at, (title, part) in enumerate(rows):
             if title:
                 label = muted(title, wrap=False)
@@ -94,8 +98,8 @@ class KernelSetup(QWidget):
 
     def _build_foot(self) -> None:
         self.run_button.setProperty("primary", True)
-        self.run_button.setToolTip("Measure the selected kernels")
-        self.stop_button.setToolTip("Stop the run; rows measured so far are kept")
+        self.run_button.setToolTip(tr("Measure the selected kernels"))
+        self.stop_button.setToolTip(tr("Stop the run; rows measured so far are kept"))
         self.estimate.setProperty("role", "muted")
         self.estimate.setMinimumWidth(1)
         row = QHBoxLayout()
@@ -129,12 +133,12 @@ class KernelSetup(QWidget):
         for at, name in enumerate(DEVICES):
             reason = lab.missing.get(name, "")
             model.item(at).setEnabled(not reason)
-            self.device.setItemData(at, reason or None, Qt.ItemDataRole.ToolTipRole)
-            self.device.setItemText(at, f"{DEVICES[name]}: {reason}" if reason else _machine(lab, name))
+            self.device.setItemData(at, message(reason) or None, Qt.ItemDataRole.ToolTipRole)
+            self.device.setItemText(at, f"{DEVICES[name]}: {message(reason)}" if reason else _machine(lab, name))
         self.device.put("cpu" if "cuda" in lab.missing else "cuda")
         cores = lab.machines.get("cpu", {}).get("cores")
         self.threads.high = float(cores or 1024)
-        self.threads.setToolTip(f"Of the CPU, up to {cores}; empty: torch's default" if cores else "")
+        self.threads.setToolTip(tr("Of the CPU, up to {}; empty: torch's default", cores) if cores else "")
         self._device_chosen()
 
     def choose(self, infos: Sequence[KernelInfo]) -> None:
@@ -146,12 +150,14 @@ class KernelSetup(QWidget):
         model.item(custom).setEnabled(len(infos) == 1)
         if len(infos) != 1 and self.sizes.get() == OWN:
             self.sizes.put(USUAL)
-        self.sizes.setItemData(custom, "Select a single kernel: sizes differ by kernel.", Qt.ItemDataRole.ToolTipRole)
+        self.sizes.setItemData(
+            custom, tr("Select a single kernel: sizes differ by kernel."), Qt.ItemDataRole.ToolTipRole
+        )
         if len(infos) == 1:
             first = next(iter(infos[0].shapes.values()))[0]
             self.own.setPlaceholderText("x".join(map(str, first.values())))
             self.own.setToolTip(
-                f"{shape_text(first)} or {'x'.join(map(str, first.values()))}; separate several with spaces"
+                tr("{} or {}; separate several with spaces", shape_text(first), "x".join(map(str, first.values())))
             )
         self._offer_versions()
         self._sizes_chosen()
@@ -184,7 +190,7 @@ class KernelSetup(QWidget):
               self.run_button, self.stop_button)  # fmt: skip
         lacking = {n: w for n, versions in by_name.items() if (w := _why_not(versions, self._device))}
         whys = {reason: [n for n, w in lacking.items() if w == reason] for reason in lacking.values()}
-        self.lacking.setText("; ".join(f"{', '.join(names)}: {reason}" for reason, names in whys.items()))
+        self.lacking.setText("; ".join(f"{', '.join(names)}: {message(reason)}" for reason, names in whys.items()))
         self.lacking.setVisible(bool(lacking))
 
     def _box(self, name: str, versions: list[VersionInfo]) -> QCheckBox:
@@ -193,10 +199,10 @@ class KernelSetup(QWidget):
         box.setChecked(not reason and not all(v.optional for v in versions))
         baseline = {info.baseline for info in self._infos} == {name}
         box.setEnabled(not reason and not baseline)
-        fixed = "always: it is the baseline of ratios" if baseline else ""
-        late = "slow to start" if any(v.optional for v in versions) else ""
-        about = versions[0].about if len({v.about for v in versions}) == 1 else ""
-        box.setToolTip("\n".join(t for t in (about, fixed, late, reason) if t))
+        fixed = tr("always: it is the baseline of ratios") if baseline else ""
+        late = tr("slow to start") if any(v.optional for v in versions) else ""
+        about = tr(versions[0].about) if len({v.about for v in versions}) == 1 else ""
+        box.setToolTip("\n".join(t for t in (about, fixed, late, message(reason)) if t))
         box.toggled.connect(lambda _: self.update_estimate())
         return box
 
@@ -245,14 +251,14 @@ class KernelSetup(QWidget):
         try:
             request = self.request()
         except EspalierError as error:
-            self.estimate.setText(f"{error.message} {error.hint}".strip() if self._lab else "")
+            self.estimate.setText(error_text(error) if self._lab else "")
             self.run_button.setEnabled(False)
         else:
             rows, seconds = self._work(request)
-            self.estimate.setText(f"{plural(rows, 'row')} · about {duration(seconds)}")
+            self.estimate.setText(tr("{} · about {}", plural(rows, "row"), duration(seconds)))
             self.run_button.setEnabled(not self._running)
-        names = [i.title for i in self._infos]
-        self.run_button.setText(f"Run {plural(len(names), 'kernel')}" if len(names) > 1 else "Run")
+        names = [tr(i.title) for i in self._infos]
+        self.run_button.setText(tr("Run {}", plural(len(names), "kernel")) if len(names) > 1 else tr("Run"))
         self.changed.emit()
 
     def _work(self, request: Request) -> tuple[int, float]:

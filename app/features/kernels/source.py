@@ -10,6 +10,7 @@ from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.kernels.state.row_text import cost_model_text
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import empty_state, link
@@ -60,16 +61,16 @@ class KernelSource(QWidget):
         self._rows = rows
         self._infos: dict[str, KernelInfo] = {}
         self.kernel, self.version = Choice(), Choice()
-        self.kernel.setAccessibleName("Kernel to read")
-        self.version.setAccessibleName("Version to read")
+        self.kernel.setAccessibleName(tr("Kernel to read"))
+        self.version.setAccessibleName(tr("Version to read"))
         self.text = SourceText(PythonColours)
-        self.text.setAccessibleName("Source")
+        self.text.setAccessibleName(tr("Source"))
         self.finder = FindBar(self.text)
         self.description = QLabel(wordWrap=True)
         self.description.setProperty("role", "small")
         self.description.setMinimumWidth(1)
         self.description.setContentsMargins(12, 0, 12, 4)
-        self._empty = empty_state("The kernels are being listed.")
+        self._empty = empty_state(tr("The kernels are being listed."))
         self._build()
         self.kernel.edited.connect(self._kernel_chosen)
         self.version.edited.connect(self.refresh)
@@ -79,7 +80,7 @@ class KernelSource(QWidget):
         bar.setContentsMargins(12, 4, 12, 4)
         self._tools = QWidget()
         self._tools.setLayout(bar)
-        for part in (self.kernel, self.version, self.finder, link("Copy", self._copy)):
+        for part in (self.kernel, self.version, self.finder, link(tr("Copy"), self._copy)):
             bar.addWidget(part)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -98,7 +99,7 @@ class KernelSource(QWidget):
     def offer(self, infos: Sequence[KernelInfo]) -> None:
         """Offer kernels."""
         self._infos = {i.name: i for i in infos}
-        self.kernel.offer(tuple(self._infos), tuple(i.title for i in infos))
+        self.kernel.offer(tuple(self._infos), tuple(tr(i.title) for i in infos))
         self._show(bool(infos))
         self._kernel_chosen()
 
@@ -130,9 +131,12 @@ class KernelSource(QWidget):
         version = next((v for v in info.versions if v.name == self.version.get()), None) if info else None
         if info is None or version is None:
             return
-        lacks = "; ".join(f"not on {d}: {reason}" for d, reason in version.missing.items())
-        lines = [f"{info.about}  {info.formula}", f"{version.name}: {version.about}" + (f" ({lacks})" if lacks else ""),
-                 *cost_model_text(info, version.name, self._rows())]  # fmt: skip
+        lacks = "; ".join(tr("not on {}: {}", d, message(reason)) for d, reason in version.missing.items())
+        lines = [
+            f"{tr(info.about)}  {info.formula}",
+            f"{version.name}: {tr(version.about)}" + (f" ({lacks})" if lacks else ""),
+            *cost_model_text(info, version.name, self._rows()),
+        ]
         self.description.setText("\n".join(lines))
         if self.text.toPlainText() != version.source:
             self.text.show_text(version.source, {})

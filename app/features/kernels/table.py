@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QSignalBlocker, Qt, Signal
 
 from espalier.app.features.kernels.state.row_text import TIME, cells
+from espalier.app.translation import tr
 from espalier.app.widgets.table import Index, Table, TableModel, alignment
 from espalier.kernels.bench.results import Row
 
@@ -49,7 +50,7 @@ class KernelTable(Table):
         self.rows: _Model = _Model()
         self.rows.setParent(self)
         self.setModel(self.rows)
-        self.setAccessibleName("Measurements")
+        self.setAccessibleName(tr("Measurements"))
         self._shown: list[Row] = []
         self._cells: list[_Cells] = []
         self.selectionModel().currentRowChanged.connect(self._emit_row)

@@ -14,6 +14,7 @@ from espalier.app.features.kernels.source import KernelSource
 from espalier.app.features.kernels.state.row_text import type_word
 from espalier.app.features.kernels.state.runs import Run
 from espalier.app.features.kernels.table import KernelTable
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.charts.chart import Chart
 from espalier.app.widgets.form_panel import CurrentPageStack
 from espalier.app.widgets.forms.fields import Choice
@@ -22,10 +23,10 @@ from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Table
 from espalier.kernels.bench.results import Row
 
-TABS = ("Table", "Curves", "Roofline", "Source", "Compare")
+TABS = translated(("Table", "Curves", "Roofline", "Source", "Compare"))
 TABLE, CURVES, ROOF, SOURCE, COMPARE = range(5)
-NOTHING = "Nothing has been measured yet. Select kernels at the left, then Run."
-TITLES = {"time": "time", "gb_s": "GB/s", "tflop_s": "FLOP/s", "ratio": "speed vs baseline"}
+NOTHING = tr("Nothing has been measured yet. Select kernels at the left, then Run.")
+TITLES = translated({"time": "time", "gb_s": "GB/s", "tflop_s": "FLOP/s", "ratio": "speed vs baseline"})
 
 
 class Plot(QWidget):
@@ -67,25 +68,25 @@ class Views(QWidget):
         self._others = tools
         self.tabs, self._pages = QTabBar(), CurrentPageStack()
         self.table, self.comparison = KernelTable(), KernelsComparison()
-        self.table.setAccessibleName("Kernels")
+        self.table.setAccessibleName(tr("Kernels"))
         self.kernel, self.dtype = Choice(), Choice()
         self.figure = Choice(tuple(TITLES), tuple(TITLES.values()))
         self.curves = Plot(KernelSweep(), self.kernel, self.dtype, self.figure)
         self.roof = Plot(Roofline())
         self.source = KernelSource(lambda: self._run.rows if self._run else ())
         self._empty = empty_state(NOTHING)
-        self._tools = (link("Copy", lambda: self._now_table().copy()), link("Save as…", self._save))
+        self._tools = (link(tr("Copy"), lambda: self._now_table().copy()), link(tr("Save as…"), self._save))
         self._build()
         self._connect()
 
     def _build(self) -> None:
         for title in TABS:
             self.tabs.addTab(title)
-        self.tabs.setAccessibleName("View of the run")
+        self.tabs.setAccessibleName(tr("View of the run"))
         self.tabs.setExpanding(False)
         self.tabs.setUsesScrollButtons(True)
         self.tabs.setElideMode(Qt.TextElideMode.ElideNone)
-        for choice, name in ((self.kernel, "Kernel"), (self.dtype, "Type"), (self.figure, "Figure")):
+        for choice, name in ((self.kernel, tr("Kernel")), (self.dtype, tr("Type")), (self.figure, tr("Figure"))):
             choice.setAccessibleName(name)
         for page in (self.table, self.curves, self.roof, self.source, self.comparison, self._empty):
             self._pages.addWidget(page)
@@ -150,9 +151,9 @@ class Views(QWidget):
         if at in (SOURCE, COMPARE):
             return ""
         if not rows:
-            return "The first row is being measured." if self._run and self._run.job else NOTHING
+            return tr("The first row is being measured.") if self._run and self._run.job else NOTHING
         if at != TABLE and not any(r.seconds for r in rows):
-            return "No row has a time: see the table for the reasons."
+            return tr("No row has a time: see the table for the reasons.")
         return ""
 
     def _draw(self) -> None:
@@ -195,10 +196,10 @@ class Views(QWidget):
 
     def _save(self) -> None:
         contents: dict[int, tuple[Table | Chart, str, str]] = {
-            TABLE: (self.table, "Save the table", "kernels.csv"),
-            CURVES: (self.curves.chart, "Save the curves", "kernels.png"),
-            ROOF: (self.roof.chart, "Save the roofline", "roofline.png"),
-            COMPARE: (self.comparison.table, "Save the table", "kernels-compared.csv"),
+            TABLE: (self.table, tr("Save the table"), "kernels.csv"),
+            CURVES: (self.curves.chart, tr("Save the curves"), "kernels.png"),
+            ROOF: (self.roof.chart, tr("Save the roofline"), "roofline.png"),
+            COMPARE: (self.comparison.table, tr("Save the table"), "kernels-compared.csv"),
         }
         self.save_wanted.emit(*contents[self.tabs.currentIndex()])
 

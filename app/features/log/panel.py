@@ -9,6 +9,7 @@ from PySide6.QtGui import QFontDatabase, QTextCursor
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from espalier.app.features.log.state import LIMIT, log_lines_of
+from espalier.app.translation import tr
 from espalier.app.widgets.lines import Lines
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class LogPanel(QWidget):
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._follow = True
-        self._text = Lines(LIMIT, "Nothing has happened yet.")
+        self._text = Lines(LIMIT, tr("Nothing has happened yet."))
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         font.setPixelSize(12)
         self._text.setFont(font)

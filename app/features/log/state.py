@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.number_text import duration
 from espalier.app.session.recovery import is_copy
+from espalier.app.translation import error_text, tr
 from espalier.model.document.document import Change
 from espalier.model.errors import EspalierError
 from espalier.model.private import redacted
@@ -72,25 +73,25 @@ class LogLines(QObject):
             case Started() | Done() if is_replay:
                 pass
             case Started():
-                self.add(f"{job.title}: {'continued' if job.waited else 'started'}")
+                self.add(f"{job.title}: {tr('continued') if job.waited else tr('started')}")
             case Yielded():
-                self.add(f"{job.title}: waiting for another job, after {duration(job.worked(time.monotonic()))}")
+                self.add(tr("{}: waiting for another job, after {}", job.title, duration(job.worked(time.monotonic()))))
             case LogLine(text):
                 self.add(f"{job.title}: {text}")
             case Done():
-                self.add(f"{job.title}: done in {duration(job.took)}")
+                self.add(tr("{}: done in {}", job.title, duration(job.took)))
             case Failed(message=message, details=details):
-                self.add(f"{job.title}: failed: {message}")
+                self.add(tr("{}: failed: {}", job.title, message))
                 if details:
                     self._add_details(details)
             case Stopped():
-                self.add(f"{job.title}: stopped")
+                self.add(tr("{}: stopped", job.title))
             case _:
                 pass
 
     def add_error(self, error: EspalierError) -> None:
         """Add a line for an error that was shown."""
-        self.add(f"{error.message} {error.hint}".rstrip())
+        self.add(error_text(error))
 
     def add_change(self, change: Change) -> None:
         """Add a line for an edit."""

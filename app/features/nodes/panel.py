@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStac
 
 from espalier.app.features.nodes.rows import Row, rows_of
 from espalier.app.number_text import column_title, plural
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import Elided, empty_state, link
 from espalier.app.widgets.table import Table
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
     from espalier.app.session.session import Session
 
-EMPTY = "No model is open. Its nodes are listed here with all that is known of them."
-HINT = "Filter: text, /pattern/ or bits <= 4 and params > 1e5"
+EMPTY = tr("No model is open. Its nodes are listed here with all that is known of them.")
+HINT = tr("Filter: text, /pattern/ or bits <= 4 and params > 1e5")
 PAUSE = 120  # milliseconds after a key until the rows are filtered
 
 
@@ -42,16 +43,16 @@ class NodesPanel(QWidget):
         self._graph: Graph | None = None  # whose rows are shown
         self._rows: list[Row] = []
         self.table = Table()
-        self.table.setAccessibleName("Nodes")
+        self.table.setAccessibleName(tr("Nodes"))
         self.field = QLineEdit(placeholderText=HINT, clearButtonEnabled=True)
-        self.field.setAccessibleName("Filter of the nodes")
+        self.field.setAccessibleName(tr("Filter of the nodes"))
         self.message = Elided("", "muted")
         self._counts = QLabel()
         self._counts.setProperty("role", "muted")
         self.colour = Choice()
-        self.colour.setAccessibleName("Colour the graph by")
+        self.colour.setAccessibleName(tr("Colour the graph by"))
         self.bars = Choice()
-        self.bars.setAccessibleName("Bars on the nodes of the graph")
+        self.bars.setAccessibleName(tr("Bars on the nodes of the graph"))
         self._pages = QStackedWidget()
         self._pages.addWidget(empty_state(EMPTY))
         self._pages.addWidget(self.table)
@@ -73,9 +74,9 @@ class NodesPanel(QWidget):
         bar.addWidget(self.field, 2)
         bar.addWidget(self._counts)
         bar.addWidget(self.message, 1)
-        self._tools = [link("Select all", self.select_all), link("Copy as TSV", self.table.copy),
-                       link("Save as CSV…", self.save_wanted.emit)]  # fmt: skip
-        for widget in (QLabel("Colour by"), self.colour, QLabel("Bars"), self.bars, *self._tools):
+        self._tools = [link(tr("Select all"), self.select_all), link(tr("Copy as TSV"), self.table.copy),
+                       link(tr("Save as CSV…"), self.save_wanted.emit)]  # fmt: skip
+        for widget in (QLabel(tr("Colour by")), self.colour, QLabel(tr("Bars")), self.bars, *self._tools):
             bar.addWidget(widget)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -113,7 +114,7 @@ class NodesPanel(QWidget):
             numbers = [c for c in self._columns() if any(isinstance(r.get(c), int | float) for r in self._rows)]
             for choice in (self.colour, self.bars):
                 chosen = choice.get() if choice.currentIndex() > 0 else ""
-                choice.offer(("", *numbers), ("nothing", *map(column_title, numbers)))
+                choice.offer(("", *numbers), (tr("nothing"), *map(column_title, numbers)))
                 choice.put(chosen if chosen in numbers else "")
             self._filter()
         self._pages.setCurrentIndex(int(document is not None))
@@ -134,11 +135,11 @@ class NodesPanel(QWidget):
                 ids = set(find_nodes(graph, select))
                 rows, text = [r for r in rows if r["node"] in ids], ""
         except EspalierError as error:
-            rows, text, message = [], "", f"{error.message} {error.hint}"
+            rows, text, message = [], "", error_text(error)
         self.table.show_rows(rows)
         self.table.rows.set_filter(text)
         self.message.show_text(message)
-        self._counts.setText(f"{len(self.table.rows.shown)} of {plural(len(self._rows), 'node')}")
+        self._counts.setText(tr("{} of {}", len(self.table.rows.shown), plural(len(self._rows), "node")))
         self.table.mark_nodes(self._session.selection)
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QMenu, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.fields import option_of
 from espalier.app.widgets.heading import muted, warning
 from espalier.model.errors import EspalierError
@@ -46,7 +47,7 @@ def _made(options: Any, graph: Graph | None) -> QWidget:
 
     if isinstance(options, EvaluateOptions) and type(options) is not EvaluateOptions:
         names = tuple(f.name for f in fields(options) if f.name not in READ_OPTIONS)
-        groups = Group("", names, folded=False), Group("How data are read", READ_OPTIONS)
+        groups = Group("", names, folded=False), Group(tr("How data are read"), READ_OPTIONS)
         made = GroupedForm(type(options), groups, graph=graph, brief=False)
         made.put(options, graph)
         made.column.addStretch(1)
@@ -55,7 +56,7 @@ def _made(options: Any, graph: Graph | None) -> QWidget:
         return Form(type(options), options, graph)
     from espalier.app.widgets.forms.training_groups import GROUPS
 
-    form = GroupedForm(FinetuneOptions, (*GROUPS, Group("Trainable", ("freeze",))))
+    form = GroupedForm(FinetuneOptions, (*GROUPS, Group(tr("Trainable"), ("freeze",))))
     form.put(options, graph)
     form.column.addStretch(1)
     return form
@@ -91,13 +92,13 @@ class OptionsWindow(QDialog):
     ) -> None:
         super().__init__(parent, Qt.WindowType.Tool)
         self.subject, self._initial = subject, None
-        self.setWindowTitle(spec.title)
+        self.setWindowTitle(tr(spec.title))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._session, self._form, self._on_apply = session, form, apply
         self._initial = self._current()
         session.opened.connect(self.close)  # its options belong to the previous document
         self._error = warning()
-        title = QLabel(spec.title)
+        title = QLabel(tr(spec.title))
         title.setProperty("role", "title")
         area = QScrollArea()
         area.setWidgetResizable(True)
@@ -107,7 +108,7 @@ class OptionsWindow(QDialog):
         self.apply_button.setProperty("primary", True)
         self.apply_button.setDefault(True)
         self.apply_button.clicked.connect(self.apply)
-        cancel = QPushButton("Cancel")
+        cancel = QPushButton(tr("Cancel"))
         cancel.clicked.connect(self.close)
         buttons = QHBoxLayout()
         buttons.addStretch(1)
@@ -117,7 +118,7 @@ class OptionsWindow(QDialog):
         box.setContentsMargins(16, 14, 16, 14)
         box.setSpacing(8)
         box.addWidget(title)
-        box.addWidget(muted(spec.doc.split("\n\n")[0].replace("\n", " ")))
+        box.addWidget(muted(tr(spec.doc.split("\n\n")[0].replace("\n", " "))))
         box.addWidget(area, 1)
         self.preview = preview_of(spec, form, session)
         if self.preview:
@@ -145,7 +146,7 @@ class OptionsWindow(QDialog):
             menu = QMenu(self)
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             name = path.rpartition(".")[2].replace("_", " ")
-            menu.addAction(f"Sweep {name}…", lambda: self.sweep_wanted.emit(path))
+            menu.addAction(tr("Sweep {}…", name), lambda: self.sweep_wanted.emit(path))
             menu.popup(event.globalPos())
 
     def _current(self) -> Any:
@@ -177,5 +178,5 @@ class OptionsWindow(QDialog):
             self.close()
 
     def _refuse(self, error: EspalierError) -> None:
-        self._error.setText(f"{error.message} {error.hint}".strip())
+        self._error.setText(error_text(error))
         self._error.show()

@@ -19,6 +19,7 @@ from espalier.app.figures.structure_cache import STRUCTURES, Same
 from espalier.app.figures.tensor_chunks import Stop
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count, plural
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.heading import heading
 from espalier.model.errors import EspalierError
 from espalier.passes.saved import with_members
@@ -50,7 +51,7 @@ class StructuredPreview(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 6, 0, 0)
         column.setSpacing(4)
-        column.addWidget(heading("Preview"))
+        column.addWidget(heading(tr("Preview")))
         column.addWidget(self.summary)
         column.addWidget(self.table)
         form.changed.connect(self.refresh)
@@ -89,15 +90,17 @@ class StructuredPreview(QWidget):
         self._lines = lines
         removes = any(n.gone is None or n.gone for n in lines)
         self.able.emit(
-            "" if removes else "No unit would be removed: raise the share or the count, or select other nodes."
+            "" if removes else tr("No unit would be removed: raise the share or the count, or select other nodes.")
         )
         frozen = sum(n.held for n in lines)
         units = sum(n.units for n in lines if not n.held)
         removed = sum(n.gone or 0 for n in lines)
         global_choice = any(n.gone is None for n in lines)
-        text = f"{count(removed)} of {plural(units, 'unit')} removed"
-        text = "The scores of all sets decide how many of each are removed" if global_choice else text
-        self.summary.setText(f"{plural(len(lines), 'set')} · {text}" + (f" · {frozen} kept whole" if frozen else ""))
+        text = tr("{} of {} removed", count(removed), plural(units, "unit"))
+        text = tr("The scores of all sets decide how many of each are removed") if global_choice else text
+        self.summary.setText(
+            f"{plural(len(lines), 'set')} · {text}" + (tr(" · {} kept whole", frozen) if frozen else "")
+        )
         self.table.setRowCount(len(lines))
         for row, line in enumerate(lines):
             removed_text = "" if line.gone is None else count(line.gone)
@@ -115,14 +118,14 @@ class StructuredPreview(QWidget):
     def _refuse(self, error: object) -> None:
         self._lines = []
         self.table.hide()
-        text = f"{error.message} {error.hint}" if isinstance(error, EspalierError) else str(error)
+        text = error_text(error)
         self.summary.setText(text.strip())
         self.able.emit(text.strip())
 
 
 def _table() -> QTableWidget:
     table = QTableWidget(0, len(COLUMNS))
-    table.setHorizontalHeaderLabels(COLUMNS)
+    table.setHorizontalHeaderLabels([tr(c) for c in COLUMNS])
     table.verticalHeader().hide()
     table.verticalHeader().setDefaultSectionSize(22)
     table.setShowGrid(False)

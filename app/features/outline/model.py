@@ -17,6 +17,7 @@ from espalier.app.canvas.hierarchy_builder import build, shape_operations
 from espalier.app.canvas.node_metrics import badge, choices, differ, sparsity, twins_of
 from espalier.app.figures.captions import title
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph, Node
 
 Index = QModelIndex | QPersistentModelIndex
@@ -290,7 +291,7 @@ class OutlineModel(QAbstractItemModel):
             assert self.tree is not None
             group = self.tree.groups[item - len(self._nodes)]
             differs = self._differs(item - len(self._nodes))
-            same = "blocks of the same structure with different settings" if differs else "identical blocks"
+            same = tr("blocks of the same structure with different settings") if differs else tr("identical blocks")
             twins = f"\n{group.twins} {same}" if group.twins > 1 else ""
             return f"{group.path}\n{plural(group.size, 'node')}{twins}"
         node = self._nodes[item]

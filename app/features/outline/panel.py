@@ -23,6 +23,7 @@ from espalier.app.features.outline.selection import SharedSelection
 from espalier.app.features.outline.view import OutlineTree
 from espalier.app.jobs.latest_task import LatestTask
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Check
 from espalier.app.widgets.heading import empty_state
 from espalier.model.document.document import Change
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 OPEN_ROWS = 40
 OPEN_MATCHES = 300  # with more matches than this, groups are not expanded
-EMPTY = "No model is open. Its modules are listed here."
+EMPTY = tr("No model is open. Its modules are listed here.")
 
 
 class OutlinePanel(QWidget):
@@ -59,8 +60,8 @@ class OutlinePanel(QWidget):
         self.view = OutlineTree()
         self.view.setModel(self.model)
         self.rows = SharedSelection(session, self.view, self.model)
-        self.field = QLineEdit(placeholderText="Filter by name, operation or path")
-        self.field.setAccessibleName("Filter of the outline")
+        self.field = QLineEdit(placeholderText=tr("Filter by name, operation or path"))
+        self.field.setAccessibleName(tr("Filter of the outline"))
         self.field.installEventFilter(self)
         self.empty = empty_state(EMPTY)
         self.shapes = Check()
@@ -147,7 +148,7 @@ class OutlinePanel(QWidget):
             self._fresh = False
             self._open = set(self._canvas_open() or default_open(self.model.tree, OPEN_ROWS))
         hidden = self.model.hidden
-        self.shapes.setText(f"Show {plural(hidden, 'shape operation')}" if hidden else "Show shape operations")
+        self.shapes.setText(tr("Show {}", plural(hidden, "shape operation")) if hidden else tr("Show shape operations"))
         self.shapes.setVisible(bool(hidden) or self.shapes.get())
         self._filter(self.field.text())
 
@@ -164,7 +165,7 @@ class OutlinePanel(QWidget):
         self._expand(text, matches)
         document = self._session.document
         nothing = bool(text.strip()) and not matches
-        self.empty.setText(f"No node matches “{text.strip()}”." if nothing else EMPTY)
+        self.empty.setText(tr("No node matches “{}”.", text.strip()) if nothing else EMPTY)
         self.empty.setVisible(nothing or document is None)
         self.view.setVisible(not nothing and document is not None)
         self.field.setVisible(document is not None)
@@ -204,12 +205,12 @@ class OutlinePanel(QWidget):
         menu = QMenu(self)
         if index.isValid():
             nodes = self.model.nodes_of(index.internalId())
-            menu.addAction("Show on canvas", lambda: self.reveal.emit(nodes[0]))
-            menu.addAction("Select all of this kind", lambda: self.select_kind(nodes[0]))
-            menu.addAction("Copy path", lambda: QGuiApplication.clipboard().setText(self._path_text(index)))
+            menu.addAction(tr("Show on canvas"), lambda: self.reveal.emit(nodes[0]))
+            menu.addAction(tr("Select all of this kind"), lambda: self.select_kind(nodes[0]))
+            menu.addAction(tr("Copy path"), lambda: QGuiApplication.clipboard().setText(self._path_text(index)))
             menu.addSeparator()
-        menu.addAction("Expand all", lambda: self.set_all_open(True))
-        menu.addAction("Collapse all", lambda: self.set_all_open(False))
+        menu.addAction(tr("Expand all"), lambda: self.set_all_open(True))
+        menu.addAction(tr("Collapse all"), lambda: self.set_all_open(False))
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(self.view.viewport().mapToGlobal(at))
 

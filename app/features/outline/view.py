@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem,
 from espalier.app.features.outline.model import CHIPS, Chips
 from espalier.app.number_text import THIN
 from espalier.app.theme import ROW, SPARSITY, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import tokens
 
 Index = QModelIndex | QPersistentModelIndex
@@ -56,7 +57,7 @@ class RowPainter(QStyledItemDelegate):
         font.setPixelSize(11)
         painter.setFont(font)
         right = room.right()
-        for text in (f"×{chips.twins}{' differ' * chips.differ}" if chips.twins > 1 else "", chips.label):
+        for text in (f"×{chips.twins}{tr(' differ') * chips.differ}" if chips.twins > 1 else "", chips.label):
             if text:
                 right = self._chip(painter, text, right, room, colours)
         if chips.sparsity:
@@ -99,7 +100,7 @@ class OutlineTree(QTreeView):
         self.setVerticalScrollMode(QTreeView.ScrollMode.ScrollPerPixel)
         self.setItemDelegate(RowPainter(self))
         self.setMouseTracking(True)
-        self.setAccessibleName("Outline of the model")
+        self.setAccessibleName(tr("Outline of the model"))
 
     def ground(self, state: QStyle.StateFlag, look: Palette) -> QColor:
         """Background colour of a row."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from espalier.app.features.plots.state import plotted_runs_of
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.features.plots.panel import PlotsPanel
@@ -25,4 +26,4 @@ def follow(host: Host) -> None:
 
 def connect(host: Host, panel: PlotsPanel) -> None:
     """Connect the panel's signals to the window."""
-    panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the plots", "training.png"))
+    panel.save_wanted.connect(lambda: host.save_plots(panel, tr("Save the plots"), "training.png"))

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxL
 from espalier.app.features.plots.smoothing import Smoothing
 from espalier.app.features.plots.state import plotted_runs_of
 from espalier.app.jobs.status import can_keep, figures
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.metrics import DASHES, MAX_OTHERS, MetricChart, export, last_step, quantities, quantity
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -36,14 +37,14 @@ class PlotsPanel(QWidget):
         self.runs, self._name = self._state.runs, self._state.name
         self.charts: dict[str, MetricChart] = {}
         self._choice, self._figures, self._dashes = Choice(), QLabel(), QLabel()
-        self._choice.setAccessibleName("Run")
-        self.compare, self.others = link("Compare with ▾", self._show_others), QMenu(self)
-        self.compare.setToolTip(f"Draw other runs of this document behind this one, {MAX_OTHERS} at most")
+        self._choice.setAccessibleName(tr("Run"))
+        self.compare, self.others = link(tr("Compare with ▾"), self._show_others), QMenu(self)
+        self.compare.setToolTip(tr("Draw other runs of this document behind this one, {} at most", MAX_OTHERS))
         self.smoothing = Smoothing()
         for label in (self._figures, self._dashes):
             label.setProperty("role", "muted")
-        self._keep = link("Stop and keep", self._stop_and_keep)
-        self._save = link("Save as PNG, SVG or CSV…", self.save_wanted.emit)
+        self._keep = link(tr("Stop and keep"), self._stop_and_keep)
+        self._save = link(tr("Save as PNG, SVG or CSV…"), self.save_wanted.emit)
         self._row = QHBoxLayout()
         self._pages, self._empty = QStackedWidget(), empty_state(self._state.text)
         self._build()

@@ -7,10 +7,11 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSlider, QWidget
 
 from espalier.app.figures.smoothing import MAX_WEIGHT
+from espalier.app.translation import tr
 
 STEPS = 100  # per unit of the weight
 WIDTH, NUMBER_WIDTH = 96, 30  # pixels
-HELP = (
+HELP = tr(
     "Exponential moving average: each value is w times the average so far plus 1 − w times the new value, "
     "divided by 1 − wᵗ at the t-th value. The curves themselves are drawn faint behind."
 )
@@ -36,9 +37,9 @@ class Smoothing(QWidget):
         self.slider.setPageStep(10)
         self.slider.setFixedWidth(WIDTH)
         self.slider.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.slider.setAccessibleName("Smoothing")
+        self.slider.setAccessibleName(tr("Smoothing"))
         self._number.setFixedWidth(NUMBER_WIDTH)
-        title = QLabel("Smoothing")
+        title = QLabel(tr("Smoothing"))
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
@@ -57,4 +58,4 @@ class Smoothing(QWidget):
         return self.slider.value() / STEPS
 
     def _tell(self) -> None:
-        self._number.setText(f"{self.weight:.2f}" if self.slider.value() else "off")
+        self._number.setText(f"{self.weight:.2f}" if self.slider.value() else tr("off"))

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from espalier.app.jobs.status import trains
+from espalier.app.translation import message, tr
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo, Metric
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 MAX_RUNS = 20
-EMPTY = "No plot yet. A training (Model → Fine-tune…) draws its loss and accuracy here while it runs."
+EMPTY = tr("No plot yet. A training (Model → Fine-tune…) draws its loss and accuracy here while it runs.")
 
 
 def plotted_runs_of(session: Session) -> PlottedRuns:
@@ -60,8 +61,8 @@ class PlottedRuns(QObject):
         """Say what a training does before its first metric."""
         if trains(job.job):
             running = job.state == "running"
-            doing = f": {job.progress.text}" if job.progress and job.progress.text else ""
-            text = f"{job.title} is running{doing}. Its curves are drawn here live."
+            doing = f": {message(job.progress.text)}" if job.progress and job.progress.text else ""
+            text = tr("{} is running{}. Its curves are drawn here live.", job.title, doing)
             self.text = text if running else EMPTY
             self.text_changed.emit()
 

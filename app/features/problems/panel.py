@@ -8,13 +8,14 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, 
 
 from espalier.app.features.problems.state import problems_of
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import empty_state, link
 from espalier.app.widgets.table import Table
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-EMPTY = "No problems. Operations that the capture could not trace, and errors of this run, are listed here."
+EMPTY = tr("No problems. Operations that the capture could not trace, and errors of this run, are listed here.")
 
 
 class ProblemsPanel(QWidget):
@@ -25,7 +26,7 @@ class ProblemsPanel(QWidget):
         self._problems = problems_of(session)
         self.clear_errors = self._problems.clear_errors
         self.table = Table()
-        self.table.setAccessibleName("Problems")
+        self.table.setAccessibleName(tr("Problems"))
         self._counts = QLabel()
         self._counts.setProperty("role", "muted")
         self._pages = QStackedWidget()
@@ -34,7 +35,7 @@ class ProblemsPanel(QWidget):
         bar = QHBoxLayout()
         bar.setContentsMargins(12, 6, 12, 4)
         bar.addWidget(self._counts, 1)
-        self._tools = [link("Copy as TSV", self.table.copy), link("Clear errors", self.clear_errors)]
+        self._tools = [link(tr("Copy as TSV"), self.table.copy), link(tr("Clear errors"), self.clear_errors)]
         for tool in self._tools:
             bar.addWidget(tool)
         box = QVBoxLayout(self)

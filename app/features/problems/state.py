@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from espalier.app.errors import EDIT, cause, cause_of
+from espalier.app.translation import message, tr
 from espalier.model.errors import EspalierError, JobError
 from espalier.passes.jobs.kinds import Done, Failed, JobEvent
 
@@ -48,7 +49,7 @@ class Problems(QObject):
     def add_error(self, error: EspalierError) -> None:
         """Add an error of an edit; errors of jobs arrive with the job event."""
         if not isinstance(error, JobError):
-            self._add(cause_of(error), error.message, error.hint, error.node)
+            self._add(cause_of(error), message(error.message), message(error.hint), error.node)
 
     def on_job_event(self, job_event: JobEvent) -> None:
         """Add the error of a failed job; remove it when a job with the same cause succeeds."""
@@ -64,7 +65,7 @@ class Problems(QObject):
     def _add(self, of: str, message: str, hint: str, node: str | None) -> None:
         when = time.strftime("%H:%M:%S")
         self._resolve(of)
-        self.errors.append({"kind": f"error, {when}", "node": node, "message": message, "hint": hint})
+        self.errors.append({"kind": tr("error, {}", when), "node": node, "message": message, "hint": hint})
         self._causes.append(of)
         self.changed.emit()
 

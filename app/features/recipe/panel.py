@@ -14,6 +14,7 @@ from espalier.app.features.recipe.paint import LINE, Line, RecipePainter
 from espalier.app.features.recipe.state import failed_edit_of
 from espalier.app.number_text import plural
 from espalier.app.step_text import origin, result, summary, title
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import empty_state
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
@@ -58,7 +59,7 @@ class RecipeModel(QAbstractListModel):
         document = self._session.document
         if document is None:
             return []
-        lines = [Line("Trace", origin(document.project.source), "", None)]
+        lines = [Line(tr("Trace"), origin(document.project.source), "", None)]
         recipe = self._session.recipe  # including pending edits
         done, active, saved = recipe.common(document.recipe), 0, self._session.saved_selections.saved
         reports = iter(self._session.step_reports(recipe))
@@ -67,10 +68,10 @@ class RecipeModel(QAbstractListModel):
             active += step.enabled
             outcome = result(report, step) if report or not step.enabled or active <= done else PENDING
             if names := outdated(step.options, saved):
-                outcome = " · ".join(filter(None, (outcome, f"{' and '.join(names)} changed since")))
+                outcome = " · ".join(filter(None, (outcome, tr("{} changed since", tr(" and ").join(names)))))
             lines.append(Line(title(step), summary(step, document.project.base), outcome, i, step.enabled))
         if self.error:
-            lines.append(Line("Not applied", self.error, "", -1, True, self.error))
+            lines.append(Line(tr("Not applied"), self.error, "", -1, True, self.error))
         return lines
 
     def rowCount(self, parent: Index = _ROOT) -> int:
@@ -144,7 +145,7 @@ class RecipePanel(QWidget):
         self.model = RecipeModel(session)
         self.view = _Steps(self)
         self.view.setModel(self.model)
-        self._empty: QLabel = empty_state("No model is open, so there is no recipe yet.")
+        self._empty: QLabel = empty_state(tr("No model is open, so there is no recipe yet."))
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 4)
         box.addWidget(self._empty)
@@ -206,7 +207,7 @@ class RecipePanel(QWidget):
         """Insert a copy of the chosen step after it."""
         if (index := self.step) is not None:
             step = self._session.recipe.steps[index]
-            self._session.set_recipe(self._session.recipe.insert(index + 1, step), f"Duplicate {title(step)}")
+            self._session.set_recipe(self._session.recipe.insert(index + 1, step), tr("Duplicate {}", title(step)))
 
     def renew(self) -> None:
         """Let the chosen step take the nodes that its saved selections have now."""
@@ -234,7 +235,7 @@ class RecipePanel(QWidget):
                 return
             recipe = self._session.recipe
             position = len(recipe) if self.step is None else self.step + 1
-            self._session.set_recipe(recipe.insert(position, *steps), f"Paste {plural(len(steps), 'step')}")
+            self._session.set_recipe(recipe.insert(position, *steps), tr("Paste {}", plural(len(steps), "step")))
 
     def _move(self, start: int, to: int) -> None:
         self._session.move_step(start, to)
@@ -248,23 +249,23 @@ class RecipePanel(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         if step is not None:
             self._add_step_actions(menu, step, self._session.recipe)
-        menu.addAction("Copy\tCtrl+C" if step is not None else "Copy the recipe\tCtrl+C", self.copy)
-        menu.addAction("Paste steps\tCtrl+V", self.paste)
+        menu.addAction(tr("Copy\tCtrl+C") if step is not None else tr("Copy the recipe\tCtrl+C"), self.copy)
+        menu.addAction(tr("Paste steps\tCtrl+V"), self.paste)
         menu.popup(self.view.viewport().mapToGlobal(at))
 
     def _add_step_actions(self, menu: QMenu, step: int, recipe: Recipe) -> None:
         """Add the actions of a step."""
-        menu.addAction("Edit…\tEnter", self.edit)
-        menu.addAction("Disable\tSpace" if recipe.steps[step].enabled else "Enable\tSpace", self.switch)
-        menu.addAction("Sweep this…\tCtrl+L", lambda: self.sweep_wanted.emit(step))
+        menu.addAction(tr("Edit…\tEnter"), self.edit)
+        menu.addAction(tr("Disable\tSpace") if recipe.steps[step].enabled else tr("Enable\tSpace"), self.switch)
+        menu.addAction(tr("Sweep this…\tCtrl+L"), lambda: self.sweep_wanted.emit(step))
         menu.addSeparator()
-        menu.addAction("Move up\tAlt+Up", lambda: self.shift(-1)).setEnabled(step > 0)
-        menu.addAction("Move down\tAlt+Down", lambda: self.shift(1)).setEnabled(step < len(recipe) - 1)
+        menu.addAction(tr("Move up\tAlt+Up"), lambda: self.shift(-1)).setEnabled(step > 0)
+        menu.addAction(tr("Move down\tAlt+Down"), lambda: self.shift(1)).setEnabled(step < len(recipe) - 1)
         menu.addSeparator()
         if outdated(recipe.steps[step].options, self._session.saved_selections.saved):
-            menu.addAction("Use the saved selection as it is now", self.renew)
-        menu.addAction("Duplicate\tCtrl+D", self.duplicate)
-        menu.addAction("Remove\tDelete", self.remove)
+            menu.addAction(tr("Use the saved selection as it is now"), self.renew)
+        menu.addAction(tr("Duplicate\tCtrl+D"), self.duplicate)
+        menu.addAction(tr("Remove\tDelete"), self.remove)
         menu.addSeparator()
 
 
@@ -280,7 +281,7 @@ class _Steps(QListView):
         self.setDefaultDropAction(Qt.DropAction.MoveAction)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setResizeMode(QListView.ResizeMode.Adjust)  # a narrower line wraps, so its row grows
-        self.setAccessibleName("Recipe")
+        self.setAccessibleName(tr("Recipe"))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if not self._handle_control_key(event):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.app.translation import message
 from espalier.passes.jobs.kinds import Failed, JobEvent, ReplayJob, Started
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class FailedEdit(QObject):
         if not isinstance(job_event.job.job, ReplayJob) or job_event.job.job.beside:
             return
         if isinstance(job_event.event, Failed):
-            self._set(job_event.event.message)
+            self._set(message(job_event.event.message))
         elif isinstance(job_event.event, Started):  # tried again
             self._set("")
 

@@ -9,12 +9,13 @@ from PySide6.QtWidgets import QMenu, QPushButton
 
 from espalier.app.number_text import plural
 from espalier.app.session.measures import Baseline
+from espalier.app.translation import tr
 from espalier.passes.figure import BASELINES, OPENED
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-TIP = "Changes and divergences are from this baseline. Click to choose another."
+TIP = tr("Changes and divergences are from this baseline. Click to choose another.")
 
 
 class BaselineChoice(QPushButton):
@@ -41,8 +42,8 @@ class BaselineChoice(QPushButton):
         document = session.document
         self.setVisible(bool(document and (document.recipe.active or session.measures.pinned)))
         name = session.compared.name if document else OPENED
-        self.setText(f"changes from {name}")
-        self.setAccessibleName(f"Baseline: {name}")
+        self.setText(tr("changes from {}", tr(name)))
+        self.setAccessibleName(tr("Baseline: {}", tr(name)))
 
     def fill(self) -> None:
         """Fill the menu with the available baselines."""
@@ -50,20 +51,22 @@ class BaselineChoice(QPushButton):
         self.choices.clear()
         self._offer(OPENED, BASELINES[OPENED], None, pinned is None)
         for pin in self._pins:
-            self._offer(pin.name, f"The project after {plural(len(pin.recipe.active), 'step')}", pin, pinned is pin)
+            self._offer(
+                pin.name, tr("The project after {}", plural(len(pin.recipe.active), "step")), pin, pinned is pin
+            )
         self.choices.addSeparator()
-        self.choices.addAction("Pin the current state", self.pin)
+        self.choices.addAction(tr("Pin the current state"), self.pin)
 
     def _offer(self, name: str, tip: str, baseline: Baseline | None, chosen: bool) -> None:
-        action = QAction(name, self.choices, checkable=True, checked=chosen)
-        action.setToolTip(tip)
+        action = QAction(tr(name), self.choices, checkable=True, checked=chosen)
+        action.setToolTip(tr(tip))
         action.triggered.connect(lambda: self._session.compare_with(baseline))
         self.choices.addAction(action)
 
     def pin(self) -> None:
         """Pin the current state and compare with it."""
         document = self._session.open_document
-        baseline = Baseline(f"pin {len(self._pins) + 1}", document.recipe, document.graph)
+        baseline = Baseline(tr("pin {}", len(self._pins) + 1), document.recipe, document.graph)
         self._pins.append(baseline)
         self._session.compare_with(baseline)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from espalier.app.figures.heat_lines import divergence_text
 from espalier.app.number_text import mebibytes, percent, scaled, signed
+from espalier.app.translation import tr
 from espalier.passes.score import Score
 from espalier.passes.tasks.base import TASKS, Metric, all_metrics
 
@@ -46,7 +47,9 @@ def _of_metric(metric: Metric, *, main: bool = False) -> Entry:
     """The entry of a task's metric."""
     write, change = (percent, _points) if metric.share else (lambda v: f"{v:.4g}".replace("-", "−"), _absolute(3))
     sign = 1 if metric.better == "high" else -1
-    return Entry(metric.name, metric.title, write, change, sign, metric.help, measured=True, asks=main, traced=False)
+    return Entry(
+        metric.name, tr(metric.title), write, change, sign, tr(metric.help), measured=True, asks=main, traced=False
+    )
 
 
 def _further() -> tuple[Entry, ...]:
@@ -57,27 +60,91 @@ def _further() -> tuple[Entry, ...]:
 
 
 OWN: tuple[Entry, ...] = (
-    Entry("accuracy", "accuracy", percent, _points, 1,
-          "Fraction of the samples that are classified correctly, or of the tokens that are predicted correctly",
-          measured=True, asks=True, traced=True),
-    Entry("perplexity", "perplexity", lambda v: f"{v:.4g}", _relative, -1,
-          "e to the power of the loss of the next tokens", measured=True),
-    Entry("size_bytes", "size", mebibytes, _relative, -1, "Bytes of the packed export", traced=True),
-    Entry("weight_bits", "weight bits", lambda v: f"{v:.2f}", _absolute(2), -1,
-          "Stored bits per parameter, over all parameters", "of 32", traced=True),
-    Entry("kl", "KL", divergence_text, _absolute(3), -1,
-          "KL divergence of the outputs from those of the named baseline, in nats per sample. Estimated: predicted "
-          "from the sensitivities; measured: by running the model"),
-    Entry("loss", "loss", lambda v: f"{v:.3f}", _absolute(3), -1, "Mean cross-entropy over the data set",
-          measured=True),
-    Entry("activation_bits", "activation bits", lambda v: f"{v:.2f}", _absolute(2), -1,
-          "Mean stored bits over the elements that layers and matmuls multiply", "of 32"),
-    Entry("bitops", "BitOPs", scaled, _relative, -1, "MACs × weight bits × activation bits, at the example's sizes"),
-    Entry("sparsity", "sparsity", percent, _points, 0,
-          "Zeros over elements, in weights of linear and convolution nodes"),
-    Entry("memory_density", "memory density", lambda v: f"{v:.2f} ×", _absolute(2), 1,
-          "Bits in float 32 over the bits that are stored"),
-)  # fmt: skip
+    Entry(
+        "accuracy",
+        tr("accuracy"),
+        percent,
+        _points,
+        1,
+        tr("Fraction of the samples that are classified correctly, or of the tokens that are predicted correctly"),
+        measured=True,
+        asks=True,
+        traced=True,
+    ),
+    Entry(
+        "perplexity",
+        tr("perplexity"),
+        lambda v: f"{v:.4g}",
+        _relative,
+        -1,
+        tr("e to the power of the loss of the next tokens"),
+        measured=True,
+    ),
+    Entry("size_bytes", tr("size"), mebibytes, _relative, -1, tr("Bytes of the packed export"), traced=True),
+    Entry(
+        "weight_bits",
+        tr("weight bits"),
+        lambda v: f"{v:.2f}",
+        _absolute(2),
+        -1,
+        tr("Stored bits per parameter, over all parameters"),
+        tr("of 32"),
+        traced=True,
+    ),
+    Entry(
+        "kl",
+        tr("KL"),
+        divergence_text,
+        _absolute(3),
+        -1,
+        tr(
+            "KL divergence of the outputs from those of the named baseline, in nats per sample. Estimated: predicted "
+            "from the sensitivities; measured: by running the model"
+        ),
+    ),
+    Entry(
+        "loss",
+        tr("loss"),
+        lambda v: f"{v:.3f}",
+        _absolute(3),
+        -1,
+        tr("Mean cross-entropy over the data set"),
+        measured=True,
+    ),
+    Entry(
+        "activation_bits",
+        tr("activation bits"),
+        lambda v: f"{v:.2f}",
+        _absolute(2),
+        -1,
+        tr("Mean stored bits over the elements that layers and matmuls multiply"),
+        tr("of 32"),
+    ),
+    Entry(
+        "bitops",
+        tr("BitOPs"),
+        scaled,
+        _relative,
+        -1,
+        tr("MACs × weight bits × activation bits, at the example's sizes"),
+    ),
+    Entry(
+        "sparsity",
+        tr("sparsity"),
+        percent,
+        _points,
+        0,
+        tr("Zeros over elements, in weights of linear and convolution nodes"),
+    ),
+    Entry(
+        "memory_density",
+        tr("memory density"),
+        lambda v: f"{v:.2f} ×",
+        _absolute(2),
+        1,
+        tr("Bits in float 32 over the bits that are stored"),
+    ),
+)
 ENTRIES: tuple[Entry, ...] = (OWN[0], *_further(), *OWN[1:])
 
 

@@ -23,6 +23,7 @@ from espalier.app.number_text import (
     noise_text,
     percent,
 )
+from espalier.app.translation import message, tr
 from espalier.app.widgets.asking import offer_meaning
 from espalier.passes.dominant import Dominant, Dominants
 from espalier.passes.tasks.base import all_metrics
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
 
 
 PAD, GAP, TIGHT_GAP, CHANGE_GAP = 12, 26, 14, 7  # pixels: margin, gap, narrow gap, before a change
-SAME, ROUNDED = "no change", "±0"
-MORE = "{} more"
-WITHIN = "within noise"
-STALE = "stale"
-MEASURE, STALE_MEASURE = "Measure", "stale · Measure"
-NOT_AUTOMATIC = "Edits are not measured: *Measure after every edit* in the menu Run is off."
+SAME, ROUNDED = tr("no change"), "±0"
+MORE = tr("{} more")
+WITHIN = tr("within noise")
+STALE = tr("stale")
+MEASURE, STALE_MEASURE = tr("Measure"), tr("stale · Measure")
+NOT_AUTOMATIC = tr("Edits are not measured: *Measure after every edit* in the menu Run is off.")
 
 
 class Figure(QWidget):
@@ -109,7 +110,7 @@ class Figure(QWidget):
         self._noise = noise
         self._label.setText(self._entry.label)
         self._role(self._value, "role", "muted" if now is None else "score")
-        self._value.setText(NOT_MEASURED if now is None else self._entry.write(now))
+        self._value.setText(tr(NOT_MEASURED) if now is None else self._entry.write(now))
         change, tone = self._judge(now, before, edited)
         noisy = within and tone != "same"
         self._show_change(f"{change} {WITHIN}" if noisy else change, "same" if noisy else tone)
@@ -167,9 +168,11 @@ class Figure(QWidget):
         self.setMinimumWidth(minimum)
         help_ = self._entry.help
         help_ += f". {self._note}" if self._note else ""
-        help_ += f"\nTexts: {self.texts}" if self.texts and self._entry.measured else ""
+        help_ += tr("\nTexts: {}", message(self.texts)) if self.texts and self._entry.measured else ""
         compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
-        change_text = f"{self._value.text()}, {self._change.text()} from {self.baseline}" if compared else ""
+        change_text = (
+            tr("{}, {} from {}", self._value.text(), self._change.text(), tr(self.baseline)) if compared else ""
+        )
         help_ += f"\n{self._noise or change_text}" if self._noise or change_text else ""
         self.setToolTip(f"{help_}\n{self.full_text}" if brief and self._change.text() else help_)
 
@@ -182,7 +185,7 @@ class Figure(QWidget):
     def listed(self) -> str:
         """Name, value, change and the baseline of the change."""
         compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
-        return f"{self.full_text} from {self.baseline}" if compared else self.full_text
+        return tr("{} from {}", self.full_text, tr(self.baseline)) if compared else self.full_text
 
     def _judge(self, current: float | None, previous: float | None, edited: bool) -> tuple[str, str]:
         entry = self._entry
@@ -242,7 +245,7 @@ class ScorePanel(QWidget):
         self._folded: list[Figure] = []
         self.more = QPushButton(MORE.format(len(ENTRIES)))
         self.more.setProperty("chip", "true")
-        self.more.setAccessibleName("More figures")
+        self.more.setAccessibleName(tr("More figures"))
         self.more.ensurePolished()
         self.more.setFixedWidth(self.more.sizeHint().width())  # whatever the number, so that nothing moves
         self.more.clicked.connect(self._list_folded)
@@ -277,10 +280,10 @@ class ScorePanel(QWidget):
             return NOT_AUTOMATIC
         takes = duration(live.expected)
         if live.on_request:
-            return (
-                f"An evaluation takes about {takes} of processor time, so that edits do not start one. Click Measure."
+            return tr(
+                "An evaluation takes about {} of processor time, so that edits do not start one. Click Measure.", takes
             )
-        return f"An evaluation takes about {takes} of processor time: it starts after that long without an edit."
+        return tr("An evaluation takes about {} of processor time: it starts after that long without an edit.", takes)
 
     def _metrics(self) -> tuple[dict[str, float], dict[str, float]]:
         """The measured metrics of the present state and of the baseline."""
@@ -318,7 +321,7 @@ class ScorePanel(QWidget):
         texts = self._session.measures.truncation
         noise, within = self._noise()
         dominant, dominant_label = self._dominant_texts(document.graph if document else None)
-        named = f"{estimate.how}, from {estimate.baseline}"
+        named = tr("{}, from {}", estimate.how, tr(estimate.baseline))
         base = self._session.compared.name if document else ""
         metrics, compared = self._metrics()
         task = self._session.main_task

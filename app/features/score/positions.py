@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from espalier.app.translation import tr
+
 if TYPE_CHECKING:
     from espalier.app.session.measures import Measures
     from espalier.model.document.document import Document, State
 
 LONGEST = 12  # states in a trace
-START = "Before these edits"
+START = tr("Before these edits")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent,
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import tokens
 
 WIDTH, HEIGHT = 72, 30  # pixels
@@ -48,7 +49,7 @@ class Trace(QWidget):
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.setAccessibleName(f"{name} over the last edits")
+        self.setAccessibleName(tr("{} over the last edits", name))
 
     def show_values(self, values: Values) -> None:
         """Draw other values."""
@@ -89,10 +90,16 @@ class Trace(QWidget):
         if not 0 <= index < len(shown.values):
             return ""
         value = shown.values[index]
-        what = "not measured" if value is None else self._write(value)
-        where = "now" if index == shown.at else "undone" if index > shown.at else f"after {shown.counts[index]} edits"
-        base = "" if shown.base is None else f"\nThin line: {self._write(shown.base)}, {shown.base_name}"
-        go = "" if index == shown.at else "\nClick to go there"
+        what = tr("not measured") if value is None else self._write(value)
+        where = (
+            tr("now")
+            if index == shown.at
+            else tr("undone")
+            if index > shown.at
+            else tr("after {} edits", shown.counts[index])
+        )
+        base = "" if shown.base is None else tr("\nThin line: {}, {}", self._write(shown.base), tr(shown.base_name))
+        go = "" if index == shown.at else tr("\nClick to go there")
         return f"{shown.labels[index]}\n{self._name} {what} · {where}{base}{go}"
 
     # -- painting

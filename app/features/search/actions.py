@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 
+from espalier.app.translation import tr
 from espalier.app.widgets.docked import follow_visibility
 from espalier.app.widgets.style import RESOURCES
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from espalier.passes.search.trial import Trial
 
 FOLDER = RESOURCES / "studies"
-PROJECTS = "Espalier projects (*.espalier)"
-SEARCHES = "Searches (*.toml *.json);;All files (*)"
+PROJECTS = tr("Espalier projects (*.espalier)")
+SEARCHES = tr("Searches (*.toml *.json);;All files (*)")
 
 
 def panel_of(host: Host) -> SearchPanel:
@@ -53,7 +54,7 @@ def connect(host: Host, panel: SearchPanel) -> None:
     follow_visibility(host.dock("search"), preview.set_visible)
     panel.begun.connect(lambda: host.show_dock("search"))
     panel.trials.noted.connect(lambda trial, text: write_note(panel, trial.number, text))
-    panel.board.save_wanted.connect(lambda tile: host.save_plots(tile, "Save the chart", tile.file_name))
+    panel.board.save_wanted.connect(lambda tile: host.save_plots(tile, tr("Save the chart"), tile.file_name))
     panel.model_wanted.connect(lambda trial: save_model(host, trial))
     panel.file_wanted.connect(lambda what: _FILES[what](host))
     escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), host.canvas)
@@ -139,20 +140,20 @@ def act(action: str) -> Callable[[Host], None]:
 def open_search(host: Host) -> None:
     """Choose a file and show its search."""
     show(host)
-    host.ask_path("Open a search", panel_of(host).setup.open_file, names=SEARCHES)
+    host.ask_path(tr("Open a search"), panel_of(host).setup.open_file, names=SEARCHES)
 
 
 def save_search(host: Host) -> None:
     """Write the search of the form to a file."""
     panel = panel_of(host)
-    _save(host, "Save the search", panel.setup.save_file, "search.toml", SEARCHES)
+    _save(host, tr("Save the search"), panel.setup.save_file, "search.toml", SEARCHES)
 
 
 def save_trials(host: Host) -> None:
     """Write the shown trials as CSV."""
     panel = panel_of(host)
     name = f"{panel.study.name}.csv" if panel.study else "trials.csv"
-    _save(host, "Save the trials", panel.export, name, "CSV (*.csv)")
+    _save(host, tr("Save the trials"), panel.export, name, tr("CSV (*.csv)"))
 
 
 def save_model(host: Host, trial: Trial) -> None:
@@ -163,13 +164,13 @@ def save_model(host: Host, trial: Trial) -> None:
         return
 
     def written(path: Path) -> None:
-        host.banner.show_message(f"{path.name} is written.", "It holds the trial's own model.",
-                           [("Open it", lambda: host.open_spec(str(path)))])  # fmt: skip
+        host.banner.show_message(tr("{} is written.", path.name), tr("It holds the trial's own model."),
+                           [(tr("Open it"), lambda: host.open_spec(str(path)))])  # fmt: skip
 
     def write(path: Path) -> None:
         panel.searches.save_model(study, trial, path, written)
 
-    _save(host, "Save the trial's model", write, f"{study.name} {trial.number}.espalier", PROJECTS)
+    _save(host, tr("Save the trial's model"), write, f"{study.name} {trial.number}.espalier", PROJECTS)
 
 
 def _save(host: Host, title: str, write: Callable[[Path], object], suggestion: str, names: str) -> None:
@@ -193,7 +194,7 @@ def note(host: Host) -> None:
     """Go to the note of the chosen trial."""
     trials = panel_of(host).trials
     if trials.picked is None:
-        host.banner.show_message("No trial is chosen.", "Click one in the table or in a chart first.")
+        host.banner.show_message(tr("No trial is chosen."), tr("Click one in the table or in a chart first."))
         return
     host.show_dock("search")
     trials.note.setFocus()

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.features.search.entry_forms import TITLES, EntryForm, OptionForm
 from espalier.app.glossary import meaning
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.collapsible import Collapsible
 from espalier.app.widgets.forms.fields import Check, Choice, Line, NumberField
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -20,12 +21,14 @@ from espalier.model.graph.graph import Graph
 from espalier.passes.search.spec import Vary, When
 from espalier.passes.sweep.values import parse_values, value_text
 
-TIED = {
-    "layer": "each layer its own",
-    "type": "each type its own",
-    "module": "each module its own",
-    "all": "one for all",
-}
+TIED = translated(
+    {
+        "layer": "each layer its own",
+        "type": "each type its own",
+        "module": "each module its own",
+        "all": "one for all",
+    }
+)
 OVER_LAYERS = ("format", "sparsity", "identity", "parallel")
 ALWAYS = "always"
 
@@ -38,12 +41,12 @@ class More(QWidget):
     def __init__(self, kind: str) -> None:
         super().__init__()
         self._kind = kind
-        self.fit, self.log = Check("fit each format to its weight"), Check("steps by ratio (logarithmic)")
-        self.name = Line("name of the entry")
-        self.name.setAccessibleName("Name of the entry")
-        self.only, self.values = Choice((ALWAYS,)), Line("values")
-        self.only.setAccessibleName("Exists only if")
-        self.values.setAccessibleName("Values of the condition")
+        self.fit, self.log = Check(tr("fit each format to its weight")), Check(tr("steps by ratio (logarithmic)"))
+        self.name = Line(tr("name of the entry"))
+        self.name.setAccessibleName(tr("Name of the entry"))
+        self.only, self.values = Choice((ALWAYS,)), Line(tr("values"))
+        self.only.setAccessibleName(tr("Exists only if"))
+        self.values.setAccessibleName(tr("Values of the condition"))
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(5)
@@ -58,8 +61,8 @@ class More(QWidget):
         """Set the earlier choices that a condition can name."""
         current = self.only.get()  # an unknown name stays and is reported as an error
         names = tuple(dict.fromkeys([*names, *([current] if current != ALWAYS else [])]))
-        texts = tuple(f"only if {n} is" for n in names)
-        self.only.offer((ALWAYS, *names), (ALWAYS, *texts))
+        texts = tuple(tr("only if {} is", n) for n in names)
+        self.only.offer((ALWAYS, *names), (tr(ALWAYS), *texts))
         self.values.setVisible(self.only.get() != ALWAYS)
 
     def _edited(self) -> None:
@@ -105,11 +108,11 @@ class EntryCard(QFrame):
         self.note.setProperty("role", "small")
         self.wrong.setProperty("role", "wrong")
         self.per, self.parts = Choice(tuple(TIED), tuple(TIED.values())), NumberField(int, 1, 20)
-        self.per.setAccessibleName("Layers that share a choice")
-        self.parts.setAccessibleName("Parts of the path of a module")
-        self.parts.setToolTip("Number of leading parts of a module's path that share a choice")
+        self.per.setAccessibleName(tr("Layers that share a choice"))
+        self.parts.setAccessibleName(tr("Parts of the path of a module"))
+        self.parts.setToolTip(tr("Number of leading parts of a module's path that share a choice"))
         self.more = More(vary.kind)
-        self.fold = Collapsible("More", lambda: self.more)
+        self.fold = Collapsible(tr("More"), lambda: self.more)
         self._arrange()
         self.put(vary)
         for part in (self.form, self.per, self.parts, self.more):
@@ -117,8 +120,8 @@ class EntryCard(QFrame):
 
     def _arrange(self) -> None:
         drop = link("×", self.removed.emit)
-        drop.setAccessibleName(f"Remove {self.title.text()}")
-        drop.setToolTip("Remove this from the space")
+        drop.setAccessibleName(tr("Remove {}", self.title.text()))
+        drop.setToolTip(tr("Remove this from the space"))
         head = QHBoxLayout()
         head.setSpacing(6)
         head.addWidget(self.title)
@@ -164,15 +167,19 @@ class EntryCard(QFrame):
 
     def _note_more(self, vary: Vary) -> None:
         """Show the fields of the collapsed part that differ from the defaults."""
-        parts = [vary.name, f"only if {vary.when.name}" if vary.when else "",
-                 "" if vary.fit or self.kind != "format" else "not fitted", "by ratio" if vary.log else ""]  # fmt: skip
+        parts = [
+            vary.name,
+            tr("only if {}", vary.when.name) if vary.when else "",
+            "" if vary.fit or self.kind != "format" else tr("not fitted"),
+            tr("by ratio") if vary.log else "",
+        ]
         self.fold.note(", ".join(w for w in parts if w))
 
 
 def _row(caption: str, *parts: QWidget) -> QWidget:
     container = QWidget()
     flow = FlowLayout(container, spacing=6)
-    label = QLabel(caption)
+    label = QLabel(tr(caption))
     label.setProperty("role", "muted")
     label.setToolTip(meaning(caption))
     for part in (label, *parts):

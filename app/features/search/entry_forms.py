@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QCompleter, QGridLayout, QLabel, QWidget
 
 from espalier.app.features.search.formats import FormatsField
 from espalier.app.glossary import meaning
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.axis_field import AxisField
 from espalier.app.widgets.forms.chips import Chips
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField
@@ -36,13 +37,13 @@ class Range(QWidget):
     def __init__(self, hint: str) -> None:
         super().__init__()
         self.how = Choice(("one of", "between"))
-        self.how.setAccessibleName("List or range")
+        self.how.setAccessibleName(tr("List or range"))
         self.values = Line(hint)
-        self.values.setAccessibleName("Values")
+        self.values.setAccessibleName(tr("Values"))
         self.low, self.high = NumberField(float, optional=True), NumberField(float, optional=True)
-        self.low.setAccessibleName("From")
-        self.high.setAccessibleName("To")
-        self.and_ = QLabel("and")
+        self.low.setAccessibleName(tr("From"))
+        self.high.setAccessibleName(tr("To"))
+        self.and_ = QLabel(tr("and"))
         flow = FlowLayout(self, spacing=6)
         for part in (self.how, self.values, self.low, self.and_, self.high):
             flow.addWidget(part)
@@ -104,7 +105,7 @@ class EntryForm(QWidget):
 
     def row(self, caption: str, field: Any) -> Any:
         """Add a field with a caption; its edits are emitted by the form."""
-        row, label = self._grid.rowCount(), QLabel(caption)
+        row, label = self._grid.rowCount(), QLabel(tr(caption))
         label.setProperty("role", "muted")
         label.setToolTip(meaning(caption))
         label.setFixedHeight(21)
@@ -140,8 +141,8 @@ class OptionForm(EntryForm):
     def __init__(self, kind: str, graph: Graph | None, recipe: Recipe) -> None:
         super().__init__(kind, graph, recipe)
         self.axis, self.key = AxisField(), Line("lora.rank")
-        self.key.setAccessibleName("Option")
-        self.share = Range("4, 8, 16 or 0.1:0.9:0.1 or on, off")
+        self.key.setAccessibleName(tr("Option"))
+        self.share = Range(tr("4, 8, 16 or 0.1:0.9:0.1 or on, off"))
         self._grid.addWidget(self.axis, 0, 0, 1, 2)
         self.axis.edited.connect(self.edited)
         self.row("option", self.key)
@@ -199,10 +200,10 @@ ROWS: dict[str, tuple[tuple[str, str, Make], ...]] = {
     "identity": (LAYERS,),
     "parallel": (LAYERS, ("products", "values", lambda _: Range("1, 4, 16, 64"))),
 }  # fmt: skip
-TITLES: dict[str, str] = {
+TITLES: dict[str, str] = translated({
     "format": "Formats", "sparsity": "Sparsity", "option": "Option of a step", "config": "Configuration",
     "identity": "Linear or Identity", "parallel": "Hardware parallelism",
-}  # fmt: skip
+})  # fmt: skip
 BEGINNINGS: dict[str, Vary] = {
     "format": Vary("format", values="integer(width=2|3|4|5|6|8)"),
     "sparsity": Vary("sparsity", values="0, 0.25, 0.5, 0.75"),

@@ -16,6 +16,7 @@ from espalier.app.features.search.state.format_families import (
     read,
     write,
 )
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.chips import Chips
 from espalier.app.widgets.forms.fields import Line
 from espalier.app.widgets.forms.format_choice import FormatChoice
@@ -23,8 +24,8 @@ from espalier.app.widgets.heading import link
 from espalier.model.errors import EspalierError
 from espalier.model.registry import FORMATS
 
-SPECIAL = {FLOAT: "stays float", ALL: "every format at its usual widths"}
-ADD = "+ format"
+SPECIAL = translated({FLOAT: "stays float", ALL: "every format at its usual widths"})
+ADD = tr("+ format")
 
 
 class FamilyRow(QWidget):
@@ -38,19 +39,19 @@ class FamilyRow(QWidget):
         self._family = family
         title = QLabel(family.name.replace("_", " "))
         title.setFixedHeight(19)
-        words = SPECIAL.get(family.name) or (FORMATS.get(family.name).title if family.name in FORMATS else "")
+        words = SPECIAL.get(family.name) or (tr(FORMATS.get(family.name).title) if family.name in FORMATS else "")
         title.setToolTip(words)
         self.chips = Chips(chips(family.name), family.name)
         self.chips.put(family.get(chip_parameter(family.name)))
-        self.chips.setToolTip(f"{chip_parameter(family.name).replace('_', ' ')} of the format")
-        self.rest = Line("other parameters, such as block=16|32")
-        self.rest.setAccessibleName(f"{family.name} parameters")
+        self.chips.setToolTip(tr("{} of the format", tr(chip_parameter(family.name).replace("_", " "))))
+        self.rest = Line(tr("other parameters, such as block=16|32"))
+        self.rest.setAccessibleName(tr("{} parameters", family.name))
         self.rest.put(family.rest)
         self.more = link("…", self._open)
-        self.more.setToolTip("Other parameters of this format")
-        self.more.setAccessibleName(f"Other parameters of {family.name}")
+        self.more.setToolTip(tr("Other parameters of this format"))
+        self.more.setAccessibleName(tr("Other parameters of {}", family.name))
         drop = link("×", self.removed.emit)
-        drop.setAccessibleName(f"Remove {family.name}")
+        drop.setAccessibleName(tr("Remove {}", family.name))
         head = QHBoxLayout()
         head.setSpacing(2)
         head.addWidget(title, 1)
@@ -88,13 +89,13 @@ class FormatsField(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.rows: list[FamilyRow] = []
-        self.line = Line("integer(width=4|8), mxint(width=4|6)")
-        self.line.setAccessibleName("Formats as text")
+        self.line = Line(tr("integer(width=4|8), mxint(width=4|6)"))
+        self.line.setAccessibleName(tr("Formats as text"))
         self.add = FormatChoice((FLOAT, ALL, *FORMATS))
         self.add.setPlaceholderText(ADD)
         self.add.setCurrentIndex(-1)
-        self.add.setAccessibleName("Add a format")
-        self._toggle = link("as text", self._switch)
+        self.add.setAccessibleName(tr("Add a format"))
+        self._toggle = link(tr("as text"), self._switch)
         self._column = QVBoxLayout()
         self._column.setSpacing(6)
         foot = QHBoxLayout()
@@ -139,7 +140,7 @@ class FormatsField(QWidget):
         self.add.setVisible(not on)
         for row in self.rows:
             row.setVisible(not on)
-        self._toggle.setText("as chips" if on else "as text")
+        self._toggle.setText(tr("as chips") if on else tr("as text"))
 
     def _switch(self) -> None:
         if self.is_text:

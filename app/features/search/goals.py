@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from espalier.app.figures.study.labels import title
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.fields import Choice, Line, NumberField
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link
@@ -16,8 +17,8 @@ from espalier.model.errors import OptionsError
 from espalier.passes.search.goals import figures
 from espalier.passes.search.spec import Goal
 
-BETTER = {"": "{} (default)", "high": "high", "low": "low"}  # "" is that of the metric
-SIGNS = {"<=": "at most", ">=": "at least"}
+BETTER = translated({"": "{} (default)", "high": "high", "low": "low"})  # "" is that of the metric
+SIGNS = translated({"<=": "at most", ">=": "at least"})
 BEGIN = {"weight_bits": "4.5", "activation_bits": "8", "accuracy": "0.9", "sparsity": "0.5"}
 
 
@@ -49,22 +50,22 @@ class GoalRow(Row):
     """A metric, its direction, and its weight if goals are summed."""
 
     def __init__(self, goal: Goal, offered: Sequence[str]) -> None:
-        super().__init__(goal.figure, offered, "Goal", "Remove this goal")
+        super().__init__(goal.figure, offered, tr("Goal"), tr("Remove this goal"))
         self.better = Choice()
-        self.better.setAccessibleName("Direction")
-        self.better.setToolTip("Which values of the metric are better")
+        self.better.setAccessibleName(tr("Direction"))
+        self.better.setToolTip(tr("Which values of the metric are better"))
         self.figure.edited.connect(self._offer_directions)
         self._offer_directions()
         self.weight = NumberField(float, 0)
-        self.weight.setToolTip("Its weight in the sum of the goals")
-        self.weight.setAccessibleName("Weight of the goal")
+        self.weight.setToolTip(tr("Its weight in the sum of the goals"))
+        self.weight.setAccessibleName(tr("Weight of the goal"))
         self.better.put(goal.better)
         self.weight.put(goal.weight)
         self.arrange(self.better, self.weight)
 
     def _offer_directions(self) -> None:
         usual = figures().get(self.figure.get(), "low")
-        self.better.offer(tuple(BETTER), tuple(text.format(usual) for text in BETTER.values()))
+        self.better.offer(tuple(BETTER), tuple(text.format(tr(usual)) for text in BETTER.values()))
 
     def get(self) -> Goal:
         """The goal; raises OptionsError."""
@@ -76,11 +77,11 @@ class LimitRow(Row):
 
     def __init__(self, text: str, figures: Sequence[str]) -> None:
         name, sign, number = _parts(text)
-        super().__init__(name, figures, "Metric of the constraint", "Remove this constraint")
+        super().__init__(name, figures, tr("Metric of the constraint"), tr("Remove this constraint"))
         self.sign = Choice(tuple(SIGNS), tuple(SIGNS.values()))
-        self.sign.setAccessibleName("At most or at least")
+        self.sign.setAccessibleName(tr("At most or at least"))
         self.number = Line("4.5")
-        self.number.setAccessibleName("Limit")
+        self.number.setAccessibleName(tr("Limit"))
         self.number.setFixedWidth(76)
         self.sign.put(sign)
         self.number.put(number)
@@ -112,8 +113,8 @@ class Goals(QWidget):
         self._figures = tuple(figures)
         self.goals: list[GoalRow] = []
         self.limits: list[LimitRow] = []
-        self.how = Choice((False, True), ("trade them off (Pareto front)", "add them up by weight"))
-        self.how.setAccessibleName("Several goals")
+        self.how = Choice((False, True), (tr("trade them off (Pareto front)"), tr("add them up by weight")))
+        self.how.setAccessibleName(tr("Several goals"))
         self.wrong = QLabel(wordWrap=True)
         self.wrong.setProperty("role", "wrong")
         self.wrong.hide()
@@ -125,7 +126,7 @@ class Goals(QWidget):
         box.addWidget(self.how)
         links = QWidget()
         flow = FlowLayout(links, spacing=10)
-        for part in (link("+ goal", self.add_goal), link("+ constraint", self.add_limit)):
+        for part in (link(tr("+ goal"), self.add_goal), link(tr("+ constraint"), self.add_limit)):
             flow.addWidget(part)
         box.addLayout(self._below)
         box.addWidget(links)

@@ -12,6 +12,7 @@ from espalier.app.features.search.state.study import ASKED
 from espalier.app.features.search.state.texts import best_text, pace_text
 from espalier.app.jobs.status import status_text
 from espalier.app.number_text import count, duration, left, plural
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import Elided, link, warning
@@ -28,14 +29,14 @@ MORE = 20  # trials that "Go on" adds to a finished study
 
 
 MENU = (
-    ("hand", "Add the present configuration as a trial", "The present configuration competes in this search"),
-    ("repeat", "Repeat with other seeds…", "Repeat the search with other seeds to measure the noise"),
-    ("form", "Show its form", "Show its space and goals in the form, to edit and run as another study"),
+    ("hand", tr("Add the present configuration as a trial"), tr("The present configuration competes in this search")),
+    ("repeat", tr("Repeat with other seeds…"), tr("Repeat the search with other seeds to measure the noise")),
+    ("form", tr("Show its form"), tr("Show its space and goals in the form, to edit and run as another study")),
     ("", "", ""),
-    ("save", "Save the trials…", "The shown trials as CSV"),
-    ("spec", "Save the search…", "A TOML file that the command line runs as well"),
+    ("save", tr("Save the trials…"), tr("The shown trials as CSV")),
+    ("spec", tr("Save the search…"), tr("A TOML file that the command line runs as well")),
     ("", "", ""),
-    ("remove", "Remove", "Remove this study, also from the project"),
+    ("remove", tr("Remove"), tr("Remove this study, also from the project")),
 )
 
 
@@ -49,18 +50,19 @@ class SearchHead(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.studies = Choice()
-        self.studies.setAccessibleName("Study")
+        self.studies.setAccessibleName(tr("Study"))
         self.studies.setMinimumWidth(110)
         self.studies.setMaximumWidth(NAME)
         self.status, self.best, self.wrong = Elided("", "muted", 40), QLabel(), warning()
         self.bar = Bar()
         self.links: dict[str, QPushButton] = {}
         actions = {
-            "pause": ("Pause", "Pause after the running trial"), "again": ("Continue", "Continue the search"),
-            "after": ("Stop after this trial", "Stop after the running trial"),
-            "stop": ("Stop", "End the search now; the running trial is given up"),
-            "on": ("Go on", "Run further trials of this search"),
-        }  # fmt: skip
+            "pause": (tr("Pause"), tr("Pause after the running trial")),
+            "again": (tr("Continue"), tr("Continue the search")),
+            "after": (tr("Stop after this trial"), tr("Stop after the running trial")),
+            "stop": (tr("Stop"), tr("End the search now; the running trial is given up")),
+            "on": (tr("Go on"), tr("Run further trials of this search")),
+        }
         for name, (title, tip) in actions.items():
             button = self.links[name] = link(title, lambda n=name: self.wanted.emit(n))
             button.setToolTip(tip)
@@ -71,14 +73,14 @@ class SearchHead(QWidget):
                 self.menu.addSeparator()
                 continue
             self.menu.addAction(title, lambda n=name: self.wanted.emit(n)).setToolTip(tip)
-        self.more = link("More ▾", self._open)
+        self.more = link(tr("More ▾"), self._open)
         self.others = QMenu(self)
-        self.compare = link("Compare ▾", self._open_others)
+        self.compare = link(tr("Compare ▾"), self._open_others)
         self.compare.setToolTip(
-            "Several studies by one metric; those that differ only in their seed as mean and deviation"
+            tr("Several studies by one metric; those that differ only in their seed as mean and deviation")
         )
-        self.apply = QPushButton("Apply the best")
-        self.apply.setToolTip("Make the best trial's configuration the recipe, in one step that can be undone")
+        self.apply = QPushButton(tr("Apply the best"))
+        self.apply.setToolTip(tr("Make the best trial's configuration the recipe, in one step that can be undone"))
         self.apply.clicked.connect(lambda: self.wanted.emit("apply"))
         self.studies.edited.connect(lambda: self.chosen.emit(self.studies.get()))
         self._arrange()
@@ -145,10 +147,10 @@ class SearchHead(QWidget):
             self.best.setText("")
             return
         missing = study.spec.trials - study.done
-        self.links["on"].setText("Go on" if missing > 0 else f"{MORE} more trials")
+        self.links["on"].setText(tr("Go on") if missing > 0 else tr("{} more trials", MORE))
         self.status.show_text(progress_text(study, time.monotonic()))
         self.best.setText(_leads(study, leader) if leader else _none(study))
-        kept_text = " The trials so far are kept." if study.done else ""
+        kept_text = tr(" The trials so far are kept.") if study.done else ""
         self.wrong.setText(f"{study.error}{kept_text}" if study.error else "")
         self.bar.show_done(min(study.done, study.spec.trials), max(study.spec.trials, 1))
 
@@ -169,12 +171,12 @@ def _leads(study: Study, leader: Trial) -> str:
 def _none(study: Study) -> str:
     """The reason why there is no best trial."""
     if not study.done:
-        return "No trial has finished yet." if study.running else "No trials yet."
+        return tr("No trial has finished yet.") if study.running else tr("No trials yet.")
     outside = sum(t.state == "complete" for t in study.trials.values())
     return (
-        f"No trial meets the constraints yet: {plural(outside, 'trial')} outside."
+        tr("No trial meets the constraints yet: {} outside.", plural(outside, "trial"))
         if outside
-        else "No trial has succeeded."
+        else tr("No trial has succeeded.")
     )
 
 
@@ -188,25 +190,25 @@ def progress_text(study: Study, now: float) -> str:
     doubled = "duplicate" if twice == 1 else "duplicates"
     kinds = {"failed": failed, doubled: twice, "not measured": unmeasured, "ended early": early}
     total = max(study.spec.trials, study.done)  # the project may have been saved before more trials were requested
-    parts = [f"{count(study.done)} of {plural(total, 'trial')}",
+    parts = [tr("{} of {}", count(study.done), plural(total, "trial")),
              *(f"{number} {kind}" for kind, number in kinds.items() if number), *_doing(study, now)]  # fmt: skip
     return " · ".join(w for w in parts if w)
 
 
 def _doing(study: Study, now: float) -> list[str]:
     job = study.job
-    begun = [f"went on from trial {study.went_on}"] if study.went_on is not None else []
+    begun = [tr("went on from trial {}", study.went_on)] if study.went_on is not None else []
     if study.paused:
-        return [*begun, "paused"]
+        return [*begun, tr("paused")]
     if job is None:
         return [
             *begun,
-            f"ended: {study.end_reason}"
+            tr("ended: {}", study.end_reason)
             if study.end_reason not in ("", ASKED) and study.done < study.spec.trials
             else "",
         ]
     if study.ending:
-        return [*begun, "ends after this trial"]
+        return [*begun, tr("ends after this trial")]
     if job.state == "waiting" or not any(n > (-1 if study.went_on is None else study.went_on) for n in study.trials):
         return [*begun, status_text(job, now)]  # preparations before the first trial
     recent = [t for n in sorted(study.trials)[-RECENT:] if (t := study.trials[n]).seconds and t.state != "failed"]

@@ -15,6 +15,7 @@ from espalier.app.features.search.results import SearchResults
 from espalier.app.features.search.setup import SearchSetup
 from espalier.app.features.search.state.searches import Study, searches_of, seconds_each
 from espalier.app.features.search.state.templates import beginning
+from espalier.app.translation import tr
 from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.heading import link, muted
 from espalier.model.document.recipe import Recipe
@@ -27,7 +28,7 @@ from espalier.passes.search.trial import Trial
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-ABOUT = (
+ABOUT = tr(
     "A search tries configurations: which layer gets which number format, how much is pruned, which option "
     "of a step, even which architecture. It measures each, learns where to look, and keeps all. "
     "Each trial is a recipe that you can see on the graph and use."
@@ -66,7 +67,7 @@ class SearchPanel(FormPanel):
 
     def _build(self) -> None:
         self.example_link = link("", self.run_example)
-        self.compose_link = link("Compose a search", self.compose)
+        self.compose_link = link(tr("Compose a search"), self.compose)
         empty = empty_page(WORDS, muted(ABOUT), self.example_link, self.compose_link)
         self._lay_out(empty, self.setup, self.setup.foot, self.results, [SETUP, RESULTS])
 
@@ -108,8 +109,8 @@ class SearchPanel(FormPanel):
 
     def _invite(self) -> None:
         """Show the example; it runs at once if data are known, since costs alone would lead to the fewest bits."""
-        begin = "Run it" if self._session.measured_on.data else "Choose data for it"
-        self.example_link.setText(f"{begin}: mixed precision of this model's weights")
+        begin = tr("Run it") if self._session.measured_on.data else tr("Choose data for it")
+        self.example_link.setText(tr("{}: mixed precision of this model's weights", begin))
 
     def _begin_form(self) -> None:
         """Initialise the form for another document."""
@@ -258,9 +259,9 @@ class SearchPanel(FormPanel):
         dialog.setInputMode(QInputDialog.InputMode.IntInput)
         dialog.setIntRange(1, 20)
         dialog.setIntValue(SEEDS)
-        dialog.setWindowTitle("Repeat the search")
-        dialog.setLabelText(f"Further seeds of {study.name}, each a study of {study.spec.trials} trials:")
-        dialog.setOkButtonText("Run")
+        dialog.setWindowTitle(tr("Repeat the search"))
+        dialog.setLabelText(tr("Further seeds of {}, each a study of {} trials:", study.name, study.spec.trials))
+        dialog.setOkButtonText(tr("Run"))
         dialog.intValueSelected.connect(lambda count: self.repeat(study, count))
         dialog.open()
         return dialog

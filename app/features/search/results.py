@@ -13,6 +13,7 @@ from espalier.app.features.search.charts.comparison import Compared, ComparisonC
 from espalier.app.features.search.head import SearchHead
 from espalier.app.features.search.state.searches import Study
 from espalier.app.features.search.trials import SearchTrials
+from espalier.app.translation import tr
 from espalier.app.widgets.adaptive_splitter import AdaptiveSplitter
 from espalier.passes.figure import OPENED
 from espalier.passes.search.spec import trains
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from espalier.app.features.search.state.trial_preview import TrialPreview
 
 WIDE = 1000  # pixels from which charts and trials are side by side
-AS_PROJECT = "As a project…"  # action for a trial of another architecture
+AS_PROJECT = tr("As a project…")  # action for a trial of another architecture
 COMPARISON = ComparisonChart.name
 
 
@@ -59,7 +60,7 @@ class SearchResults(QWidget):
         self.study, self._drawn = study, key
         trials = list(study.trials.values()) if study else []
         goals = study.spec.goals if study else ()
-        self.trials.use.setText(AS_PROJECT if study and study.other else "Apply")
+        self.trials.use.setText(AS_PROJECT if study and study.other else tr("Apply"))
         self.trials.table.rows.baseline = (study.baseline, study.against) if study else ({}, {})
         self.trials.begin(goals, trials, study.best if study else frozenset(), study.spec.within if study else ())
         self.board.show_study(trials, goals, study.space.choices if study else (),
@@ -90,7 +91,9 @@ class SearchResults(QWidget):
         """Update the texts of the head."""
         self.head.show_study(self.study)
         self.trials.table.rows.pause(bool(self.study and self.study.paused))
-        self.head.apply.setText("The best as a project…" if self.study and self.study.other else "Apply the best")
+        self.head.apply.setText(
+            tr("The best as a project…") if self.study and self.study.other else tr("Apply the best")
+        )
         self.head.setVisible(self.study is not None)
 
     def _chosen(self, trial: Trial) -> None:

@@ -19,6 +19,7 @@ from espalier.app.features.search.state.searches import check_source
 from espalier.app.features.search.state.templates import FOLDER, load, templates, to_toml
 from espalier.app.features.search.state.texts import entry_text, size_words, time_text
 from espalier.app.features.search.training import TrainingField
+from espalier.app.translation import error_text, tr, translated
 from espalier.app.widgets.forms.axis_field import caption
 from espalier.app.widgets.forms.collapsible import Collapsible
 from espalier.app.widgets.forms.deferred_work import DeferredWork
@@ -42,15 +43,15 @@ if TYPE_CHECKING:
 
 Expand = Callable[[SearchSpec, Graph, Recipe], Space]
 GROUPS = (
-    Group("Main", ("sampler", "trials"), folded=False),
-    Group("When it ends", ("timeout", "patience", "terminator")),
-    Group("Weak trials end early", ("pruner", "rungs", "lower", "upper", "judge_from")),
-    Group("How it begins", ("warm", "begin_at", "seed")),
-    Group("Where it is to run", ("target",)),
+    Group(tr("Main"), ("sampler", "trials"), folded=False),
+    Group(tr("When it ends"), ("timeout", "patience", "terminator")),
+    Group(tr("Weak trials end early"), ("pruner", "rungs", "lower", "upper", "judge_from")),
+    Group(tr("How it begins"), ("warm", "begin_at", "seed")),
+    Group(tr("Where it is to run"), ("target",)),
 )
 WITHOUT = ("study", "space", "goals", "within", "summed", "train", "finetune", "inherit", "score")
-ADDS = {"format": "+ formats", "sparsity": "+ sparsity", "option": "+ option of a step",
-        "config": "+ configuration", "identity": "+ identity", "parallel": "+ hardware parallelism"}  # fmt: skip
+ADDS = translated({"format": "+ formats", "sparsity": "+ sparsity", "option": "+ option of a step",
+        "config": "+ configuration", "identity": "+ identity", "parallel": "+ hardware parallelism"})  # fmt: skip
 PAUSE = 60  # milliseconds after the last edit until the space is counted
 FEW = 8  # largest number of choices of an entry that a condition can name
 
@@ -63,7 +64,7 @@ class SearchFoot(QWidget):
         self.counted, self.wrong, self.time = QLabel(wordWrap=True), QLabel(wordWrap=True), muted("")
         self.counted.setProperty("role", "strong")
         self.wrong.setProperty("role", "wrong")
-        self.run_button = QPushButton("Search")
+        self.run_button = QPushButton(tr("Search"))
         self.run_button.setProperty("primary", True)
         apply_field_style(self)
         box = QVBoxLayout(self)
@@ -95,16 +96,16 @@ class SearchSetup(DeferredWork):
         self.each: dict[str, float] = {}  # seconds per trial by kind of training, if known
         self.recipe: Recipe | None = None  # a template's recipe; None for the document's
         self._cards: list[EntryCard] = []
-        self.name = Line("a name, or none")
-        self.name.setAccessibleName("Name of the study")
-        self.name.setToolTip("Searches with the same name resume the same study")
+        self.name = Line(tr("a name, or none"))
+        self.name.setAccessibleName(tr("Name of the study"))
+        self.name.setToolTip(tr("Searches with the same name resume the same study"))
         self.menu = QMenu(self)
-        self.templates = link("Templates ▾", self._open_menu)
-        self._recipe_note, self._recipe_link = muted(""), link("Use the present recipe", self._forget_recipe)
+        self.templates = link(tr("Templates ▾"), self._open_menu)
+        self._recipe_note, self._recipe_link = muted(""), link(tr("Use the present recipe"), self._forget_recipe)
         self.goals = Goals(figures)
         self.how = GroupedForm(SearchSpec, GROUPS, without=WITHOUT)
         self.training = TrainingField()
-        self.score = ScoreField(lambda: session.measured_on, "Without data only costs can be goals")
+        self.score = ScoreField(lambda: session.measured_on, tr("Without data only costs can be goals"))
         self.foot = SearchFoot()
         self.counted, self.time, self.wrong = self.foot.counted, self.foot.time, self.foot.wrong
         self.run_button = self.foot.run_button
@@ -124,12 +125,13 @@ class SearchSetup(DeferredWork):
         adds = FlowLayout(self._adds, spacing=8, between=0)
         for kind, title in ADDS.items():
             adds.addWidget(link(title, lambda k=kind: self.add(BEGINNINGS[k], edited=True)))
-        self._train_fold = Collapsible("Training in each trial", lambda: self.training)
+        self._train_fold = Collapsible(tr("Training in each trial"), lambda: self.training)
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(7)
-        parts = (head, self._recipe_note, self._recipe_link, caption("Vary"), self._list, self._adds, caption("Goal"),
-                 self.goals, caption("How"), self.how, self._train_fold, self.score)  # fmt: skip
+        parts = (head, self._recipe_note, self._recipe_link, caption(tr("Vary")), self._list, self._adds,
+                 caption(tr("Goal")), self.goals, caption(tr("How")), self.how, self._train_fold,
+                 self.score)  # fmt: skip
         for part in parts:
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)
@@ -147,8 +149,8 @@ class SearchSetup(DeferredWork):
     def _open_menu(self) -> None:
         """Show the menu of templates and files."""
         fill_with_templates(self.menu, self.open_file)
-        self.menu.addAction("Open a search…", lambda: self.file_wanted.emit("open"))
-        self.menu.addAction("Save this search…", lambda: self.file_wanted.emit("save"))
+        self.menu.addAction(tr("Open a search…"), lambda: self.file_wanted.emit("open"))
+        self.menu.addAction(tr("Save this search…"), lambda: self.file_wanted.emit("save"))
         self.menu.popup(self.templates.mapToGlobal(self.templates.rect().bottomLeft()))
 
     def open_file(self, path: Path) -> None:
@@ -306,7 +308,7 @@ class SearchSetup(DeferredWork):
             wrong = "" if self.how.error else _words(error)
         self.score.show_summary()
         steps = ", ".join(s.pass_name for s in self.recipe.steps) if self.recipe else ""
-        self._recipe_note.setText(f"On the template's own recipe: {steps}." if steps else "")
+        self._recipe_note.setText(tr("On the template's own recipe: {}.", steps) if steps else "")
         for part in (self._recipe_note, self._recipe_link):
             part.setVisible(bool(steps))
         self.foot.show_state(wrong, document is not None)
@@ -327,7 +329,8 @@ def fill_with_templates(menu: QMenu, chosen: Callable[[Path], None]) -> None:
     menu.clear()
     menu.setToolTipsVisible(True)
     for template in templates():
-        menu.addAction(template.title, lambda t=template: chosen(t.path)).setToolTip(template.about)
+        action = menu.addAction(tr(template.title), lambda t=template: chosen(t.path))
+        action.setToolTip(tr(template.about))
     menu.addSeparator()
 
 
@@ -340,11 +343,11 @@ def _check(spec: SearchSpec, space: Space, graph: Graph, recipe: Recipe | None, 
 
 
 def _words(error: EspalierError) -> str:
-    return f"{error.message} {error.hint}".strip()
+    return error_text(error)
 
 
 def _beside(message: str) -> str:
     """An error of an entry without its position in the space."""
     message = re.sub(r"^space\[\d+\](\.\w+)?: ", "", message)
     message = message[:1].upper() + message[1:]
-    return re.sub(r"^space\[\d+\]( |\.)", lambda m: "This " if m.group(1) == " " else "", message)
+    return re.sub(r"^space\[\d+\]( |\.)", lambda m: tr("This ") if m.group(1) == " " else "", message)

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.grouped_form import GroupedForm
 from espalier.app.widgets.forms.training_groups import GROUPS
@@ -15,16 +16,18 @@ from espalier.model.document.codec import decode, encode
 from espalier.passes.search.spec import Training
 from espalier.passes.training.options import FinetuneOptions
 
-WORDS: dict[str, str] = {
+WORDS: dict[str, str] = translated({
     "none": "nothing", "before": "before it is compressed", "after": "after it is compressed",
     "both": "before and after",
-}  # fmt: skip
-TELL: dict[str, str] = {
-    "none": "Formats and pruning only: a trial takes as long as its score.",
-    "before": "Once for each architecture, and shared by all its trials.",
-    "after": "Each trial trains through its formats and masks.",
-    "both": "Once for each architecture before, and each trial after its compression.",
-}
+})  # fmt: skip
+TELL: dict[str, str] = translated(
+    {
+        "none": "Formats and pruning only: a trial takes as long as its score.",
+        "before": "Once for each architecture, and shared by all its trials.",
+        "after": "Each trial trains through its formats and masks.",
+        "both": "Once for each architecture before, and each trial after its compression.",
+    }
+)
 
 
 class TrainingField(QWidget):
@@ -35,7 +38,7 @@ class TrainingField(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.train = Choice(get_args(Training), tuple(WORDS[t] for t in get_args(Training)))
-        self.train.setAccessibleName("Training of a trial")
+        self.train.setAccessibleName(tr("Training of a trial"))
         self._note = muted("")
         self._note.setProperty("role", "small")
         self.form: GroupedForm | None = None

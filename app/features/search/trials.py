@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QHeaderView, QPush
 
 from espalier.app.features.search.state.trial_rows import FILTERS, TrialRows
 from espalier.app.figures.study.labels import state_text
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice, Line
 from espalier.app.widgets.heading import link, muted
 from espalier.app.widgets.table import RowsView, to_text
@@ -33,7 +34,7 @@ class TrialTable(RowsView):
     def __init__(self) -> None:
         self.rows = TrialRows()
         super().__init__(self.rows)
-        self.setAccessibleName("Trials")
+        self.setAccessibleName(tr("Trials"))
         self.setTabKeyNavigation(False)  # Tab moves to the next widget
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
@@ -83,18 +84,18 @@ class SearchTrials(QWidget):
         self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self.settle)
         self.filter = Choice(tuple(FILTERS), tuple(FILTERS.values()))
-        self.filter.setAccessibleName("Trials to show")
-        self.search = Line("filter")
-        self.search.setAccessibleName("Filter the trials")
+        self.filter.setAccessibleName(tr("Trials to show"))
+        self.search = Line(tr("filter"))
+        self.search.setAccessibleName(tr("Filter the trials"))
         self.search.setMaximumWidth(150)
-        self.copy_link, self.save_link = link("Copy", self.table.copy), link("CSV…", lambda: None)
-        self.copy_link.setToolTip("Copy the selected trials, or all, as TSV")
+        self.copy_link, self.save_link = link(tr("Copy"), self.table.copy), link(tr("CSV…"), lambda: None)
+        self.copy_link.setToolTip(tr("Copy the selected trials, or all, as TSV"))
         self.words = muted("", wrap=True)
-        self.note = Line("Note on this trial")
-        self.note.setAccessibleName("Note on this trial")
+        self.note = Line(tr("Note on this trial"))
+        self.note.setAccessibleName(tr("Note on this trial"))
         self.note.setMaxLength(LONGEST_NOTE)
-        self.use = QPushButton("Apply")
-        self.use.setToolTip("Make this trial's configuration the recipe, in one step that can be undone")
+        self.use = QPushButton(tr("Apply"))
+        self.use.setToolTip(tr("Make this trial's configuration the recipe, in one step that can be undone"))
         head = QHBoxLayout()
         head.setContentsMargins(12, 4, 12, 0)
         head.setSpacing(6)
@@ -203,7 +204,7 @@ class SearchTrials(QWidget):
         self.use.setEnabled(trial is not None and trial.state == "complete")
         self.foot.setVisible(trial is not None)
         if trial is not None:
-            self.words.setText(f"Trial {trial.number} · {state_text(trial)}")
+            self.words.setText(tr("Trial {} · {}", trial.number, state_text(trial)))
             if not self.note.isModified():  # else it is being written
                 self.note.put(trial.note)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from espalier.app.measured.sensitivities import sensitivities_of
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.features.sensitivity.panel import SensitivityPanel
@@ -31,7 +32,7 @@ def connect(host: Host, panel: SensitivityPanel) -> None:
     """Connect the panel's signals to the window."""
     findings = host.findings
     panel.options_wanted.connect(lambda: ask(host, panel))
-    panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the sensitivities", "sensitivity.png"))
+    panel.save_wanted.connect(lambda: host.save_plots(panel, tr("Save the sensitivities"), "sensitivity.png"))
     panel.overlay_changed.connect(lambda: findings.show(MODE, panel.overlay()))
     panel.overlay_wanted.connect(lambda: host.canvas.set_mode(MODE))
     findings.show(MODE, panel.overlay())
@@ -39,4 +40,4 @@ def connect(host: Host, panel: SensitivityPanel) -> None:
 
 def ask(host: Host, panel: SensitivityPanel) -> None:
     """Ask for data and options, then start a run."""
-    host.ask_options("sensitivity", panel.known.default_options(), panel.start_run, "Run")
+    host.ask_options("sensitivity", panel.known.default_options(), panel.start_run, tr("Run"))

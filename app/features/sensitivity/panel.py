@@ -19,6 +19,7 @@ from espalier.app.figures.heat_lines import LEAST, Heat, arrange, title_of
 from espalier.app.measured.sensitivities import NO_DATA, sensitivities_of
 from espalier.app.number_text import plural
 from espalier.app.session.job_strip import JobStrip
+from espalier.app.translation import tr
 from espalier.app.widgets.drag_handle import offer_picture
 from espalier.app.widgets.heading import empty_state, link, set_role
 from espalier.model.errors import EspalierError
@@ -29,11 +30,11 @@ from espalier.passes.sensitivity.table import Candidate, Sensitivity
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-ABOUT = (
+ABOUT = tr(
     "One pass with gradients over some data predicts, for every format at every layer, the KL divergence of the "
     "outputs from the present ones."
 )
-NO_MODEL = "Open a model with weights to see which layers tolerate a coarse format."
+NO_MODEL = tr("Open a model with weights to see which layers tolerate a coarse format.")
 Cell = tuple[Sensitivity, Candidate]
 
 
@@ -54,7 +55,7 @@ class SensitivityPanel(QWidget):
         self._selecting = False
         self._empty = empty_state("")
         self.start = link("", self.run)
-        self.ask = link("Data and options…", self.options_wanted.emit)
+        self.ask = link(tr("Data and options…"), self.options_wanted.emit)
         self._pages, self.strip = QStackedWidget(), JobStrip(session)
         self.menu = QMenu(self)
         self._build()
@@ -151,13 +152,13 @@ class SensitivityPanel(QWidget):
         if has_weights and self.known.error:
             text = self.known.status
         elif running:
-            text = f"{ABOUT} Measuring; rows appear as they are measured."
+            text = tr("{} Measuring; rows appear as they are measured.", ABOUT)
         elif has_weights and not data:
             text = f"{ABOUT} {NO_DATA}"
         self._empty.setText(text)
         set_role(self._empty, "bad" if has_weights and self.known.error else "muted")
         self.start.setVisible(has_weights and bool(data) and not running)
-        self.start.setText(f"Compute sensitivities on {data.rpartition('/')[2]}")
+        self.start.setText(tr("Compute sensitivities on {}", data.rpartition("/")[2]))
         self.ask.setVisible(has_weights and not running)
 
     def _data_changed(self) -> None:
@@ -234,9 +235,9 @@ class SensitivityPanel(QWidget):
     def _ask_cell(self, index: QModelIndex, at: QPoint) -> None:
         cells = self._cells(self.views.map.places() or [index])
         self.menu.clear()
-        verb = "Apply this format" if len(cells) == 1 else f"Apply these {len(cells)} formats"
+        verb = tr("Apply this format") if len(cells) == 1 else tr("Apply these {} formats", len(cells))
         self.menu.addAction(f"{verb} ({_label(cells)})").triggered.connect(lambda: self.apply_cells(cells))
-        measure = self.menu.addAction(f"Measure {'it' if len(cells) == 1 else 'them'}")
+        measure = self.menu.addAction(tr("Measure {}", tr("it") if len(cells) == 1 else tr("them")))
         measure.triggered.connect(self.measure)
         measure.setEnabled(not self.known.running)
         self.menu.popup(at)
@@ -248,15 +249,15 @@ class SensitivityPanel(QWidget):
         for chosen, scope in ((True, "selected"), (False, "")):
             cells = self._column(column, chosen)
             count = len({row.node for row, _ in cells})
-            text = f"Apply {name} to the {plural(count, f'{scope} layer'.strip())}" if count else (
-                f"Apply {name} to the selected layers: none is selected")  # fmt: skip
+            text = tr("Apply {} to the {}", name, plural(count, f'{scope} layer'.strip())) if count else (
+                tr("Apply {} to the selected layers: none is selected", name))  # fmt: skip
             act = self.menu.addAction(text)
             act.setEnabled(bool(cells))
             act.triggered.connect(partial(self.apply_cells, cells))
         self.menu.addSeparator()
-        show = self.menu.addAction(f"Show {name} layer by layer")
+        show = self.menu.addAction(tr("Show {} layer by layer", name))
         show.triggered.connect(lambda: self.views.show_layers(column))
-        colour = self.menu.addAction(f"Colour the graph by {name}")
+        colour = self.menu.addAction(tr("Colour the graph by {}", name))
         colour.triggered.connect(lambda: self._colour(column))
         self.menu.popup(QCursor.pos())
 
@@ -276,8 +277,10 @@ class SensitivityPanel(QWidget):
         """Overlay of the graph: largest divergence of a node's ports under the chosen format."""
         heat, column = self.views.heat, self.views.column
         if not self.known.table or not heat.columns:
-            return Overlay("sensitivity", {}, "log", self.known.status or "not measured yet")
-        return Overlay(f"KL under {heat.columns[column].title}", overlay_values(heat, column), "log", self.known.status)
+            return Overlay("sensitivity", {}, "log", self.known.status or tr("not measured yet"))
+        return Overlay(
+            tr("KL under {}", heat.columns[column].title), overlay_values(heat, column), "log", self.known.status
+        )
 
     def export(self, path: Path) -> None:
         """Export the current view to a .png, .svg or .csv file; raises FileError."""
@@ -300,7 +303,7 @@ def overlay_values(heat: Heat, column: int) -> dict[str, float]:
 def _label(cells: list[Cell]) -> str:
     """Undo label: `weight → int 4`, `3 layers → int 4`, `3 layers → several formats`."""
     names = {title_of(c) for _, c in cells}
-    format_text = names.pop() if len(names) == 1 else "several formats"
+    format_text = names.pop() if len(names) == 1 else tr("several formats")
     if len(cells) == 1:
         return f"{cells[0][0].port} → {cells[0][1].label}"
     return f"{plural(len({row.node for row, _ in cells}), 'layer')} → {format_text}"

@@ -13,6 +13,7 @@ from espalier.app.features.sensitivity.charts.heat import HeatMap, HeatScale, Pr
 from espalier.app.features.sensitivity.charts.heat_bars import LayerBars
 from espalier.app.figures.heat_lines import PORTS, Heat, Order
 from espalier.app.number_text import plural
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.charts.chart import Chart
 from espalier.app.widgets.forms.fields import Check, Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from espalier.app.measured.sensitivities import Sensitivities
     from espalier.passes.sensitivity.table import Sensitivity
 
-TABS = ("Heat map", "Predicted against measured", "Layers")
-ORDERS: dict[Order, str] = {"model": "in the model's order", "sensitivity": "most sensitive first"}
-NO_DOTS = (
+TABS = translated(("Heat map", "Predicted against measured", "Layers"))
+ORDERS: dict[Order, str] = translated({"model": "in the model's order", "sensitivity": "most sensitive first"})
+NO_DOTS = tr(
     "Nothing has been measured yet. Select cells of the heat map and choose Measure selected, "
     "or let the run measure some (Options…)."
 )
@@ -55,26 +56,29 @@ class Views(QWidget):
         self.spread = ErrorSpread()
         self.tabs, self._pages = QTabBar(), QStackedWidget()
         self._ports, self._order = Choice(tuple(PORTS)), Choice(tuple(ORDERS), tuple(ORDERS.values()))
-        self._only = Check("only selected layers")
+        self._only = Check(tr("only selected layers"))
         self._format = Choice()
         self.status, self.words, self.scale = Elided("", "muted", 40), Elided("", "muted"), HeatScale()
         self._legend = rich_label()
         self._empty = empty_state(NO_DOTS)
         self.links = {
-            "run": link("Run again", self.run.emit), "stop": link("Stop", self.stop.emit),
-            "options": link("Options…", self.options.emit), "measure": link("Measure selected", self.measure.emit),
-            "colour": link("Colour the graph", self.colour.emit), "save": link("Save as…", self.save.emit),
-        }  # fmt: skip
+            "run": link(tr("Run again"), self.run.emit),
+            "stop": link(tr("Stop"), self.stop.emit),
+            "options": link(tr("Options…"), self.options.emit),
+            "measure": link(tr("Measure selected"), self.measure.emit),
+            "colour": link(tr("Colour the graph"), self.colour.emit),
+            "save": link(tr("Save as…"), self.save.emit),
+        }
         self._build()
         self._connect()
 
     def _build(self) -> None:
         for title in TABS:
             self.tabs.addTab(title)
-        self.tabs.setAccessibleName("View of the sensitivities")
-        for choice, name in ((self._ports, "Ports"), (self._order, "Order"), (self._format, "Format")):
+        self.tabs.setAccessibleName(tr("View of the sensitivities"))
+        for choice, name in ((self._ports, tr("Ports")), (self._order, tr("Order")), (self._format, tr("Format"))):
             choice.setAccessibleName(name)
-        self._format.setToolTip("The format of the bars, and of the colours on the graph")
+        self._format.setToolTip(tr("The format of the bars, and of the colours on the graph"))
         box = QVBoxLayout(self)  # outermost first: a reparented widget is styled again
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
@@ -220,11 +224,11 @@ class Views(QWidget):
         """Show the current cell's text, or the accuracy of the predictions."""
         current = self.map.currentIndex()
         if self.tabs.currentIndex() == SCATTER:
-            left_out = f"cells left out are off by a factor of {self._error:.2g} in the median"
+            left_out = tr("cells left out are off by a factor of {:.2g} in the median", self._error)
             texts = (agreement_text(self.scatter.dots), left_out if self._error and self.scatter.dots else "")
             self.words.show_text(" · ".join(w for w in texts if w))
         elif self.tabs.currentIndex() == MAP and current.isValid():
-            keys = "Enter applies it here, a click on the column title to more"
+            keys = tr("Enter applies it here, a click on the column title to more")
             self.words.show_text(f"{self.map.cells.cell_text(current)} · {keys}")
         else:
             self.words.show_text("")

@@ -11,8 +11,9 @@ from PySide6.QtGui import QCursor, QLinearGradient, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from espalier.app.figures.facts import node_path
-from espalier.app.number_text import THIN, plural
+from espalier.app.number_text import plural
 from espalier.app.session.streamed_analysis import StreamedAnalysis
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import Elided, empty_state, link
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 BAR = 120  # pixels of the colour scale
-DEFINITION = "SQNR is 10·log10(Σx² / Σ(x − q(x))²) of the stored weight: 6 dB more is one bit more."
-USAGE = "Click a cell to apply its format to the weight, a column title to apply it to all or to sort."
-FIRST = "Weights appear as they are measured. The first run takes longer: the formats' kernels are compiled."
-LOSS = "It does not tell a layer's effect on the model's accuracy."
+DEFINITION = tr("SQNR is 10·log10(Σx² / Σ(x − q(x))²) of the stored weight: 6 dB more is one bit more.")
+USAGE = tr("Click a cell to apply its format to the weight, a column title to apply it to all or to sort.")
+FIRST = tr("Weights appear as they are measured. The first run takes longer: the formats' kernels are compiled.")
+LOSS = tr("It does not tell a layer's effect on the model's accuracy.")
 
 
 class SqnrPanel(DeferredWork):
@@ -56,8 +57,8 @@ class SqnrPanel(DeferredWork):
         self.words = Elided("", "muted")
         self._counts = QLabel()
         self._counts.setProperty("role", "muted")
-        self.again = link("Measure again", self._press)
-        self.tools = [link("Copy as TSV", self.table.copy), link("Save as CSV…", self.save_wanted.emit)]
+        self.again = link(tr("Measure again"), self._press)
+        self.tools = [link(tr("Copy as TSV"), self.table.copy), link(tr("Save as CSV…"), self.save_wanted.emit)]
         self._empty, self.start = empty_state(""), link("", self.measure)
         self.menu = QMenu(self)
         self._pages = QStackedWidget()
@@ -122,11 +123,11 @@ class SqnrPanel(DeferredWork):
         nodes = tried_nodes(document.graph) if document else []
         has_weights = bool(document) and any(document.graph.weights[w].key for n in nodes for w in n.weights.values())
         self.start.setVisible(has_weights)
-        self.start.setText(f"Measure {plural(len(nodes), 'weight')} under {len(usual_formats())} formats")
+        self.start.setText(tr("Measure {} under {} formats", plural(len(nodes), "weight"), len(usual_formats())))
         self._empty.setText(
-            f"Not measured yet. {DEFINITION}"
+            tr("Not measured yet. {}", DEFINITION)
             if has_weights
-            else "Open a model with weights to see what each format does to them."
+            else tr("Open a model with weights to see what each format does to them.")
         )
 
     def measure(self) -> None:
@@ -138,7 +139,7 @@ class SqnrPanel(DeferredWork):
         self.words.show_text(FIRST)
         self._measured = _state(graph)
         self._pages.setCurrentIndex(1)
-        self.asking.ask("SQNR of formats", Step("format_sqnr", FormatSqnrOptions()))
+        self.asking.ask(tr("SQNR of formats"), Step("format_sqnr", FormatSqnrOptions()))
         self._mark()
 
     def _take(self, part: object) -> None:
@@ -165,9 +166,9 @@ class SqnrPanel(DeferredWork):
         heat, document = self.table.heat, self._session.document
         stale = document is not None and _state(document.graph) != self._measured
         total = f"{plural(heat.rowCount(), 'weight')} × {plural(len(heat.columns), 'format')}"
-        text = f"{heat.rowCount()} of {len(heat.names)} weights" if self.asking.busy else total
-        self._counts.setText(f"{text} · weights have changed since" if stale else text)
-        self.again.setText("Stop" if self.asking.busy else "Measure again")
+        text = tr("{} of {} weights", heat.rowCount(), len(heat.names)) if self.asking.busy else total
+        self._counts.setText(tr("{} · weights have changed since", text) if stale else text)
+        self.again.setText(tr("Stop") if self.asking.busy else tr("Measure again"))
 
     def _press(self) -> None:
         if self.asking.busy:
@@ -206,18 +207,18 @@ class SqnrPanel(DeferredWork):
     def _ask_column(self, column: int) -> None:
         heat = self.table.heat
         self.menu.clear()
-        use = self.menu.addAction(f"Use {heat.columns[column]} for all {plural(heat.rowCount(), 'weight')}")
+        use = self.menu.addAction(tr("Use {} for all {}", heat.columns[column], plural(heat.rowCount(), "weight")))
         use.triggered.connect(lambda: self.apply_column(column))
         self.menu.addSeparator()
-        for title, best in (("Sort, best first", True), ("Sort, worst first", False)):
+        for title, best in ((tr("Sort, best first"), True), (tr("Sort, worst first"), False)):
             self.menu.addAction(title).triggered.connect(lambda _=False, b=best: heat.arrange(column, b))
-        self.menu.addAction("In the model's order").triggered.connect(lambda: heat.arrange(None))
+        self.menu.addAction(tr("In the model's order")).triggered.connect(lambda: heat.arrange(None))
         self.menu.popup(QCursor.pos())
 
     def _update_texts(self, current: QModelIndex) -> None:
         heat = self.table.heat
         if current.isValid():
-            keys = f"Enter applies it here, Ctrl+Enter to all {plural(heat.rowCount(), 'weight')}"
+            keys = tr("Enter applies it here, Ctrl+Enter to all {}", plural(heat.rowCount(), "weight"))
             self.words.show_text(f"{heat.cell_text(current)} · {keys}")
 
     # -- files
@@ -238,10 +239,10 @@ class Legend(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._texts = "SQNR  0", f"{MAX_DB:.0f}{THIN}dB: better"
+        self._texts = tr("SQNR  0"), tr("{:.0f}\u2009dB: better", MAX_DB)
         self.setFixedSize(self.sizeHint())
         self.setToolTip(f"{DEFINITION} {LOSS}")
-        self.setAccessibleName(f"Colours from 0 to {MAX_DB:.0f} dB")
+        self.setAccessibleName(tr("Colours from 0 to {:.0f} dB", MAX_DB))
 
     def sizeHint(self) -> QSize:
         width = sum(map(self.fontMetrics().horizontalAdvance, self._texts))

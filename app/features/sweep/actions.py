@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from espalier.app.features.sweep.state import sweeps_of
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.features.sweep.panel import SweepsPanel
@@ -19,4 +20,4 @@ def follow(host: Host) -> None:
 def connect(host: Host, panel: SweepsPanel) -> None:
     """Connect the panel's signals to the window."""
     panel.begun.connect(lambda: host.show_dock("sweeps"))
-    panel.save_wanted.connect(lambda: host.save_plots(panel, "Save the sweep", "sweep.png"))
+    panel.save_wanted.connect(lambda: host.save_plots(panel, tr("Save the sweep"), "sweep.png"))

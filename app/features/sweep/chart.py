@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.figures.curves import figure_text, figure_title, is_log, line_style, positions
 from espalier.app.number_text import change_text, count, noise_text
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, dashed, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.passes.figure import is_near, main_figure
@@ -63,7 +64,9 @@ class CurveChart(Chart):
         self.lines = curves(sweep, outcomes, figure) if sweep else []
         values = positions(sweep) if sweep else []
         self._places = [math.log10(p) for p in values] if is_log(values) else values
-        self.setAccessibleName(f"{figure_title(figure)} against {axis_title(sweep)}" if sweep else "No sweep")
+        self.setAccessibleName(
+            tr("{} against {}", figure_title(figure), axis_title(sweep)) if sweep else tr("No sweep")
+        )
         self.draw(self.look)
 
     def pick(self, variant: int, x: int) -> None:
@@ -116,14 +119,14 @@ class CurveChart(Chart):
                 f'<span style="color:{self.look.muted}">{_unbroken(f"▒ 95 % of n = {count(samples.n)}")}</span>'
             )
         if samples is not None and samples.guessing is not None:
-            text = _unbroken(f"┈ guessing {figure_text(self.figure, samples.guessing)}")
+            text = _unbroken(tr("┈ guessing {}", figure_text(self.figure, samples.guessing)))
             texts.append(f'<span style="color:{self.look.bad}">{text}</span>')
         return " &nbsp; ".join(texts)
 
     def _spread(self, mean: Mean) -> str:
         """Mean and standard deviation of a repeated recipe, as text."""
         middle, std, low, high = (figure_text(self.figure, v) for v in (mean.mean, mean.std, mean.low, mean.high))
-        return f"<b>{middle} ± {std}</b> over {mean.count} seeds, {low} to {high}"
+        return tr("<b>{} ± {}</b> over {} seeds, {} to {}", middle, std, mean.count, low, high)
 
     def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
@@ -220,9 +223,9 @@ class CurveChart(Chart):
         text = f"{figure_title(self.figure)} {figure_text(self.figure, mean.mean)}"
         text += self._noise_at(variant, x)
         if mean.count > 1:
-            ends = f"{figure_text(self.figure, mean.low)} to {figure_text(self.figure, mean.high)}"
-            text += f" ± {figure_text(self.figure, mean.std)}\n{ends} over {mean.count} seeds"
-        return "\n".join(t for t in (head, text, "Click to choose it") if t)
+            ends = tr("{} to {}", figure_text(self.figure, mean.low), figure_text(self.figure, mean.high))
+            text += tr(" ± {}\n{} over {} seeds", figure_text(self.figure, mean.std), ends, mean.count)
+        return "\n".join(t for t in (head, text, tr("Click to choose it")) if t)
 
     def _noise_at(self, variant: int, x: int) -> str:
         """n, interval and change of a single point's main metric."""

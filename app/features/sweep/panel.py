@@ -15,6 +15,7 @@ from espalier.app.features.sweep.setup import SweepSetup
 from espalier.app.features.sweep.state import Run, sweeps_of
 from espalier.app.figures.curves import draw, figure_title
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.form_panel import FormPanel, empty_page
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.flow_layout import FlowLayout
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 PAUSE = 100  # milliseconds between two frames
-ABOUT = (
+ABOUT = tr(
     "A sweep runs the recipe with one option at several values and draws the scores: accuracy against width, "
     "sparsity, rank or epochs. Each point is a recipe that you can use."
 )
-CHOOSE = "Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point."
+CHOOSE = tr("Choose what to vary at the left, then <b>Run</b>. The curve is drawn here, point by point.")
 SETUP, TABLE, WORDS, MIDDLE, NAME = 288, 440, 520, 260, 260
 
 
@@ -50,14 +51,16 @@ class SweepsPanel(FormPanel):
         self.setup = SweepSetup(session, self.sweeps.timed)
         self.chart, self.points = CurveChart(), SweepPoints()
         self._runs, self._figure = Choice(), Choice()
-        self._runs.setAccessibleName("Sweep")
-        self._figure.setAccessibleName("Figure")
+        self._runs.setAccessibleName(tr("Sweep"))
+        self._figure.setAccessibleName(tr("Figure"))
         self._status, self._legend, self._wrong = Elided("", "muted", 40), QLabel(wordWrap=True), warning()
-        self._stop = link("Stop", lambda: self._with_run(self.sweeps.stop))
-        self._after = link("Stop after this point", lambda: self._with_run(partial(self.sweeps.stop, after_point=True)))
-        self._rerun_link = link("Run what is missing", self._go_on)
-        self._save = link("Save as…", self.save_wanted.emit)
-        self._remove = link("Remove", lambda: self._with_run(self.sweeps.remove))
+        self._stop = link(tr("Stop"), lambda: self._with_run(self.sweeps.stop))
+        self._after = link(
+            tr("Stop after this point"), lambda: self._with_run(partial(self.sweeps.stop, after_point=True))
+        )
+        self._rerun_link = link(tr("Run what is missing"), self._go_on)
+        self._save = link(tr("Save as…"), self.save_wanted.emit)
+        self._remove = link(tr("Remove"), lambda: self._with_run(self.sweeps.remove))
         self._build()
         self._wait = QTimer(self, singleShot=True, interval=PAUSE)
         self._wait.timeout.connect(self.refresh)
@@ -67,8 +70,8 @@ class SweepsPanel(FormPanel):
     # -- building
 
     def _build(self) -> None:
-        self._how = muted("Or add a step to the recipe, such as Model → Prune…, and choose what to vary.")
-        self.example_link = link("Try it: accuracy against weight width", self.run_example)
+        self._how = muted(tr("Or add a step to the recipe, such as Model → Prune…, and choose what to vary."))
+        self.example_link = link(tr("Try it: accuracy against weight width"), self.run_example)
         empty = empty_page(WORDS, muted(ABOUT), self.example_link, self._how)
         content = QWidget()  # filled in place, since a reparented widget is styled again
         self._lay_out(empty, self.setup, self.setup.foot, content, [SETUP, 560 + TABLE])
@@ -194,15 +197,18 @@ class SweepsPanel(FormPanel):
             self._status.show_text("")
         else:
             total, failed = len(points(run.sweep)), sum(bool(o.error) for o in self.points.outcomes)
-            texts = [f"{len(self.points.outcomes)} of {plural(total, 'point')}", f"{failed} failed" if failed else "",
-                     _doing(run)]  # fmt: skip
+            texts = [
+                tr("{} of {}", len(self.points.outcomes), plural(total, "point")),
+                tr("{} failed", failed) if failed else "",
+                _doing(run),
+            ]
             self._status.show_text(" · ".join(w for w in texts if w))
         running = run is not None and run.running
         for part in (self._stop, self._after):
             part.setVisible(running)
         self._rerun_link.setVisible(run is not None and not running and run.missing > 0)
         wrong = run.error if run else ""
-        self._wrong.setText(f"{wrong} The points so far are kept." if wrong else "")
+        self._wrong.setText(tr("{} The points so far are kept.", wrong) if wrong else "")
         self._wrong.setVisible(bool(wrong))
 
     # -- running
@@ -261,7 +267,7 @@ class SweepsPanel(FormPanel):
 def _doing(run: Run) -> str:
     if run.job is None:
         return ""
-    return "running" if run.job.state == "running" else "queued"
+    return tr("running") if run.job.state == "running" else tr("queued")
 
 
 def _bar(runs: QWidget, figure: QWidget, *others: QWidget) -> FlowLayout:

@@ -10,6 +10,7 @@ from PySide6.QtCore import QModelIndex, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.number_text import cell, percent, signed
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.table import Table
 from espalier.passes.figure import main_figure
@@ -29,13 +30,13 @@ class SweepPoints(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.table = Table()
-        self.table.setAccessibleName("Points of the sweep")
+        self.table.setAccessibleName(tr("Points of the sweep"))
         self.outcomes: list[Outcome] = []
         self.picked: Outcome | None = None
         self._sweep: Sweep | None = None
         self.words = muted("", wrap=True)
-        self.use = QPushButton("Use this recipe")
-        self.use.setToolTip("Make the chosen point's recipe the recipe, in one step that can be undone")
+        self.use = QPushButton(tr("Use this recipe"))
+        self.use.setToolTip(tr("Make the chosen point's recipe the recipe, in one step that can be undone"))
         self.use.clicked.connect(self.want)
         foot = QHBoxLayout()
         foot.setContentsMargins(12, 0, 12, 0)
@@ -80,9 +81,9 @@ class SweepPoints(QWidget):
         if interval := shown.get("interval"):
             shown["interval"] = "–".join(percent(e) if self._share else cell(float(f"{e:.3g}")) for e in interval)
         if shown.get("change") is not None:
-            noise = ", within noise" if shown.pop("within_noise") else ""
+            noise = tr(", within noise") if shown.pop("within_noise") else ""
             value = shown["change"]
-            text = f"{signed(100 * value, 1)} points" if self._share else f"{value:+.3g}".replace("-", "−")
+            text = tr("{} points", signed(100 * value, 1)) if self._share else f"{value:+.3g}".replace("-", "−")
             shown["change"] = f"{text}{noise}"
         shown.pop("within_noise", None)
         last = {k: shown.pop(k) for k in LAST if k in shown}
@@ -122,7 +123,7 @@ class SweepPoints(QWidget):
         outcome = self.picked
         self.use.setEnabled(outcome is not None and not outcome.error)
         if outcome is None or self._sweep is None:
-            self.words.setText("Click a point or a row." if self.outcomes else "")
+            self.words.setText(tr("Click a point or a row.") if self.outcomes else "")
         else:
             reason = f": {outcome.error} {outcome.hint}".rstrip() if outcome.error else ""
             self.words.setText(f"{point_text(self._sweep, outcome)}{reason}")

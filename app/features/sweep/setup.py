@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.number_text import count, duration, plural
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.axis_field import AxisField, caption
 from espalier.app.widgets.forms.fields import Choice, NumberField, apply_field_style
 from espalier.app.widgets.forms.score_field import ScoreField
@@ -40,15 +41,17 @@ class SweepSetup(QWidget):
         self.along: AxisField | None = None
         self.lines: list[AxisField] = []
         self.seeds = NumberField(int, 1, 100)
-        self.seeds.setAccessibleName("Seeds")
+        self.seeds.setAccessibleName(tr("Seeds"))
         self.seeds.put(1)
-        self.baseline = Choice((START, OPENED), (START, "model as opened"))
-        self.baseline.setAccessibleName("Baseline")
-        self.baseline.setToolTip("Baseline of the points: the present project, or the model as opened")
-        self.score = ScoreField(lambda: session.measured_on, "No data: sizes and bits alone are counted", optional=True)
+        self.baseline = Choice((START, OPENED), (tr(START), tr("model as opened")))
+        self.baseline.setAccessibleName(tr("Baseline"))
+        self.baseline.setToolTip(tr("Baseline of the points: the present project, or the model as opened"))
+        self.score = ScoreField(
+            lambda: session.measured_on, tr("No data: sizes and bits alone are counted"), optional=True
+        )
         self._words = muted("")
         self.foot = QWidget()  # stays below the fields
-        self.run_button = QPushButton("Run")
+        self.run_button = QPushButton(tr("Run"))
         self.run_button.setProperty("primary", True)
         self.run_button.clicked.connect(self.run)
         self._arrange()
@@ -62,23 +65,25 @@ class SweepSetup(QWidget):
         for box in (self._more, self._rows, self._links):
             box.setSpacing(6)
         self._links.setSpacing(0)
-        self._along_link = _left(link("+ another option along with it", self.add_along))
-        self.seeds.setToolTip("Number of seeds: the curve shows means and standard deviations")
+        self._along_link = _left(link(tr("+ another option along with it"), self.add_along))
+        self.seeds.setToolTip(tr("Number of seeds: the curve shows means and standard deviations"))
         seeds = QHBoxLayout()
-        seeds.addWidget(caption("Seeds"))
+        seeds.addWidget(caption(tr("Seeds")))
         seeds.addWidget(self.seeds)
-        self.repeat_link = link("repeat the recipe unchanged", self.repeat)
-        self.repeat_link.setToolTip("The present recipe with several seeds: mean and standard deviation of its score")
+        self.repeat_link = link(tr("repeat the recipe unchanged"), self.repeat)
+        self.repeat_link.setToolTip(
+            tr("The present recipe with several seeds: mean and standard deviation of its score")
+        )
         seeds.addWidget(self.repeat_link)
         seeds.addStretch(1)
         against = QHBoxLayout()
-        against.addWidget(caption("Baseline"))
+        against.addWidget(caption(tr("Baseline")))
         against.addWidget(self.baseline)
         against.addStretch(1)
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 8, 12, 10)
         box.setSpacing(8)
-        for part in (caption("Vary"), self.main, self._more, self._along_link, caption("Lines"), self._rows,
+        for part in (caption(tr("Vary")), self.main, self._more, self._along_link, caption(tr("Lines")), self._rows,
                      self._links, seeds, against, self.score):  # fmt: skip
             box.addWidget(part) if isinstance(part, QWidget) else box.addLayout(part)
         box.addStretch(1)
@@ -123,7 +128,7 @@ class SweepSetup(QWidget):
         for title, offer in suggested_lines(self._recipe, Axis(*main, ()) if main else None):
             if (offer.step, offer.path) not in used:
                 self._links.addWidget(_left(link(f"+ {title}", lambda o=offer: self.add_line(o))))
-        self._links.addWidget(_left(link("+ a line for each value of…", self.add_line)))
+        self._links.addWidget(_left(link(tr("+ a line for each value of…"), self.add_line)))
 
     def add_line(self, offer: Offer | None = None) -> AxisField:
         """Add an option with a line per value."""
@@ -207,8 +212,8 @@ class SweepSetup(QWidget):
             sweep = self.sweep()
             estimate_of_sweep = estimate(sweep, self._timed)
         except EspalierError as error:
-            text = f"{error.message} {error.hint}".strip()
-            self._words.setText(text if self._recipe.steps else "Add a step to the recipe to vary it.")
+            text = error_text(error)
+            self._words.setText(text if self._recipe.steps else tr("Add a step to the recipe to vary it."))
             self.run_button.setEnabled(False)
             return
         self._words.setText(
@@ -222,8 +227,8 @@ class SweepSetup(QWidget):
 def work_text(number: int, runs: Mapping[str, int], seconds: float, untimed: tuple[str, ...]) -> str:
     """The expected work, such as `19 points · 9 × Fine-tune, 19 × Evaluate · about 2 min 10 s`."""
     slow = [f"{count(n)} × {_title(name)}" for name, n in runs.items() if not PASSES.get(name).instant]
-    duration_text = f"about {duration(seconds)}" if seconds >= 1 else "a moment" if not untimed else ""
-    new = f"{', '.join(map(_title, untimed))} not timed yet" if untimed and any(n in runs for n in untimed) else ""
+    duration_text = tr("about {}", duration(seconds)) if seconds >= 1 else tr("a moment") if not untimed else ""
+    new = tr("{} not timed yet", ", ".join(map(_title, untimed))) if untimed and any(n in runs for n in untimed) else ""
     new = "" if all(PASSES.get(n).instant for n in untimed) else new
     return " · ".join(t for t in (plural(number, "point"), ", ".join(slow), duration_text, new) if t)
 

@@ -11,6 +11,7 @@ from PySide6.QtCore import Signal
 from espalier.app.jobs.queue import Rest
 from espalier.app.measured.live import is_evaluation
 from espalier.app.session.document_runs import DocumentRuns
+from espalier.app.translation import message, tr
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe
@@ -55,8 +56,8 @@ class Run:
         if self.sweep.title:
             return self.sweep.title
         steps = self.sweep.recipe.steps
-        of = f" of {steps[self.sweep.axis.step].pass_name}" if self.sweep.axis and len(steps) > 1 else ""
-        return f"{axis_title(self.sweep)}{of}" if self.sweep.axis else f"{len(self.sweep.seeds)} seeds"
+        of = tr(" of {}", steps[self.sweep.axis.step].pass_name) if self.sweep.axis and len(steps) > 1 else ""
+        return f"{axis_title(self.sweep)}{of}" if self.sweep.axis else tr("{} seeds", len(self.sweep.seeds))
 
     @property
     def running(self) -> bool:
@@ -123,7 +124,7 @@ class Sweeps(DocumentRuns):
 
     def _submit(self, run: Run) -> None:
         run.gives_way = False
-        run.job = self._session.submit(f"Sweep {run.title}", self._work(run), lambda _: None)
+        run.job = self._session.submit(tr("Sweep {}", run.title), self._work(run), lambda _: None)
         recipe, sweep = self._session.open_document.recipe, run.sweep
         self._session.repeats.note(run.job, lambda: self._repeat(sweep, recipe), recipe)
 
@@ -176,7 +177,7 @@ class Sweeps(DocumentRuns):
             self._give_way(run)
         elif isinstance(job_event.event, TERMINAL):
             run.job = None
-            run.error = job_event.event.message if isinstance(job_event.event, Failed) else ""
+            run.error = message(job_event.event.message) if isinstance(job_event.event, Failed) else ""
             self.write()
         self.changed.emit(run)
 
@@ -209,4 +210,4 @@ class Sweeps(DocumentRuns):
         recipe = self.recipe_of(run, outcome)
         if outcome.score.get("loss") is not None:
             self._session.record_score(recipe, run.sweep.score, outcome.score)
-        self._session.set_recipe(recipe, f"Use {point_text(run.sweep, outcome)}")
+        self._session.set_recipe(recipe, tr("Use {}", point_text(run.sweep, outcome)))

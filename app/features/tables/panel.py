@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSizePolicy, QStac
 
 from espalier.app.features.tables.state import document_reports_of
 from espalier.app.number_text import column_title, plural, shown
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.heading import Elided, empty_state, link
 from espalier.app.widgets.table import Table
@@ -19,7 +20,7 @@ from espalier.passes.jobs.kinds import AnalyseJob, Failed, JobEvent, JobInfo, St
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-EMPTY = "No report yet. Choose one above: each runs in the background and appears here as a table."
+EMPTY = tr("No report yet. Choose one above: each runs in the background and appears here as a table.")
 # Shown in the score, the Training panel, the Data panel and the Sensitivity panel.
 HIDDEN = ("evaluate", "finetune_estimate", "data_rows", "divergence")
 LOWEST_FIRST = {"quantization": "sqnr_db", "calibrate": "sqnr_db"}  # sorted by this column, worst first
@@ -64,13 +65,13 @@ class TablesPanel(QWidget):
         self._state = document_reports_of(session)
         self.table = Table()
         self._choice, self._filter = Choice(), QLineEdit()
-        self._filter.setPlaceholderText("Filter rows")
+        self._filter.setPlaceholderText(tr("Filter rows"))
         self._filter.setClearButtonEnabled(True)
         self._summary, self._counts = Elided("", "muted"), QLabel()
         self._summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self._summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._counts.setProperty("role", "muted")
-        self._rerun = link("Run again", lambda: self.wanted.emit(self.current))
+        self._rerun = link(tr("Run again"), lambda: self.wanted.emit(self.current))
         self._pages = QStackedWidget()
         self._message = empty_state(EMPTY)
         self._pages.addWidget(self._message)
@@ -98,7 +99,7 @@ class TablesPanel(QWidget):
         self._choice.setMinimumWidth(200)
         self._choice.setFixedHeight(25)
         self._filter.setFixedHeight(25)
-        self._choice.setAccessibleName("Report")
+        self._choice.setAccessibleName(tr("Report"))
         self._filter.setMaximumWidth(220)
         bar = QHBoxLayout()
         bar.setContentsMargins(12, 6, 12, 4)
@@ -106,16 +107,16 @@ class TablesPanel(QWidget):
         for widget in (self._choice, self._filter, self._counts):
             bar.addWidget(widget)
         bar.addStretch(1)
-        self._colour = link("Colour the graph", self._overlay)
-        self._show_node = link("Show node", self.table.want_node)
-        self._options = link("Options…", lambda: self.options_wanted.emit(self.current))
+        self._colour = link(tr("Colour the graph"), self._overlay)
+        self._show_node = link(tr("Show node"), self.table.want_node)
+        self._options = link(tr("Options…"), lambda: self.options_wanted.emit(self.current))
         self._tools = [
             self._show_node,
             self._colour,
             self._options,
             self._rerun,
-            link("Copy as TSV", self.table.copy),
-            link("Save as CSV…", self.save_wanted.emit),
+            link(tr("Copy as TSV"), self.table.copy),
+            link(tr("Save as CSV…"), self.save_wanted.emit),
         ]
         for button in self._tools:
             bar.addWidget(button)
@@ -133,7 +134,7 @@ class TablesPanel(QWidget):
         """Show that there is no report."""
         self.offer()
         self._choice.put(None)
-        self._choice.setPlaceholderText("Choose a report")
+        self._choice.setPlaceholderText(tr("Choose a report"))
         self._choice.setEnabled(self._session.document is not None)
         self._message.setText(EMPTY)
         self._show(None)
@@ -143,7 +144,8 @@ class TablesPanel(QWidget):
         steps = [s for n in self._state.reports if (s := PASSES.get(n)).kind == "transform"]
         specs, chosen = [*reports(), *steps], self.current
         self._choice.offer(
-            tuple(s.name for s in specs), tuple(f"Step: {s.title}" if s in steps else s.title for s in specs)
+            tuple(s.name for s in specs),
+            tuple(tr("Step: {}", tr(s.title)) if s in steps else tr(s.title) for s in specs),
         )
         self._choice.put(chosen if chosen in {s.name for s in specs} else None)
 
@@ -157,8 +159,8 @@ class TablesPanel(QWidget):
     def _show_waiting(self, name: str) -> None:
         """Show whether the job of a report is running or waiting for others."""
         running = any(j.state != "waiting" for j in self._jobs(name))
-        suffix = "" if running else ", after the jobs queued before it"
-        self._message.setText(f"{self._choice.currentText()}: being computed{suffix}.")
+        suffix = "" if running else tr(", after the jobs queued before it")
+        self._message.setText(tr("{}: being computed{}.", self._choice.currentText(), suffix))
 
     def _jobs(self, name: str) -> list[JobInfo]:
         """The unfinished jobs of a report."""
@@ -171,14 +173,14 @@ class TablesPanel(QWidget):
         if isinstance(event, Started):
             self._show_waiting(self.current)
         elif isinstance(event, Failed):
-            self._message.setText(f"There is no table. {event.message} {event.hint}".strip())
+            self._message.setText(tr("There is no table. {} {}", message(event.message), message(event.hint)).strip())
         elif isinstance(event, Stopped):
-            self._message.setText("There is no table, as the job was stopped. Choose the report again.")
+            self._message.setText(tr("There is no table, as the job was stopped. Choose the report again."))
 
     def _on_problem(self) -> None:
         """An error occurred: stop waiting for a report that has no job."""
         if self.current and self.current not in self._state.reports and not self._jobs(self.current):
-            self._message.setText("There is no table yet. Choose the report again.")
+            self._message.setText(tr("There is no table yet. Choose the report again."))
 
     def show_report(self, report: Report) -> None:
         """Show a report."""
@@ -202,7 +204,7 @@ class TablesPanel(QWidget):
         if report and not rows and report.summary:
             rows = tuple({"figure": column_title(k), "value": v} for k, v in report.summary.items())
         self.table.show_rows(rows, LOWEST_FIRST.get(report.pass_name, "") if report else "")
-        self.table.setAccessibleName(self._choice.currentText() or "Report")
+        self.table.setAccessibleName(self._choice.currentText() or tr("Report"))
         self._pages.setCurrentIndex(1 if rows else 0)
         self._summary.show_text(summary_text(report) if report and report.rows else "")
         for widget in (*self._tools, self._filter):
@@ -223,8 +225,8 @@ class TablesPanel(QWidget):
 
     def _count(self) -> None:
         shown, text = len(self.table.rows.shown), self._filter.text()
-        note = " · of an earlier state" if self.current in self._state.stale else ""
-        counted = f"No row contains “{text}”" if text and not shown else plural(shown, "row")
+        note = tr(" · of an earlier state") if self.current in self._state.stale else ""
+        counted = tr("No row contains “{}”", text) if text and not shown else plural(shown, "row")
         self._counts.setText(counted + note if self._pages.currentIndex() else "")
 
     def _overlay(self) -> None:

@@ -18,6 +18,7 @@ from espalier.app.features.training.trainable_selection import TrainableSelectio
 from espalier.app.jobs.previews import Previews
 from espalier.app.number_text import count
 from espalier.app.session.opened_state import opened_state_of
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.forms.data_fields import DataField
 from espalier.app.widgets.forms.deferred_work import DeferredWork
 from espalier.app.widgets.forms.grouped_form import GroupedForm
@@ -31,7 +32,7 @@ from espalier.passes.training.options import FinetuneOptions
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-NO_DATA = "Name the data to train on: a demo, a data set of the hub, a file or a folder."
+NO_DATA = tr("Name the data to train on: a demo, a data set of the hub, a file or a folder.")
 
 
 class TrainingPanel(DeferredWork):
@@ -49,10 +50,10 @@ class TrainingPanel(DeferredWork):
         self.run = TrainingRun(session)
         self.hint, self.words, self.error, self.result = muted(""), QLabel(wordWrap=True), warning(), muted("")
         self.interrupted = muted("")
-        self.train = QPushButton("Train")
+        self.train = QPushButton(tr("Train"))
         self.estimate = TrainingEstimate(session, self.options, lambda: self._trainings.job is not None)
-        self.time = link("Estimate the time", lambda: self.estimate.ask(automatic=False))
-        self.resume, self.restart = QPushButton("Continue"), QPushButton("Restart")
+        self.time = link(tr("Estimate the time"), lambda: self.estimate.ask(automatic=False))
+        self.resume, self.restart = QPushButton(tr("Continue")), QPushButton(tr("Restart"))
         self._previews = Previews(self, cache_size=0)  # each wish has a key of its own
         self._build()
         self._connect()
@@ -161,7 +162,7 @@ class TrainingPanel(DeferredWork):
         if document is None:
             return
         rate, why = suggested_rate(document.graph)
-        self.hint.setText(f"Learning rate {rate:g}: {why}.")
+        self.hint.setText(tr("Learning rate {:g}: {}.", rate, why))
         if field._value == self._rate != rate:
             field.put(rate)
         self._rate = rate
@@ -174,14 +175,14 @@ class TrainingPanel(DeferredWork):
         self.train.setEnabled(document is not None)
         self.time.setEnabled(document is not None)
         self.time.setVisible(self._trainings.job is None)
-        self.words.setText(graph_text(document.graph) if document else "Open a model to train it.")
+        self.words.setText(graph_text(document.graph) if document else tr("Open a model to train it."))
         try:
             self._find_interrupted(self.options())
         except EspalierError as error:
             self._show_interrupted(None)
             self._previews.forget("unfinished")
             if document:
-                self.words.setText(error.message)
+                self.words.setText(message(error.message))
             return
         self.estimate.forget()
 
@@ -202,7 +203,7 @@ class TrainingPanel(DeferredWork):
         """Offer to resume an interrupted training."""
         shown = isinstance(run, InterruptedRun) and self._trainings.job is None
         if isinstance(run, InterruptedRun):
-            self.interrupted.setText(f"This training was interrupted at step {count(run.step)} of {count(run.steps)}.")
+            self.interrupted.setText(_interrupted_text(run))
         for widget in (self.interrupted, self.resume, self.restart):
             widget.setVisible(shown)
         self.train.setVisible(not shown and self._trainings.job is None)
@@ -219,7 +220,7 @@ class TrainingPanel(DeferredWork):
         if isinstance(data, DataField) and data.shows(error):
             self.error.hide()
             return
-        self.error.setText(f"{error.message} {error.hint}".strip())
+        self.error.setText(error_text(error))
         self.error.show()
 
     # -- the run
@@ -286,12 +287,16 @@ class TrainingPanel(DeferredWork):
             self.refused.emit()
 
 
+def _interrupted_text(run: InterruptedRun) -> str:
+    return tr("This training was interrupted at step {} of {}.", count(run.step), count(run.steps))
+
+
 def _trainable_row(panel: TrainingPanel) -> QWidget:
     row = QWidget()
     line = QHBoxLayout(row)
     line.setContentsMargins(0, 0, 0, 0)
     line.setSpacing(12)
-    title = QLabel("trainable")
+    title = QLabel(tr("trainable"))
     title.setFixedHeight(23)
     line.addWidget(title, 0, Qt.AlignmentFlag.AlignTop)
     line.addWidget(panel.trainable, 1)

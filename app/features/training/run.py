@@ -9,6 +9,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.number_text import count, duration, left, metric
+from espalier.app.translation import message, tr
 from espalier.app.widgets.heading import Elided
 from espalier.app.widgets.progress import Bar
 from espalier.passes.jobs.kinds import TERMINAL, JobEvent, JobInfo
@@ -18,23 +19,23 @@ from espalier.passes.training.curve import VALIDATION
 if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
-TRAINING = {"loss": "training loss", "rate": "learning rate"}
+TRAINING = {tr("loss"): "training loss", tr("rate"): "learning rate"}
 
 
 def figures() -> dict[str, dict[str, str]]:
     """Line → label of a metric → its series, in the order of the tasks' metrics."""
-    titles = dict.fromkeys(metric.title for metric in all_metrics().values())
+    titles = dict.fromkeys(tr(metric.title) for metric in all_metrics().values())
     return {"validation": {title: VALIDATION + title for title in titles}, "training": TRAINING}
 
 
 def stage(job: JobInfo) -> str:
     """Status text of a training job: stage and step."""
     if job.state == "waiting":
-        return "Queued"
+        return tr("Queued")
     done = job.progress
-    text = done.text if done and done.text else "running"
-    at = f" · step {count(done.done)} of {count(done.total)}" if done and done.total > 1 else ""
-    return f"{'Paused' if job.state == 'paused' else text.capitalize()}{at}"
+    text = message(done.text) if done and done.text else tr("running")
+    at = tr(" · step {} of {}", count(done.done), count(done.total)) if done and done.total > 1 else ""
+    return f"{tr('Paused') if job.state == 'paused' else text.capitalize()}{at}"
 
 
 class TrainingRun(QWidget):
@@ -48,9 +49,9 @@ class TrainingRun(QWidget):
         self.times.setProperty("role", "muted")
         self.figures = [Elided("", "muted") for _ in figures()]
         self.bar = Bar()
-        self.pause = QPushButton("Pause")
-        self.keep = QPushButton("Stop and keep")
-        self.cancel = QPushButton("Cancel")
+        self.pause = QPushButton(tr("Pause"))
+        self.keep = QPushButton(tr("Stop and keep"))
+        self.cancel = QPushButton(tr("Cancel"))
         self._clock = QTimer(self, interval=500)
         self._clock.timeout.connect(self.refresh)
         self._build()
@@ -58,9 +59,9 @@ class TrainingRun(QWidget):
         self.hide()
 
     def _build(self) -> None:
-        self.pause.setToolTip("Pause after the current step; the processor is free meanwhile")
-        self.keep.setToolTip("Stop now and keep the best weights so far")
-        self.cancel.setToolTip("Stop now and discard the result")
+        self.pause.setToolTip(tr("Pause after the current step; the processor is free meanwhile"))
+        self.keep.setToolTip(tr("Stop now and keep the best weights so far"))
+        self.cancel.setToolTip(tr("Stop now and discard the result"))
         self.pause.clicked.connect(self._pause)
         self.keep.clicked.connect(self._keep)
         self.cancel.clicked.connect(lambda: self.job and self._session.cancel(self.job.id))
@@ -80,7 +81,7 @@ class TrainingRun(QWidget):
         """Follow a job until it ends."""
         self.job = job
         self.keep.setEnabled(True)
-        self.keep.setText("Stop and keep")
+        self.keep.setText(tr("Stop and keep"))
         self.show()
         self._clock.start()
         self.refresh()
@@ -105,12 +106,12 @@ class TrainingRun(QWidget):
         self.bar.show_done(*((done.done, done.total) if done and counted else (0, unknown)))
         remaining = job.remaining(now)
         self.times.setText(
-            f"{duration(max(job.worked(now), 0.01))} so far" + (f" · {left(remaining)}" if remaining else "")
+            tr("{} so far", duration(max(job.worked(now), 0.01))) + (f" · {left(remaining)}" if remaining else "")
         )
         for line, (on, names) in zip(self.figures, figures().items(), strict=True):
             parts = [f"{n} {metric(of, job.metrics[of][-1][1])}" for n, of in names.items() if job.metrics.get(of)]
             line.show_text(f"{on}: {' · '.join(parts)}" if parts else "")
-        self.pause.setText("Continue" if job.state == "paused" else "Pause")
+        self.pause.setText(tr("Continue") if job.state == "paused" else tr("Pause"))
         started = bool(job.metrics)
         self.pause.setEnabled(job.state != "waiting" and started)
         self.keep.setVisible(started)
@@ -124,5 +125,5 @@ class TrainingRun(QWidget):
     def _keep(self) -> None:
         if self.job:
             self.keep.setEnabled(False)
-            self.keep.setText("Stopping after this step")
+            self.keep.setText(tr("Stopping after this step"))
             self._session.stop_and_keep(self.job.id)

@@ -8,6 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from espalier.app.number_text import plural
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice
 from espalier.app.widgets.forms.form import Rows
 from espalier.model.errors import OptionsError
@@ -27,8 +28,10 @@ class TrainableSelection(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.choice = Choice((ALL, SELECTED, EXCEPT), ("all weights", "only the selected nodes", "all except…"))
-        self.choice.setAccessibleName("trainable")
+        self.choice = Choice(
+            (ALL, SELECTED, EXCEPT), (tr("all weights"), tr("only the selected nodes"), tr("all except…"))
+        )
+        self.choice.setAccessibleName(tr("trainable"))
         self._note = QLabel(wordWrap=True)
         self._note.setProperty("role", "small")
         self._column = QVBoxLayout(self)
@@ -85,7 +88,9 @@ class TrainableSelection(QWidget):
         if self.rows is not None:
             self.rows.setVisible(kind == EXCEPT)
         chosen = len(self._parts()[0])
-        text = f"{plural(chosen, 'node')} with weights selected" if chosen else "no node with weights is selected"
+        text = (
+            tr("{} with weights selected", plural(chosen, "node")) if chosen else tr("no node with weights is selected")
+        )
         self._note.setText(text)
         self._note.setVisible(kind == SELECTED)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from espalier.app.figures.study.data import Study
+from espalier.app.translation import translated
 from espalier.model.data.base import Array
 
-STEP_TITLES = {"samples": "samples seen", "steps": "steps of training"}
+STEP_TITLES = translated({"samples": "samples seen", "steps": "steps of training"})
 
 
 def figure_of(study: Study) -> str:

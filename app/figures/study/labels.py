@@ -20,6 +20,7 @@ from espalier.app.number_text import (
     shown,
     training_text,
 )
+from espalier.app.translation import message, tr
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
 from espalier.passes.analysis.format_sqnr import columns
@@ -40,7 +41,7 @@ STATES = {
 }
 SIGNS = {"<=": "≤", ">=": "≥", "≤": "≤", "≥": "≥", "<": "<", ">": ">"}
 LOST, UNMEASURED = "lost", "not measured"  # a trial that was cut off; one that misses a limit without a measurement
-SUM = "sum of goals"  # what the values of a search for one sum are called
+SUM = tr("sum of goals")  # what the values of a search for one sum are called
 
 
 def rises(goal: Goal) -> bool:
@@ -50,13 +51,13 @@ def rises(goal: Goal) -> bool:
 
 def title(name: str) -> str:
     """A figure's name on an axis."""
-    return {"kl": "KL divergence", "trial": "trial"}.get(name, figure_title(name))
+    return {"kl": tr("KL divergence"), "trial": tr("trial")}.get(name) or figure_title(name)
 
 
 def value_words(name: str, value: float) -> str:
     """A figure with its unit."""
     if value != value:
-        return "not told"
+        return tr("not told")
     if name in SHARES:
         return percent(value)
     if name == "size_bytes":
@@ -117,17 +118,17 @@ def limit_text(text: str) -> str:
 def state_text(trial: Trial, counted: str = "samples") -> str:
     """A trial's state with its reason: `outside weight bits ≤ 4.5`, `failed: …`. `counted`: samples or steps."""
     if trial.state == "complete" and not trial.feasible:
-        return f"outside {', '.join(limit_text(k) for k, v in trial.violation.items() if v > 0)}"
-    words, reason = LOST if trial.lost else STATES[trial.state], trial.error
+        return tr("outside {}", ", ".join((limit_text(k) for k, v in trial.violation.items() if v > 0)))
+    words, reason = tr(LOST if trial.lost else STATES[trial.state]), trial.error
     for limit in trial.violation:
         reason = reason.replace(limit, limit_text(limit))
     if trial.unmeasured:
-        return reason or UNMEASURED
+        return message(reason) or tr(UNMEASURED)
     if reason and trial.state in ("failed", "pruned"):
-        return f"{words}: {reason}"
+        return f"{words}: {message(reason)}"
     if trial.state == "pruned" and trial.steps:
-        return f"{words} after {cell(trial.steps[-1][0])} {counted}"
-    return f"{words}, equal to an earlier one" if trial.reused else words
+        return tr("{} after {} {}", words, cell(trial.steps[-1][0]), counted)
+    return tr("{}, equal to an earlier one", words) if trial.reused else words
 
 
 def trial_text(
@@ -138,7 +139,11 @@ def trial_text(
     took = f" · {duration(trial.seconds)}" if trial.seconds is not None else ""
     names = list(dict.fromkeys([*(g.figure for g in goals), *known]))
     told = [f"{title(n)} {value_words(n, known[n])}" for n in names if n in known and known[n] == known[n]]
-    lines = [f"Trial {trial.number}{origin}{took}", " · ".join(t for t in told if t), state_text(trial, counted)]
+    lines = [
+        tr("Trial {}{}{}", trial.number, origin, took),
+        " · ".join(t for t in told if t),
+        state_text(trial, counted),
+    ]
     lines += [noise_text(trial.main)] if trial.main else []
-    lines += [training_text(trial.figures), f"Note: {trial.note}" if trial.note else ""]
+    lines += [training_text(trial.figures), tr("Note: {}", trial.note) if trial.note else ""]
     return "\n".join(line for line in [*lines, last] if line)

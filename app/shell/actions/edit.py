@@ -7,6 +7,7 @@ from functools import partial
 
 from espalier.app.menu import Action, always
 from espalier.app.session.session import Session
+from espalier.app.translation import tr
 from espalier.model.graph.twins import twins
 
 
@@ -16,9 +17,9 @@ def rows(session: Session, find: Callable[[], object]) -> list[Action]:
     has_selection = partial(is_selected, session)
     return [
         Action("undo", "Undo", "Edit", session.undo, "Ctrl+Z", "Undo", lambda: bool(undo()),
-               dynamic_title=lambda: _title("Undo", undo())),
+               dynamic_title=lambda: _title(tr("Undo"), undo())),
         Action("redo", "Redo", "Edit", session.redo, "Ctrl+Shift+Z", "Redo", lambda: bool(redo()),
-               dynamic_title=lambda: _title("Redo", redo())),
+               dynamic_title=lambda: _title(tr("Redo"), redo())),
         Action("select_all", "Select all nodes", "Edit", partial(select_all, session), "Ctrl+A", group=1),
         Action("select_alike", "Select all of the same type", "Edit", partial(select_alike, session), "Ctrl+Shift+A",
                needs=has_selection, group=1),

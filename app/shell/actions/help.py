@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QDialog, QLabel, QVBoxLayout, QWidget
 from espalier.app.errors import open_file
 from espalier.app.menu import Action, always
 from espalier.app.settings import data_folder
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import muted
 
 if TYPE_CHECKING:
@@ -22,26 +23,26 @@ if TYPE_CHECKING:
     from espalier.app.widgets.style import Appearance
 
 KEYS = (
-    ("Graph", "Bypass, mute, rename the selected nodes", "Delete; M; F2"),
-    ("Graph", "Copy, cut, paste a configuration", "Ctrl+C; Ctrl+X; Ctrl+V"),
-    ("Graph", "Duplicate the selected node", "Ctrl+D"),
-    ("Inspector", "Next, previous field", "Tab, Shift+Tab"),
-    ("Inspector", "Step a number, by ten", "Up, Down; PgUp, PgDown"),
-    ("Inspector", "Back to the graph", "Esc"),
-    ("Forms", "Apply", "Return"),
-    ("Forms", "Close without applying", "Esc"),
-    ("Recipe", "Edit the selected step", "Return"),
-    ("Recipe", "Enable or disable the selected step", "Space"),
-    ("Recipe", "Move the selected step", "Alt+Up, Alt+Down"),
-    ("Recipe", "Remove the selected step", "Delete"),
-    ("Tables", "Copy rows as TSV", "Ctrl+C"),
-    ("Console", "Run, or continue an open block", "Return"),
-    ("Console", "Run as it is; new line", "Ctrl+Return; Shift+Return"),
-    ("Console", "Earlier, later text", "Up, Down"),
-    ("Console", "Complete", "Tab"),
-    ("Console", "Stop the running text", "Ctrl+C"),
-    ("Console", "Clear the output", "Ctrl+L"),
-    ("Console", "Back to the graph", "Esc"),
+    (tr("Graph"), tr("Bypass, mute, rename the selected nodes"), "Delete; M; F2"),
+    (tr("Graph"), tr("Copy, cut, paste a configuration"), "Ctrl+C; Ctrl+X; Ctrl+V"),
+    (tr("Graph"), tr("Duplicate the selected node"), "Ctrl+D"),
+    (tr("Inspector"), tr("Next, previous field"), "Tab, Shift+Tab"),
+    (tr("Inspector"), tr("Step a number, by ten"), "Up, Down; PgUp, PgDown"),
+    (tr("Inspector"), tr("Back to the graph"), "Esc"),
+    (tr("Forms"), tr("Apply"), "Return"),
+    (tr("Forms"), tr("Close without applying"), "Esc"),
+    (tr("Recipe"), tr("Edit the selected step"), "Return"),
+    (tr("Recipe"), tr("Enable or disable the selected step"), "Space"),
+    (tr("Recipe"), tr("Move the selected step"), "Alt+Up, Alt+Down"),
+    (tr("Recipe"), tr("Remove the selected step"), "Delete"),
+    (tr("Tables"), tr("Copy rows as TSV"), "Ctrl+C"),
+    (tr("Console"), tr("Run, or continue an open block"), "Return"),
+    (tr("Console"), tr("Run as it is; new line"), "Ctrl+Return; Shift+Return"),
+    (tr("Console"), tr("Earlier, later text"), "Up, Down"),
+    (tr("Console"), tr("Complete"), "Tab"),
+    (tr("Console"), tr("Stop the running text"), "Ctrl+C"),
+    (tr("Console"), tr("Clear the output"), "Ctrl+L"),
+    (tr("Console"), tr("Back to the graph"), "Esc"),
 )
 
 
@@ -101,13 +102,13 @@ def about(window: QWidget) -> None:
     """Show what the program is, and its versions."""
     from espalier.model.document.project import APP
 
-    page, box = _page(window, "About Espalier", 420, 200)
+    page, box = _page(window, tr("About Espalier"), 420, 200)
     name = QLabel("Espalier")
     name.setProperty("role", "display")
     box.addWidget(name)
-    box.addWidget(muted("A workbench for neural-network compression: see a model as a graph, compress it "
-                        "layer by layer, and see the cost of each edit."))  # fmt: skip
-    versions = f"Version {APP} · Python {platform.python_version()} · Qt {PySide6.__version__}"
+    box.addWidget(muted(tr("A workbench for neural-network compression: see a model as a graph, compress it "
+                        "layer by layer, and see the cost of each edit.")))  # fmt: skip
+    versions = tr("Version {} · Python {} · Qt {}", APP, platform.python_version(), PySide6.__version__)
     box.addWidget(muted(versions))
     box.addStretch(1)
     page.show()

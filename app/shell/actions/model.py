@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QMenu
 from espalier.app.features.tables.panel import reports as report_specs
 from espalier.app.menu import Action, always
 from espalier.app.shell.sections import sections
+from espalier.app.translation import tr
 from espalier.passes.base import NoOptions
 
 if TYPE_CHECKING:
@@ -27,15 +28,15 @@ def rows(
     """Rows for the built-in transforms by section, the reports and the window Plug-ins."""
     # Fields of a row that differ from the default: id, key, title on the toolbar, when it is enabled.
     extras: dict[str, dict[str, Any]] = {
-        "quantize": {"id": "quantise", "key": "Ctrl+Shift+Q", "tool": "Quantise…"},
-        "prune": {"key": "Ctrl+Shift+R", "tool": "Prune…"},
+        "quantize": {"id": "quantise", "key": "Ctrl+Shift+Q", "tool": tr("Quantise…")},
+        "prune": {"key": "Ctrl+Shift+R", "tool": tr("Prune…")},
         "finetune": {"key": "Ctrl+Shift+T"},
         "remove_dropout": {"needs": partial(has_dropout, session)},
         "fuse_lora": {"needs": exports.has_adapters},
     }
     return [
         *(Action(**{
-            "id": s.name, "title": s.title + "…" * (s.options is not NoOptions), "menu": "Model",
+            "id": s.name, "title": tr(s.title) + "…" * (s.options is not NoOptions), "menu": "Model",
             "run": partial(forms.ask, s.name), "help": s.doc.split("\n")[0], "section": section, "group": group,
             **extras.get(s.name, {}),
         }) for group, (section, specs) in enumerate(sections().items()) for s in specs),
@@ -55,8 +56,8 @@ def fill_plugins(menu: QMenu, plugins: Plugins, forms: PassForms, is_open: bool)
     """Fill a menu with the passes of plug-ins, enabled if a model is open."""
     menu.clear()
     for spec in plugins.specs:
-        action = menu.addAction(spec.title.replace("&", "&&"), partial(forms.run_plugin, spec.name))
-        action.setToolTip(spec.doc.split("\n")[0])
+        action = menu.addAction(tr(spec.title).replace("&", "&&"), partial(forms.run_plugin, spec.name))
+        action.setToolTip(tr(spec.doc.split("\n")[0]))
         action.setEnabled(is_open)
     if not plugins.specs:
-        menu.addAction("No passes of plug-ins").setEnabled(False)
+        menu.addAction(tr("No passes of plug-ins")).setEnabled(False)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QApplication
 
 from espalier.app.canvas.colouring import MODES
+from espalier.app.errors import open_file
 from espalier.app.menu import Action, always
-from espalier.app.settings import SIZES
+from espalier.app.settings import SIZES, data_folder
 from espalier.app.shell.actions.edit import is_selected
+from espalier.app.shell.language import ENGLISH, FOLDER, SYSTEM, language_title, languages
 from espalier.app.shell.workspaces import GRAPH, WORKSPACES
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.canvas.view import GraphCanvas
@@ -93,9 +96,10 @@ def rows(view: View, host: Host) -> list[Action]:
         *(Action(f"colour_{k}", v[:1].upper() + v[1:], "View/Colour by", lambda k=k: view.canvas.set_mode(k),
                  f"Alt+{(i + 1) % 10}" if i < 10 else "", checked=lambda k=k: view.canvas.mode == k, group=2)
           for i, (k, v) in enumerate(MODES.items())),
-        Action("to_inspector", "Go to the inspector", "View", partial(host.enter_dock, "inspector"), "Ctrl+I", group=4),
-        Action("to_recipe", "Go to the recipe", "View", partial(host.enter_dock, "recipe"), "Ctrl+R", group=4),
-        Action("next_panel", "Go to the next panel", "View", view.next_panel, "F6", group=4),
+        Action("to_inspector", "Go to the inspector", "View/Focus", partial(host.enter_dock, "inspector"), "Ctrl+I",
+               group=4),
+        Action("to_recipe", "Go to the recipe", "View/Focus", partial(host.enter_dock, "recipe"), "Ctrl+R", group=4),
+        Action("next_panel", "Go to the next panel", "View/Focus", view.next_panel, "F6", group=4),
         Action("toggle_graph", "Graph beside the panels", "View", host.toggle_graph, "Shift+F6", group=4,
                checked=lambda: view.workbench.graph_shown, needs=lambda: view.has_panels_beside,
                help="Show the graph beside the panels, or give them the whole width"),
@@ -113,12 +117,32 @@ def size_rows(settings: Settings, host: Host) -> list[Action]:
 
     def choose(size: int) -> None:
         settings.size = size
-        host.banner.show_message(f"From the next start, the window is drawn at {size} %.", "Save and start it again.")
+        host.banner.show_message(
+            tr("From the next start, the window is drawn at {} %.", size), tr("Save and start it again.")
+        )
 
     return [
         Action(f"size_{s}", f"{s} %", "View/Size", partial(choose, s), needs=always,
                checked=lambda s=s: settings.size == s, group=3, help="Texts, charts and controls, from the next start")
         for s in SIZES
+    ]  # fmt: skip
+
+
+def language_rows(settings: Settings, host: Host) -> list[Action]:
+    """Rows for the language of the texts: that of the desktop, English, and those of the user's catalogues."""
+
+    def choose(code: str, title: str) -> None:
+        settings.language = code
+        host.banner.show_message(tr("From the next start, the language is: {}.", title), tr("Save and start it again."))
+
+    titles = {SYSTEM: tr("System"), ENGLISH: "English", **{c: language_title(c) for c in languages()}}
+    return [
+        Action(f"language_{c}", t, "View/Language", partial(choose, c, t), needs=always,
+               checked=lambda c=c: settings.language == c, group=3, help="Texts of the window, from the next start")
+        for c, t in titles.items()
+    ] + [
+        Action("language_folder", "Folder of catalogues", "View/Language", lambda: open_file(data_folder(FOLDER)),
+               needs=always, group=3, help="Put espalier_CODE.qm here; the guide says how to make one"),
     ]  # fmt: skip
 
 
@@ -130,6 +154,7 @@ def theme_rows(settings: Settings, appearance: Appearance) -> list[Action]:
         appearance.set_mode(mode)
 
     return [
-        Action(f"theme_{m}", m.capitalize(), "View/Theme", partial(choose, m), needs=always,
-               checked=lambda m=m: appearance.mode == m, group=3) for m in ("light", "dark", "system")
+        Action(f"theme_{m}", title, "View/Theme", partial(choose, m), needs=always,
+               checked=lambda m=m: appearance.mode == m, group=3)
+        for m, title in (("light", tr("Light")), ("dark", tr("Dark")), ("system", tr("System")))
     ]  # fmt: skip

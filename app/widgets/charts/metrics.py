@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from espalier.app.figures.smoothing import smoothed
 from espalier.app.number_text import cell, count, metric, noise_text, percents
 from espalier.app.theme import CATEGORIES, LIGHT, PLOT_WIDTH, SECONDARY, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.file_export import write_picture, write_rows
@@ -67,7 +68,7 @@ class MetricChart(Chart):
         self._faint: dict[tuple[str, str], pg.PlotDataItem] = {}
         super().__init__(parent)
         self.setMouseTracking(True)
-        self.setAccessibleName(f"{what} by step")
+        self.setAccessibleName(tr("{} by step", what))
 
     def sizeHint(self) -> QSize:
         return QSize(300, 130)
@@ -170,9 +171,9 @@ class MetricChart(Chart):
         values = [metric(n, points[-1][1]) if points else "" for n, points in self.series.items()]
         full = self._coloured([f"{n} {v}".strip() for n, v in zip(names, values, strict=True)])
         runs = zip(DASHES, self.others, strict=False)
-        dashed = " &nbsp; ".join(f"{style}: {escape(run)}" for style, run in runs) or "by optimiser step"
-        dashed += f" &nbsp; smoothed {self.smoothing:.2f}" if self.smoothing else ""
-        dashed += f" &nbsp; ▒ 95 % of n = {count(self.samples)}" if self.samples else ""
+        dashed = " &nbsp; ".join(f"{style}: {escape(run)}" for style, run in runs) or tr("by optimiser step")
+        dashed += tr(" &nbsp; smoothed {:.2f}", self.smoothing) if self.smoothing else ""
+        dashed += tr(" &nbsp; ▒ 95 % of n = {}", count(self.samples)) if self.samples else ""
         yield [what, *full, f'<span style="color:{self.look.muted}">{dashed}</span>']
         yield [what, *full]
         yield [what, *self._coloured(values)]
@@ -243,8 +244,10 @@ class MetricChart(Chart):
             if points:
                 index, (step, value) = min(enumerate(points), key=lambda p: abs(p[1][0] - x))
                 smooth = self.smooth(np.array([v for _, v in points[: index + 1]]))[-1] if self.smoothing else value
-                mean = f", smoothed {metric(name, float(smooth))}" if self.smoothing else ""
-                lines.append(f"{name} {metric(name, value)}{mean} at step {count(step)}{self._compared(name, step)}")
+                mean = tr(", smoothed {}", metric(name, float(smooth))) if self.smoothing else ""
+                lines.append(
+                    tr("{} {}{} at step {}{}", name, metric(name, value), mean, count(step), self._compared(name, step))
+                )
                 lines += [noise_text(Figure(value, self.samples))] if self.samples else []
         return "\n".join(lines)
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from espalier.app.translation import translated
 from espalier.verilog.proof.waves import Handshakes, Lane, State
 
 # In the order of State.
-STATES = ("idle", "starved", "stalled", "moves")
+STATES = translated(("idle", "starved", "stalled", "moves"))
 CACHE_SIZE = 128  # streams whose sums are cached
 GRIDS = (1 << 13, 1 << 17)  # points of the tables of sums, for views with more runs than could be searched
 MIN_CYCLES = 8.0  # of a view

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.number_text import plural
 from espalier.app.step_text import title
+from espalier.app.translation import error_text, tr
 from espalier.app.widgets.forms.fields import Choice, Line, set_tab_chain
 from espalier.app.widgets.heading import link, muted, set_role
 from espalier.model.document.recipe import Recipe
@@ -30,13 +31,13 @@ class AxisField(QWidget):
         self._recipe = Recipe()
         self._offers: dict[int, tuple[Offer, ...]] = {}
         self.step, self.option = Choice(), Choice()
-        self.step.setPlaceholderText("step")
-        self.option.setPlaceholderText("option")
-        self.step.setAccessibleName("Step")
-        self.option.setAccessibleName("Option")
-        self.values = Line("4, 8, 12…32 or 0.1:0.9:0.1")
-        self.values.setAccessibleName("Values")
-        self.values.setToolTip("4, 8, 16 · 4:32:4 from, to, step · 4, 8…32 · words such as l1, random · on, off")
+        self.step.setPlaceholderText(tr("step"))
+        self.option.setPlaceholderText(tr("option"))
+        self.step.setAccessibleName(tr("Step"))
+        self.option.setAccessibleName(tr("Option"))
+        self.values = Line(tr("4, 8, 12…32 or 0.1:0.9:0.1"))
+        self.values.setAccessibleName(tr("Values"))
+        self.values.setToolTip(tr("4, 8, 16 · 4:32:4 from, to, step · 4, 8…32 · words such as l1, random · on, off"))
         self.preview = muted("")
         self._arrange(removable)
         self.step.edited.connect(self._step_chosen)
@@ -50,8 +51,8 @@ class AxisField(QWidget):
         head.addWidget(self.option, 3)
         if removable:
             button = link("×", self.removed.emit)
-            button.setAccessibleName("Remove option")
-            button.setToolTip("Remove option")
+            button.setAccessibleName(tr("Remove option"))
+            button.setToolTip(tr("Remove option"))
             head.addWidget(button)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -132,7 +133,7 @@ class AxisField(QWidget):
         try:
             values = self.axis().values
         except EspalierError as error:
-            self._set_preview(f"{error.message} {error.hint}" if self._recipe.steps else "", "wrong")
+            self._set_preview(error_text(error) if self._recipe.steps else "", "wrong")
             return
         listed = ", ".join(value_text(v) for v in values[:MAX_PREVIEW]) + (", …" if len(values) > MAX_PREVIEW else "")
         self._set_preview(f"{plural(len(values), 'value')}: {listed}", "muted")

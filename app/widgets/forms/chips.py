@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 
 
@@ -24,10 +25,10 @@ class Chips(QWidget):
             self._add(value)
 
     def _add(self, value: str) -> QPushButton:
-        button = self.buttons[value] = QPushButton(value.replace("_", " "))
+        button = self.buttons[value] = QPushButton(tr(value.replace("_", " ")))
         button.setCheckable(True)
         button.setProperty("chip", True)
-        button.setAccessibleName(f"{self._noun} {value}".strip())
+        button.setAccessibleName(f"{tr(self._noun)} {value}".strip())
         button.setCursor(Qt.CursorShape.PointingHandCursor)
         button.clicked.connect(self.edited)
         self._flow.addWidget(button)

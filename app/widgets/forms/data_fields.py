@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.jobs.previews import Previews
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice, Line
 from espalier.app.widgets.forms.folder_field import FolderField
 from espalier.app.widgets.heading import set_role
@@ -28,7 +29,7 @@ from espalier.model.data.preview import DataPreview, preview
 from espalier.model.errors import EspalierError
 
 PAUSE = 250  # milliseconds from the last key to reading the files
-FILES = "Data (*.txt *.md *.csv *.tsv *.json *.jsonl *.ndjson *.parquet);;All files (*)"
+FILES = tr("Data (*.txt *.md *.csv *.tsv *.json *.jsonl *.ndjson *.parquet);;All files (*)")
 DEMOS = ("demo:reviews", "demo:stories", "demo:digits")
 
 
@@ -40,7 +41,7 @@ class DataField(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = Line("demo:NAME, hub:NAME, a file or a folder")
+        self.line = Line(tr("demo:NAME, hub:NAME, a file or a folder"))
         self.line.setCompleter(QCompleter([*DEMOS, *_prefixes()], self.line))
         self.wrong = ""  # the error of the source
         self.summary = QLabel(wordWrap=True)
@@ -53,7 +54,7 @@ class DataField(QWidget):
         row = QHBoxLayout()
         row.setSpacing(6)
         row.addWidget(self.line, 1)
-        self._buttons = [self._button(title, folder) for title, folder in (("File…", False), ("Folder…", True))]
+        self._buttons = [self._button(title, folder) for title, folder in ((tr("File…"), False), (tr("Folder…"), True))]
         for button in self._buttons:
             row.addWidget(button)
         column = QVBoxLayout(self)
@@ -67,7 +68,7 @@ class DataField(QWidget):
 
     def _button(self, title: str, folder: bool) -> QPushButton:
         button = QPushButton(title, autoDefault=False)
-        button.setToolTip(f"Choose a {'folder' if folder else 'file'} of data")
+        button.setToolTip(tr("Choose a {} of data", tr("folder") if folder else tr("file")))
         button.clicked.connect(lambda: self._browse(folder))
         return button
 
@@ -93,7 +94,7 @@ class DataField(QWidget):
         self._read()
 
     def _browse(self, folder: bool) -> None:
-        dialog = QFileDialog(self, "Choose a folder of data" if folder else "Choose a file of data")
+        dialog = QFileDialog(self, tr("Choose a folder of data") if folder else tr("Choose a file of data"))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setIconProvider(file_icons())
         dialog.setFileMode(QFileDialog.FileMode.Directory if folder else QFileDialog.FileMode.ExistingFile)
@@ -127,8 +128,8 @@ class DataField(QWidget):
     def _set_summary(self, text: str, hint: str = "", *, bad: bool = False) -> None:
         """Show a line below the field, with `hint` as its tool tip."""
         self.wrong = text if bad else ""
-        self.summary.setText(text)
-        self.summary.setToolTip(hint)
+        self.summary.setText(message(text))
+        self.summary.setToolTip(message(hint))
         self.summary.setVisible(bool(text))
         set_role(self.summary, "wrong" if bad else "small")
 
@@ -137,8 +138,8 @@ class DataField(QWidget):
         return bool(self.wrong) and error.message.endswith(self.wrong)
 
     def _fail(self, error: Exception) -> None:
-        message, hint = (error.message, error.hint) if isinstance(error, EspalierError) else (str(error), "")
-        self._set_summary(message, hint, bad=True)
+        text, hint = (error.message, error.hint) if isinstance(error, EspalierError) else (str(error), "")
+        self._set_summary(text, hint, bad=True)
         self.previewed.emit(DataPreview())
 
 
@@ -153,12 +154,12 @@ class NameField(QStackedWidget):
     def __init__(self, kind: str, empty: str = "") -> None:
         super().__init__()
         self._kind, self._empty, self._guess = kind, empty, ""
-        self.line, self.choice = Line(empty or "inferred"), Choice()
+        self.line, self.choice = Line(empty or tr("inferred")), Choice()
         for widget in (self.line, self.choice):
             self.addWidget(widget)
             widget.edited.connect(self.edited)
-        self.line.setAccessibleName(kind)
-        self.choice.setAccessibleName(kind)
+        self.line.setAccessibleName(tr(kind))
+        self.choice.setAccessibleName(tr(kind))
         self.setFixedHeight(self.choice.height())
 
     def get(self) -> str:
@@ -183,7 +184,7 @@ class NameField(QStackedWidget):
 
     def _list(self, names: Iterable[str], value: str) -> None:
         choices = tuple(dict.fromkeys((*names, value)))
-        default = f"{self._guess} (default)" if self._guess else "inferred"
+        default = tr("{} (default)", self._guess) if self._guess else "inferred"
         self.choice.offer(choices, tuple(n or default for n in choices))
         self.choice.put(value)
 

@@ -17,6 +17,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPai
 from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QComboBox, QLineEdit, QPushButton, QWidget
 
 from espalier.app.theme import DARK, LIGHT, Palette
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import EspalierError, OptionsError
 
 MIXED = "mixed"
@@ -40,7 +41,7 @@ def error_of(value: Callable[[], object]) -> str:
     try:
         value()
     except EspalierError as error:
-        return str(error)
+        return error_text(error)
     return ""
 
 
@@ -119,7 +120,7 @@ class Line(QLineEdit):
     def put(self, value: Any) -> None:
         """Show a text, None or MIXED."""
         mixed = value == MIXED
-        self.setPlaceholderText(MIXED if mixed else self._hint)
+        self.setPlaceholderText(tr(MIXED) if mixed else self._hint)
         text = "" if value is None or mixed else str(value)
         if text != self.text():
             self.setText(text)
@@ -190,7 +191,7 @@ class NumberField(QLineEdit):
         self.typing = False  # true while `edited` signals a key press
         self._value: Any = None
         self._mixed = False
-        self._empty = zero or ("none" if optional else "")
+        self._empty = zero or (tr("none") if optional else "")
         self.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.setPlaceholderText(self._empty)
         self.textEdited.connect(self._typed)
@@ -198,7 +199,7 @@ class NumberField(QLineEdit):
     def set_empty_text(self, text: str) -> None:
         """Set the placeholder for no value."""
         self._empty = text
-        self.setPlaceholderText(MIXED if self._mixed else text)
+        self.setPlaceholderText(tr(MIXED) if self._mixed else text)
 
     def get(self) -> Any:
         """The number. Raises OptionsError if the text is not a number or out of range."""
@@ -213,7 +214,7 @@ class NumberField(QLineEdit):
     def put(self, value: Any) -> None:
         """Show a number, None or MIXED."""
         self._mixed = value == MIXED
-        self.setPlaceholderText(MIXED if self._mixed else self._empty)
+        self.setPlaceholderText(tr(MIXED) if self._mixed else self._empty)
         self._value = None if self._mixed else value
         text = "" if self._value is None or (self.zero and not self._value) else _number_text(self._value)
         if text != self.text():
@@ -235,13 +236,13 @@ class NumberField(QLineEdit):
 
     @property
     def _noun(self) -> str:
-        return "whole number" if self.kind is int else "number"
+        return tr("whole number") if self.kind is int else "number"
 
     @property
     def _range(self) -> str:
         if self.low is not None and self.high is not None:
-            return f" from {self.low:g} to {self.high:g}"
-        return f" of at least {self.low:g}" if self.low is not None else ""
+            return tr(" from {:g} to {:g}", self.low, self.high)
+        return tr(" of at least {:g}", self.low) if self.low is not None else ""
 
     def _in_range(self, value: float) -> bool:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
@@ -320,7 +321,7 @@ class Choice(QComboBox):
     def __init__(self, values: tuple[Any, ...] = (), texts: tuple[str, ...] = ()) -> None:
         super().__init__()
         self.values: tuple[Any, ...] = ()
-        self.setPlaceholderText(MIXED)
+        self.setPlaceholderText(tr(MIXED))
         self.setFixedHeight(HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # not by the wheel, which would edit it
         self.offer(values, texts)
@@ -331,7 +332,7 @@ class Choice(QComboBox):
         value = self.values[self.currentIndex()] if 0 <= self.currentIndex() < len(self.values) else None
         self.values = values
         self.clear()
-        self.addItems([*(texts or tuple(str(v).replace("_", " ") for v in values))])
+        self.addItems([*(texts or tuple(tr(str(v).replace("_", " ")) for v in values))])
         self.setCurrentIndex(values.index(value) if value in values else 0 if values else -1)
 
     def get(self) -> Any:
@@ -416,23 +417,23 @@ def scalar(kind: Any, metadata: Mapping[str, Any] | None = None) -> Scalar | Non
         inner = [k for k in get_args(kind) if k is not type(None)]
         kind = inner[0] if len(inner) == 1 else None
     if kind is bool:
-        return Choice((None, True, False), ("none", "yes", "no")) if optional else Check()
+        return Choice((None, True, False), (tr("none"), tr("yes"), tr("no"))) if optional else Check()
     if kind in (int, float):
         return NumberField(
-            kind, metadata.get("min"), metadata.get("max"), optional, _zero_text(metadata.get("help", ""))
+            kind, metadata.get("min"), metadata.get("max"), optional, _zero_text(tr(metadata.get("help", "")))
         )
     if kind is str:
         if names := metadata.get("names"):
             offered: Any = names() if callable(names) else names
             values = tuple(offered)
-            return Choice(values, tuple(v or metadata.get("empty", "default") for v in values))
-        return Line(metadata.get("hint", ""), optional)
+            return Choice(values, tuple(v or tr(metadata.get("empty", "default")) for v in values))
+        return Line(tr(metadata.get("hint", "")), optional)
     if get_origin(kind) is Literal:
         values = get_args(kind)
-        texts = tuple(str(v).replace("_", " ") or metadata.get("empty", "default") for v in values)
-        return Choice((None, *values), ("none", *texts)) if optional else Choice(values, texts)
+        texts = tuple(tr(str(v).replace("_", " ") or metadata.get("empty", "default")) for v in values)
+        return Choice((None, *values), (tr("none"), *texts)) if optional else Choice(values, texts)
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,) and get_args(kind)[0] in (str, int, float):
-        return None if optional else WordList(get_args(kind)[0], metadata.get("hint", ""))
+        return None if optional else WordList(get_args(kind)[0], tr(metadata.get("hint", "")))
     return None
 
 

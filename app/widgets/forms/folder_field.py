@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QPushButton, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Line
 from espalier.app.widgets.icons import file_icons
 
@@ -18,9 +19,9 @@ class FolderField(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = Line("path of a folder")
-        button = QPushButton("Folder…", autoDefault=False)
-        button.setToolTip("Choose a folder")
+        self.line = Line(tr("path of a folder"))
+        button = QPushButton(tr("Folder…"), autoDefault=False)
+        button.setToolTip(tr("Choose a folder"))
         button.clicked.connect(lambda _: self._browse())
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -40,7 +41,7 @@ class FolderField(QWidget):
         self.line.setCursorPosition(0)
 
     def _browse(self) -> None:
-        dialog = QFileDialog(self, "Choose a folder")
+        dialog = QFileDialog(self, tr("Choose a folder"))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setIconProvider(file_icons())
         dialog.setFileMode(QFileDialog.FileMode.Directory)

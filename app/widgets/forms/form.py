@@ -16,6 +16,7 @@ from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtWidgets import QCompleter, QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.glossary import meaning
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.data_fields import DataField, data_editor, link_names
 from espalier.app.widgets.forms.fields import (
     OPTION,
@@ -37,15 +38,15 @@ from espalier.model.graph.graph import Graph
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.select import Select, types_in
 
-BY: dict[str, str] = {
+BY: dict[str, str] = translated({
     "all": "all nodes", "type": "by type", "name": "by name", "regex": "by pattern", "module": "by module",
     "where": "by expression", "saved": "saved selection",
-}  # fmt: skip
-HINTS: dict[str, str] = {
+})  # fmt: skip
+HINTS: dict[str, str] = translated({
     "type": "linear, conv2d", "name": "node ids or module paths", "regex": "patterns such as .*query",
     "module": "bert.encoder.layer.0", "where": 'op == "linear" and params > 1e4',
     "saved": "names of selections that the project keeps",
-}  # fmt: skip
+})  # fmt: skip
 
 
 class JsonLine(Line):
@@ -76,8 +77,8 @@ class SelectEditor(QWidget):
         super().__init__()
         self.by = Choice(tuple(BY), tuple(BY.values()))
         self.values = WordList()
-        self.by.setAccessibleName("select by")
-        self.values.setAccessibleName("selected nodes")
+        self.by.setAccessibleName(tr("select by"))
+        self.values.setAccessibleName(tr("selected nodes"))
         self._completions = _names(graph) if graph else {}
         self._paths = _paths(graph) if graph else {}
         self._ids: dict[str, str] = {}
@@ -193,7 +194,7 @@ class PortFormats(QWidget):
             editor = self.rows[port] = FormatEditor(allow_unchanged=True)
             editor.put_unchanged()
             editor.setProperty(OPTION, port)
-            editor.choice.setAccessibleName(f"{port} format")
+            editor.choice.setAccessibleName(tr("{} format", port))
             editor.edited.connect(self.edited)
             grid.addWidget(_caption(port), i, 0, Qt.AlignmentFlag.AlignTop)
             grid.addWidget(editor, i, 1, Qt.AlignmentFlag.AlignTop)
@@ -220,9 +221,9 @@ class Rows(QWidget):
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(8)
-        noun = "selection" if kind is Select else kind.__name__.lower()
-        self._none = _caption(f"No {noun} yet.")
-        self._add = QPushButton(f"Add {noun}")
+        noun = tr("selection") if kind is Select else tr(kind.__name__.lower())
+        self._none = _caption(tr("No {} yet.", noun))
+        self._add = QPushButton(tr("Add {}", noun))
         self._add.clicked.connect(self._added)
         self._column.addWidget(self._none)
         self._column.addWidget(self._add, 0, Qt.AlignmentFlag.AlignLeft)
@@ -253,7 +254,7 @@ class Rows(QWidget):
         row = QVBoxLayout(card)
         row.setContentsMargins(10, 8, 10, 8)
         row.addWidget(form)
-        row.addWidget(link("Remove", lambda: self._removed(form)), 0, Qt.AlignmentFlag.AlignLeft)
+        row.addWidget(link(tr("Remove"), lambda: self._removed(form)), 0, Qt.AlignmentFlag.AlignLeft)
         self.forms.append(form)
         self._column.insertWidget(self._column.count() - 1, card)
         for field in form.findChildren(QWidget):
@@ -373,19 +374,19 @@ class Form(QWidget):
             self._add(by_name[name], types[name])
         link_names(self.editors.values())
         if not self.editors:
-            self._grid.addWidget(_caption("This pass has no options."), 0, 0, 1, 2)
+            self._grid.addWidget(_caption(tr("This pass has no options.")), 0, 0, 1, 2)
         self._grid.addWidget(self.wrong, self._grid.rowCount(), 0, 1, 2)
         self._grid.setRowStretch(self._grid.rowCount(), 1)
         self.put(value)
 
     def _add(self, field: Field[Any], kind: Any) -> None:
         editor = self.editors[field.name] = editor_for(kind, field.metadata, self._graph)
-        title = QLabel(field.name.replace("_", " "))
-        help_text = str(field.metadata.get("help", "")) or meaning(title.text())
+        title = QLabel(tr(field.name.replace("_", " ")))
+        help_text = tr(str(field.metadata.get("help", ""))) or meaning(title.text())
         for part in (title, editor):
             part.setToolTip(help_text)
             part.setProperty(OPTION, field.name)
-        editor.setAccessibleName(field.name)
+        editor.setAccessibleName(title.text())
         editor.edited.connect(self._edited)
         row = self._grid.rowCount()
         wide = isinstance(editor, Rows | Nested | PortFormats)

@@ -10,6 +10,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout
 
+from espalier.app.translation import tr
 from espalier.app.widgets.asking import ASKING, item_text, offer_meaning, plain_item
 from espalier.app.widgets.forms.fields import Choice, tokens
 from espalier.model.errors import FormatError
@@ -23,7 +24,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "log": ("log",),
     "binary": ("binary", "binary_scaled", "binary_residual", "ternary"),
 }
-OTHERS = "from plug-ins"
+OTHERS = tr("from plug-ins")
 WIDTH, MAX_HEIGHT = 270, 420  # pixels of the list
 EDGE = 4  # pixels between the list and the border of the screen
 VALUE = Qt.ItemDataRole.UserRole
@@ -44,7 +45,7 @@ def matches(name: str, query: str) -> bool:
     if name in FORMATS:
         fmt = FORMATS.get(name)
         family = next((f for f, members in FAMILIES.items() if name in members), OTHERS)
-        text = " ".join((text, fmt.title, family, *fmt.aliases))
+        text = " ".join((text, tr(fmt.title), family, *fmt.aliases))
     text = text.casefold()
     return all(word in text for word in query.casefold().split())
 
@@ -118,13 +119,13 @@ class FormatList(QFrame):
         self.setFrameShape(QFrame.Shape.StyledPanel)
         self.values, self._current = values, current
         self.search, self.items = QLineEdit(), QListWidget()
-        self.search.setPlaceholderText("Search by name, alias or layer")
-        self.search.setAccessibleName("search formats")
+        self.search.setPlaceholderText(tr("Search by name, alias or layer"))
+        self.search.setAccessibleName(tr("search formats"))
         self.search.textChanged.connect(self._fill)
         self.search.installEventFilter(self)
         self.items.setFrameShape(QFrame.Shape.NoFrame)
         self.items.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.items.setAccessibleName("formats")
+        self.items.setAccessibleName(tr("formats"))
         self.items.itemClicked.connect(self._accept)
         offer_meaning(self.items, partial(item_text, self.items))
         column = QVBoxLayout(self)
@@ -148,7 +149,7 @@ class FormatList(QFrame):
             for name in matching:
                 self._add_row(name, preset_of(name, query))
         if not self.offered():
-            self._add_heading("no such format")
+            self._add_heading(tr("no such format"))
         self._set_current(query)
         height = self.items.sizeHintForRow(0) * self.items.count() + 52
         self.setFixedSize(WIDTH, min(height, MAX_HEIGHT))
@@ -170,7 +171,7 @@ class FormatList(QFrame):
         if name in FORMATS:
             fmt = FORMATS.get(name)
             item.setToolTip(
-                "\n".join((fmt.title, fmt.formula, f"Also: {', '.join(fmt.aliases)}" if fmt.aliases else ""))
+                "\n".join((tr(fmt.title), fmt.formula, tr("Also: {}", ", ".join(fmt.aliases)) if fmt.aliases else ""))
             )
         self.items.addItem(item)
 

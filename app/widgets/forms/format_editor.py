@@ -13,6 +13,7 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.forms.fields import MIXED, NumberField, Scalar, error_of, set_tab_chain
 from espalier.app.widgets.forms.format_choice import FormatChoice
 from espalier.app.widgets.forms.parameter_fields import CELLS, ParameterFields
@@ -22,16 +23,16 @@ from espalier.model.registry import FORMATS
 
 FLOAT, UNCHANGED = "float", "unchanged"
 CHOICE_WIDTH = 78
-SHORT: dict[str, str] = {
+SHORT: dict[str, str] = translated({
     "frac_width": "frac", "exponent_width": "exp", "exponent_bias": "bias", "exponent_bias_width": "bias w",
     "granularity": "scale", "element": "elem", "symmetric": "sym",
     "stochastic": "rand", "bipolar": "±1", "threshold": "limit",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def short_name(parameter: str) -> str:
     """The name of a parameter as a column heading."""
-    return SHORT.get(parameter, parameter.replace("_", " "))
+    return SHORT.get(parameter) or tr(parameter.replace("_", " "))
 
 
 def default_format(cls: type[Format]) -> Format | None:
@@ -59,7 +60,7 @@ class FormatEditor(QWidget):
         self._extra = (*((UNCHANGED,) if allow_unchanged else ()), *((FLOAT,) if allow_none else ()))
         self.names = (*self._extra, *FORMATS)
         self.choice = FormatChoice(self.names)
-        self.choice.setAccessibleName("format")
+        self.choice.setAccessibleName(tr("format"))
         self.choice.edited.connect(self._format_chosen)
         self.wrong = QLabel(wordWrap=True)
         self.wrong.hide()

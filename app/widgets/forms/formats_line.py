@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Line
 from espalier.model.errors import OptionsError
 from espalier.model.formats.base import Format
 from espalier.passes.search.format_lists import FLOAT, format_of, format_text, formats_of
 
-HINT = "integer(width=4|8), mxint"
+HINT = tr("integer(width=4|8), mxint")
 
 
 class FormatsLine(Line):

@@ -12,13 +12,14 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.collapsible import Collapsible
 from espalier.app.widgets.forms.data_fields import DataField, NameField
 from espalier.app.widgets.forms.fields import apply_field_style, error_of
 from espalier.app.widgets.forms.form import Form
 from espalier.model.graph.graph import Graph
 
-OTHER = "Other"
+OTHER = tr("Other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,4 +141,4 @@ class GroupedForm(QWidget):
         """The names of the fields that differ from their defaults."""
         defaults = {f.name: f.default for f in fields(self._kind) if f.default is not MISSING}
         changed = [n for n in names if n in defaults and getattr(self._value, n) != defaults[n]]
-        return ", ".join(n.replace("_", " ") for n in changed)
+        return ", ".join(tr(n.replace("_", " ")) for n in changed)

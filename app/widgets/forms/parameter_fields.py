@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import MIXED, OPTION, Check, Choice, NumberField, Scalar, error_of, scalar
 from espalier.model.document.codec import hints
 from espalier.model.formats.base import Format
@@ -55,7 +56,7 @@ class ParameterFields(QObject):
         for field in fields(kind) if kind else ():
             widget = scalar(types[field.name], field.metadata)
             if widget is not None:
-                self._add(field.name, field.metadata.get("help", ""), widget)
+                self._add(field.name, tr(field.metadata.get("help", "")), widget)
         for i, blank in enumerate(self._blanks):
             blank.setVisible(i >= len(self.widgets))
         self.more.setVisible(bool(self._grid.count()))
@@ -64,20 +65,20 @@ class ParameterFields(QObject):
         index = len(self.widgets)
         self.widgets[name] = widget
         widget.edited.connect(lambda: self.changed.emit(name))
-        widget.setAccessibleName(name)
+        widget.setAccessibleName(title := tr(name.replace("_", " ")))
         widget.setProperty(OPTION, name)
-        widget.setToolTip(f"{name}: {help_text}" if help_text else name)
+        widget.setToolTip(f"{title}: {help_text}" if help_text else title)
         in_row = index < self._cells
         if isinstance(widget, NumberField):
             widget.editingFinished.connect(self.entered)
             if widget.optional:
-                widget.set_empty_text("std" if in_row else "standard")
+                widget.set_empty_text(tr("std") if in_row else tr("standard"))
         if self._row is not None and in_row:
             own = widget.whole_width() if isinstance(widget, Choice) else 0  # else its words are cut
             widget.setFixedWidth(max(CELL_WIDTH, own))
             self._row.insertWidget(1 + index, widget)
             return
-        caption = QLabel(name.replace("_", " "))
+        caption = QLabel(title)
         caption.setProperty("role", "small")
         self.captions.append(caption)
         if isinstance(widget, NumberField):

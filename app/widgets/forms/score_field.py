@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from espalier.app.number_text import count
+from espalier.app.translation import tr
 from espalier.app.widgets.heading import link, muted
 from espalier.model.errors import EspalierError
 from espalier.passes.running.splits import EvaluateOptions
@@ -29,7 +30,7 @@ class ScoreField(QWidget):
         self._own, self._without, self._optional = own, without, optional
         self.form: Form | None = None
         self.summary = muted("")
-        self.other = link("Other data…", self.open)
+        self.other = link(tr("Other data…"), self.open)
         row = QHBoxLayout()
         row.addWidget(self.summary, 1)
         row.addWidget(self.other)
@@ -78,5 +79,5 @@ class ScoreField(QWidget):
             self.summary.setText("")
             return
         data = f"{score.data}{f' · {score.split}' if score.split else ''}" if score.data else ""
-        limit = f" · {count(score.limit)} samples" if score.limit else ""
-        self.summary.setText(f"Scored on {data}{limit}" if data else self._without)
+        limit = tr(" · {} samples", count(score.limit)) if score.limit else ""
+        self.summary.setText(tr("Scored on {}{}", data, limit) if data else self._without)

@@ -6,6 +6,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QTextCursor, QTextDocument
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPlainTextEdit, QWidget
 
+from espalier.app.translation import tr
+
 
 class FindBar(QWidget):
     """The search field, and a label for "not found"."""
@@ -47,7 +49,7 @@ class FindBar(QWidget):
             return
         edge = QTextCursor.MoveOperation.End if back else QTextCursor.MoveOperation.Start
         self._text.moveCursor(edge)
-        self._show_message("" if self._text.find(query, flag) else "not found")
+        self._show_message("" if self._text.find(query, flag) else tr("not found"))
 
     def _show_message(self, text: str) -> None:
         self.message.setText(text)
@@ -60,11 +62,11 @@ class _SearchField(QLineEdit):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setPlaceholderText("Find (Ctrl+F)")
+        self.setPlaceholderText(tr("Find (Ctrl+F)"))
         self.setClearButtonEnabled(True)
         self.setMaximumWidth(104)
         self.setFixedHeight(25)
-        self.setAccessibleName("Find in the file")
+        self.setAccessibleName(tr("Find in the file"))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):

@@ -20,6 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QPlainTextDocumentLayout, QPlainTextEdit, QTextEdit, QWidget
 
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.source.highlighter import Highlighter
 
@@ -70,7 +71,7 @@ class SourceText(QPlainTextEdit):
         font.setPixelSize(12)
         self.setFont(font)
         self.setStyleSheet("font-size: 12px;")
-        self.setAccessibleName("SystemVerilog")
+        self.setAccessibleName(tr("SystemVerilog"))
         self.marks: dict[int, str] = {}
         self._look = tokens(self)
         self._numbers = LineNumbers(self)

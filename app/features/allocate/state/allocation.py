@@ -16,6 +16,7 @@ from espalier.app.features.allocate.state.predicted_total import divergence_of, 
 from espalier.app.jobs.latest_task import LatestTask
 from espalier.app.measured.estimate import estimate_of
 from espalier.app.measured.sensitivities import sensitivities_of
+from espalier.app.translation import error_text, tr
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError, OptionsError
 from espalier.model.graph.graph import Graph, Node
@@ -187,7 +188,7 @@ class Allocations(SearchSpace):
         try:
             self.current = result()
         except EspalierError as error:
-            self.error = f"{error.message} {error.hint}"
+            self.error = error_text(error)
         self.built.emit()
         if self.current is not None and self.wanted is not None:  # keep the budget
             self.aim(self.wanted)
@@ -234,8 +235,10 @@ class Allocations(SearchSpace):
         if amount < low - 1e-9 * abs(low):
             direction = "least" if self.current.cost.better == "low" else "most"
             minimum = self.current.problem.figure(0, low)
-            text = f"The {direction} possible is {minimum:.6g} {self.current.cost.unit}.".replace(" .", ".")
-            raise OptionsError(text, "Add cheaper formats or more pruning.")
+            unit = f" {self.current.cost.unit}".rstrip()
+            raise OptionsError(
+                f"The {direction} possible is {minimum:.6g}{unit}.", "Add cheaper formats or more pruning."
+            )
 
     def reset(self) -> None:
         """Drop the budget and the solution."""
@@ -330,7 +333,7 @@ class Allocations(SearchSpace):
         if recipe is None or base is None or current is None or self.reached is None:
             return
         self._applied = recipe, base
-        self._session.set_recipe(recipe, f"Allocate {current.cost.title.lower()} {self.reached:.4g}")
+        self._session.set_recipe(recipe, tr("Allocate {} {:.4g}", tr(current.cost.title).lower(), self.reached))
 
 
 def title_of(candidate: Candidate) -> str:

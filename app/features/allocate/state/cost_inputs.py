@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.app.translation import tr
 from espalier.model.errors import EspalierError, JobError
 from espalier.passes.costs.base import cost
 from espalier.passes.costs.measured import finding
@@ -40,10 +41,14 @@ class CostInputs(QObject):
             return
         data = self._session.measured_on
         formats = tuple(c.format for r in allocations.sensitivities.table for c in r.candidates if c.format is not None)
-        self._for, self.words = allocations, f"Measuring: {cost(allocations.figure).title.lower()} …"
+        self._for, self.words = allocations, tr("Measuring: {} …", tr(cost(allocations.figure).title).lower())
         try:
             self._job = self._session.analyse(
-                cost(allocations.figure).title, finding(finder, data, formats), lambda _: None, base.graph, self._failed
+                tr(cost(allocations.figure).title),
+                finding(finder, data, formats),
+                lambda _: None,
+                base.graph,
+                self._failed,
             )
         except EspalierError as error:
             self._session.problem.emit(error)

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, QTimer
 
 from espalier.app.features.allocate.state.cost_problem import CostProblem
 from espalier.app.jobs.latest_task import LatestTask
+from espalier.app.translation import error_text
 from espalier.model.errors import EspalierError
 from espalier.passes.allocation.solve import Held, better, held
 from espalier.passes.costs.limits import Limit
@@ -32,7 +33,7 @@ def solve_exactly(built: CostProblem, amount: float) -> Answer:
     try:
         return Answer(better(problem, limits, held(problem, limits), built.predictor.of, [built.front]))
     except EspalierError as error:
-        return Answer(None, f"{error.message} {error.hint}")
+        return Answer(None, error_text(error))
 
 
 class ExactSolver(QObject):

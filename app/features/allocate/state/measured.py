@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
+from espalier.app.translation import error_text, tr
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import JobError, OptionsError
 from espalier.passes.allocation.true_divergence import AllocatedOptions
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from espalier.app.features.allocate.state.allocation import Base
     from espalier.app.session.session import Session
 
-TITLE = "Measure the allocation"
-NO_DATA = "Open Data or Evaluate and name a file, a folder, hub:NAME or demo:NAME."
+TITLE = tr("Measure the allocation")
+NO_DATA = tr("Open Data or Evaluate and name a file, a folder, hub:NAME or demo:NAME.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Measurement(QObject):
         )
 
     def _failed(self, error: JobError) -> None:
-        self.error = f"{error.message} {error.hint}".strip()
+        self.error = error_text(error)
 
     def _clear(self) -> None:
         self.points.clear()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Signal
 
 from espalier.app.figures.difference import RowCosts, StateComparison
+from espalier.app.translation import tr
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Step
 from espalier.model.graph.graph import Graph
@@ -83,7 +84,7 @@ class ChangeCosts(QObject):
         options = ChangeDivergenceOptions(**_plain(data), baseline=comparison.name_a)
         step = Step("change_divergence", options)
         job = AnalyseJob(comparison.b, step, locations, document.store.folder, document.project.source, comparison.a)
-        title = f"Divergence by change: {comparison.name_b} against {comparison.name_a}"
+        title = tr("Divergence by change: {} against {}", comparison.name_b, comparison.name_a)
         info = self._session.submit(title, job, lambda report: self._done(pair, report))
         self._running = info.id, pair
         self.changed.emit()

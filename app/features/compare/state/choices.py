@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from espalier.app.features.compare.state.pins import pins_of
 from espalier.app.number_text import percent, plural
 from espalier.app.step_text import title as step_title
+from espalier.app.translation import tr
 from espalier.model.document.recipe import Recipe
 from espalier.model.errors import EspalierError
 from espalier.passes.figure import OPENED
@@ -51,14 +52,14 @@ def choices_of(session: Session) -> list[list[StateChoice]]:
         return []
     recipe = document.recipe
     steps = recipe.active
-    title = f"Now, after {plural(len(steps), 'step')}" if steps else "Now, as opened"
+    title = tr("Now, after {}", plural(len(steps), "step")) if steps else tr("Now, as opened")
     positions = [StateChoice("now", title, recipe=recipe)]
-    positions += [StateChoice("step", f"Step {i}: {step_title(steps[i - 1])}", str(i), Recipe(steps[:i]))
+    positions += [StateChoice("step", tr("Step {}: {}", i, step_title(steps[i - 1])), str(i), Recipe(steps[:i]))
                   for i in range(len(steps) - 1, 0, -1)]  # fmt: skip
-    positions.append(StateChoice("opened", "Opened, before the first step", recipe=Recipe()))
+    positions.append(StateChoice("opened", tr("Opened, before the first step"), recipe=Recipe()))
     if pinned := session.measures.pinned:
-        positions.append(StateChoice("baseline", f"Baseline: {pinned.name}", pinned.name, pinned.recipe))
-    pins = [StateChoice("pin", f"Pinned: {p.name}", p.name, p.recipe) for p in pins_of(document)]
+        positions.append(StateChoice("baseline", tr("Baseline: {}", pinned.name), pinned.name, pinned.recipe))
+    pins = [StateChoice("pin", tr("Pinned: {}", p.name), p.name, p.recipe) for p in pins_of(document)]
     studies = records(document.project.extras)
     return [g for g in (positions, pins, *(list(_trials(session, n, r)) for n, r in studies.items())) if g]
 
@@ -75,7 +76,7 @@ def _trials(session: Session, name: str, record: Record) -> Iterator[StateChoice
             continue
         accuracy = trial.figures.get("accuracy")
         score = f" · {percent(accuracy)}" if isinstance(accuracy, float) else ""
-        title = f"Trial {trial.number} of {name}{score}"
+        title = tr("Trial {} of {}{}", trial.number, name, score)
         yield StateChoice("trial", title, f"{name}/{trial.number}", recipe, trial, record)
 
 

@@ -14,6 +14,7 @@ from espalier.app.features.compare.state.choices import StateChoice, choices_of,
 from espalier.app.features.compare.state.side_scores import measured_side
 from espalier.app.figures.difference import StateComparison, compared
 from espalier.app.jobs.previews import Previews
+from espalier.app.translation import tr
 from espalier.model.document.arrangement import UNARRANGED, Arrangement, arrangement_of
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import EspalierError, JobError
@@ -167,8 +168,9 @@ class Comparing(QObject):
         recipe = side.recipe or Recipe()
         graph = self._session.graph_of(recipe)
         if graph is None and not self._is_awaited(recipe):
-            job = self._session.compute_graph(recipe, f"Compute {side.title}", partial(self._receive_graph, recipe),
-                                              partial(self._fail, side))  # fmt: skip
+            job = self._session.compute_graph(
+                recipe, tr("Compute {}", side.title), partial(self._receive_graph, recipe), partial(self._fail, side)
+            )
             self._awaited[job.id] = _Awaited(side, recipe)
         return graph
 
@@ -185,7 +187,7 @@ class Comparing(QObject):
                 self._others[side.name] = OtherModel(result, store, scratch)
 
         job = OpenJob(side.name, scratch.folder, origin=Origin.TYPED)
-        info = self._session.submit(f"Open {side.title} to compare", job, opened, failed=partial(self._fail, side))
+        info = self._session.submit(tr("Open {} to compare", side.title), job, opened, failed=partial(self._fail, side))
         self._awaited[info.id] = _Awaited(side, side.name, scratch)
 
     def _job_event(self, event: JobEvent) -> None:
@@ -271,7 +273,7 @@ class Comparing(QObject):
         data = self._session.measured_on
         for side, graph in self._unmeasured():
             recipe = side.recipe or Recipe()
-            self._session.analyse(f"Evaluate {side.title}", Step("evaluate", data),
+            self._session.analyse(tr("Evaluate {}", side.title), Step("evaluate", data),
                                   lambda r, of=recipe: self._session.record_score(of, data, r.summary, True),
                                   graph)  # fmt: skip
 
@@ -301,4 +303,4 @@ class Comparing(QObject):
         if side.trial is not None and side.study is not None and "loss" in side.trial.figures:
             figures = {**side.trial.figures, **side.trial.noise}
             self._session.record_score(side.recipe, side.study.spec.score, figures)
-        self._session.set_recipe(side.recipe, f"Use {side.title}")
+        self._session.set_recipe(side.recipe, tr("Use {}", side.title))

@@ -9,13 +9,14 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.number_text import count, percent
 from espalier.app.theme import SMALL, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import table_text, write_widget
 from espalier.app.widgets.drag_handle import offer_picture
 from espalier.app.widgets.forms.fields import tokens
 from espalier.model.data.base import Array
 
 HEADER_HEIGHT, TITLE_HEIGHT = 20, 18
-CAPTION = "Rows: true class · columns: predicted class"
+CAPTION = tr("Rows: true class · columns: predicted class")
 MIN_LABELLED, MAX_CELL = 22, 64  # smallest cell width that shows its count, largest cell side
 STEPS = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
 
@@ -33,7 +34,7 @@ class ConfusionView(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMinimumSize(130, 110)
         self.setMouseTracking(True)
-        self.setAccessibleName("Confusion matrix")
+        self.setAccessibleName(tr("Confusion matrix"))
         self.handle = offer_picture(self, write_widget, ConfusionView.as_text)
 
     def sizeHint(self) -> QSize:
@@ -73,9 +74,11 @@ class ConfusionView(QWidget):
         many, of = int(self.matrix[row, column]), int(self.matrix[row].sum())
         fraction_text = percent(many / of) if of else "none"
         if row == column:
-            return f"{count(many)} of {count(of)} {self.classes[row]} are predicted correctly ({fraction_text})"
-        number = f"{count(many)} of {count(of)}"
-        return f"{number} {self.classes[row]} are predicted as {self.classes[column]} ({fraction_text})"
+            return tr(
+                "{} of {} {} are predicted correctly ({})", count(many), count(of), self.classes[row], fraction_text
+            )
+        number = tr("{} of {}", count(many), count(of))
+        return tr("{} {} are predicted as {} ({})", number, self.classes[row], self.classes[column], fraction_text)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if not len(self.matrix):
@@ -89,7 +92,7 @@ class ConfusionView(QWidget):
         line = Qt.AlignmentFlag.AlignVCenter
         fits = painter.fontMetrics().horizontalAdvance(CAPTION) <= self.width()
         painter.drawText(
-            QRectF(0, 0, self.width(), TITLE_HEIGHT), line, CAPTION if fits else "True class × predicted class"
+            QRectF(0, 0, self.width(), TITLE_HEIGHT), line, CAPTION if fits else tr("True class × predicted class")
         )
         for row in range(len(self.classes)):
             self._paint_names(painter, row)

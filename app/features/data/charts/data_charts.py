@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.number_text import count, percent
 from espalier.app.theme import SECONDARY, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import COLOURS, TITLE_HEIGHT, step_labels
@@ -63,7 +64,7 @@ class ClassChart(DataChart):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setAccessibleName("Share of each class by split")
+        self.setAccessibleName(tr("Share of each class by split"))
 
     @property
     def shown(self) -> list[int]:
@@ -91,7 +92,7 @@ class ClassChart(DataChart):
             self.plot.addItem(bars)
             heading.append(f'<span style="color:{colour}">{escape(split.name)}</span>')
         if len(shown) < len(summary.classes):
-            heading.append(f'<span style="color:{palette.muted}">the {len(shown)} most frequent</span>')
+            heading.append(tr('<span style="color:{}">the {} most frequent</span>', palette.muted, len(shown)))
         self._set_heading(" &nbsp; ".join(heading), palette)
         self._axes(summary, shown, top)
 
@@ -131,7 +132,7 @@ class LengthChart(DataChart):
         super().__init__(parent)
         self.plot.hideAxis("left")
         self.plot.getAxis("bottom").tickStrings = step_labels
-        self.setAccessibleName("Lengths of the texts in tokens")
+        self.setAccessibleName(tr("Lengths of the texts in tokens"))
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -158,7 +159,7 @@ class LengthChart(DataChart):
         self.plot.setXRange(0, float(edges[-1]), padding=0)
         self.plot.setYRange(0, top, padding=0)
         cut = f'<span style="color:{palette.bad if summary.cut else palette.muted}">{truncation_text(summary)}</span>'
-        self._set_heading(f"<b>Tokens</b> &nbsp; {cut}", palette)
+        self._set_heading(tr("<b>Tokens</b> &nbsp; {}", cut), palette)
 
     def tooltip_at(self, x: float) -> str:
         """Count and share of a bin."""
@@ -167,8 +168,8 @@ class LengthChart(DataChart):
         if summary is None or not 0 <= at < len(counts):
             return ""
         last = at == len(counts) - 1 and summary.longest >= summary.edges[-1]
-        span = f"{summary.edges[at]} or more" if last else bin_text(summary.edges[at], summary.edges[at + 1])
-        return f"{span} tokens: {count(counts[at])} texts ({percent(counts[at] / max(sum(counts), 1))})"
+        span = tr("{} or more", summary.edges[at]) if last else bin_text(summary.edges[at], summary.edges[at + 1])
+        return tr("{} tokens: {} texts ({})", span, count(counts[at]), percent(counts[at] / max(sum(counts), 1)))
 
     def table(self) -> Table:
         """One row a bin."""
@@ -184,8 +185,8 @@ def bin_text(low: int, high: int) -> str:
 def truncation_text(summary: DataSummary) -> str:
     """How many texts the max length truncates."""
     if not summary.cut:
-        return f"max length {count(summary.max_length)} truncates none"
-    return f"max length {count(summary.max_length)} truncates {percent(summary.cut)}"
+        return tr("max length {} truncates none", count(summary.max_length))
+    return tr("max length {} truncates {}", count(summary.max_length), percent(summary.cut))
 
 
 def short(name: str) -> str:

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 from espalier.app.features.hardware.state.edited_modules import EditedModules, built_in
 from espalier.app.features.hardware.state.project_tables import MEMBER, Front, RunResult, from_bytes, to_bytes, waves_of
 from espalier.app.session.circuit_identity import circuit_fingerprint, is_same_circuit
+from espalier.app.translation import tr, translated
 from espalier.model.document.recipe import Step
 from espalier.model.errors import EspalierError, JobError, OptionsError
 from espalier.model.graph.graph import Graph
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from espalier.app.session.session import Session
 
 PASS, FRONT, BALANCE = "hardware", "balance_front", "balance_parallelism"
-TITLES = {"check": "Check the hardware", "simulate": "Simulate the hardware", "emit": "Emit the hardware"}
+TITLES = translated({"check": "Check the hardware", "simulate": "Simulate the hardware", "emit": "Emit the hardware"})
 
 
 def hardware_of(session: Session) -> Hardware:
@@ -118,7 +119,7 @@ class Hardware(QObject):
         """Compute area against interval. May raise."""
         graph = self._session.open_document.graph
         step = Step(FRONT, options)
-        self._run("Area against interval", step, graph, lambda report: self._take_front(graph, options, report))
+        self._run(tr("Area against interval"), step, graph, lambda report: self._take_front(graph, options, report))
 
     def _run(self, title: str, step: Step, graph: Graph, done: Any) -> None:
         self.error, self.stopped = None, False
@@ -137,7 +138,7 @@ class Hardware(QObject):
         last = recipe.steps[-1] if recipe.steps else None
         replaces = last is not None and last.enabled and last.pass_name == BALANCE
         after = recipe.set(len(recipe) - 1, step) if replaces else recipe.append(step)
-        self._session.set_recipe(after, f"Balance to {multipliers} multipliers")
+        self._session.set_recipe(after, tr("Balance to {} multipliers", multipliers))
 
     # -- job results
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from espalier.app.canvas.colouring import MEASURED, Overlay
+from espalier.app.translation import tr
 
 if TYPE_CHECKING:
     from espalier.app.features.hardware.state.hardware import Hardware
@@ -27,7 +28,7 @@ def overlay(hardware: Hardware, column: str) -> Overlay:
             before = values.get(row["node"], 0.0)
             values[row["node"]] = before + value if column in SUMMED else max(before, float(value))
     if not values:
-        note = "check the hardware first"
+        note = tr("check the hardware first")
     else:
-        note = "of an earlier state" if hardware.stale else ""
+        note = tr("of an earlier state") if hardware.stale else ""
     return Overlay(title, {n: v for n, v in values.items() if n not in unknown}, unit, note)

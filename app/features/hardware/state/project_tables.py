@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from espalier.app.session.circuit_identity import circuit_fingerprint
+from espalier.app.translation import tr
 from espalier.model.borders import parse_json, read_json, reading, tried
 from espalier.model.document.codec import decode, encode
 from espalier.model.errors import Damage, OptionsError
@@ -102,7 +103,7 @@ def to_bytes(result: RunResult | None, front: Front | None) -> bytes | None:
 
 def from_bytes(raw: bytes) -> tuple[RunResult | None, Front | None]:
     """Inverse of `to_bytes`; raises OptionsError if the data is damaged."""
-    title = "The results of hardware in the project"
+    title = tr("The results of hardware in the project")
     with reading(title, OptionsError, "cannot be read", "Check the hardware again."):
         data: Any = parse_json(raw)
         if data["version"] != VERSION:

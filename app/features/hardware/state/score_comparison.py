@@ -5,23 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from espalier.app.number_text import count, percent
+from espalier.app.translation import tr
 
-NAMES = (("rtl", "RTL"), ("scored", "scored model"), ("float", "float"))
-ADVICE = "Pass hardware_functions scores softmax, norms and tables with the design's own arithmetic."
+NAMES = (("rtl", "RTL"), ("scored", tr("scored model")), ("float", "float"))
+ADVICE = tr("Pass hardware_functions scores softmax, norms and tables with the design's own arithmetic.")
 
 
 def scored_verdict(comparison: dict[str, Any]) -> tuple[str, str]:
     """(tone, text) of the comparison; tone: "good" if equal, "bad" if different, "same" if not compared."""
     if "not_compared" in comparison:
-        return "same", f"not compared with the scored model: {comparison['not_compared']}"
-    of = f"{count(comparison['outputs'])} outputs, n = {count(comparison['n'])}"
+        return "same", tr("not compared with the scored model: {}", comparison["not_compared"])
+    of = tr("{} outputs, n = {}", count(comparison["outputs"]), count(comparison["n"]))
     if not comparison["differing"]:
-        return "good", f"✓ equals the scored model to float32's precision ({of})"
+        return "good", tr("✓ equals the scored model to float32's precision ({})", of)
     equal = comparison["equal_argmax"]
     return "bad", (
-        f"✗ differs from the scored model in {count(comparison['differing'])} of {of}: by at most "
-        f"{comparison['max_abs_diff']:.2g} where their rms is {comparison['rms']:.2g}"
-        + ("" if equal is None else f", argmax equal in {percent(equal)}")
+        tr(
+            "✗ differs from the scored model in {} of {}: by at most {:.2g} where their rms is {:.2g}",
+            count(comparison["differing"]),
+            of,
+            comparison["max_abs_diff"],
+            comparison["rms"],
+        )
+        + ("" if equal is None else tr(", argmax equal in {}", percent(equal)))
     )
 
 
@@ -31,5 +37,11 @@ def scored_accuracy(comparison: dict[str, Any]) -> str:
     if any(accuracies.get(name) is None for name, _ in NAMES):
         return ""
     parts = ", ".join(f"{title} {percent(accuracies[name])}" for name, title in NAMES)
-    source = "simulated" if comparison["rtl"] == "simulated" else "of its integer model, not simulated"
-    return f"accuracy: {parts} (n = {count(comparison['n'])}; RTL {source}; float: the model {comparison['float_is']})"
+    source = "simulated" if comparison["rtl"] == "simulated" else tr("of its integer model, not simulated")
+    return tr(
+        "accuracy: {} (n = {}; RTL {}; float: the model {})",
+        parts,
+        count(comparison["n"]),
+        source,
+        comparison["float_is"],
+    )

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.features.inspector.figures.weights import Histogram, Loss
 from espalier.app.number_text import count, percent
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 
@@ -38,7 +39,7 @@ class WeightHistogram(Chart):
         self.plot.hideAxis("left")
         self.plot.getViewBox().setDefaultPadding(0)
         self.setMouseTracking(True)
-        self.setAccessibleName("Histogram of the weight")
+        self.setAccessibleName(tr("Histogram of the weight"))
 
     def sizeHint(self) -> QSize:
         return QSize(260, 96)
@@ -146,9 +147,9 @@ class WeightHistogram(Chart):
         bin_ = min(int((x - data.low) / (data.high - data.low) * len(data.kept)), len(data.kept) - 1)
         number = int(data.kept[bin_] + data.pruned[bin_])
         edges = [f"{e:.3g}".replace("-", "−") for e in data.edges[bin_ : bin_ + 2]]
-        text = f"{edges[0]} … {edges[1]}: {count(number)} of {count(data.elements)}"
+        text = tr("{} … {}: {} of {}", edges[0], edges[1], count(number), count(data.elements))
         share = percent(number / max(data.elements, 1))
-        pruned = f", {count(int(data.pruned[bin_]))} pruned" if data.pruned[bin_] else ""
+        pruned = tr(", {} pruned", count(int(data.pruned[bin_]))) if data.pruned[bin_] else ""
         return f"{text} ({share}){pruned}"
 
     def table(self) -> Table:

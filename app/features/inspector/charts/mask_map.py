@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.features.inspector.figures.masks import Picture, Region
 from espalier.app.number_text import count, figure, percent
 from espalier.app.theme import SPARSITY, Palette, rgb
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import write_widget
 from espalier.app.widgets.drag_handle import offer_picture
 from espalier.app.widgets.forms.fields import tokens
@@ -35,7 +36,7 @@ class MaskMap(QWidget):
         self._image: QImage | None = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName("Map of the weight's sparsity")
+        self.setAccessibleName(tr("Map of the weight's sparsity"))
         self.handle = offer_picture(self, write_widget)
 
     def sizeHint(self) -> QSize:
@@ -206,10 +207,10 @@ class MaskMap(QWidget):
         columns = _span(picture.region.left, picture.region.wide, wide, j)
         where = f"{_range('output', *rows)}, {_range('input', *columns)}"
         if picture.values is not None:
-            return f"{where}: {figure(float(picture.values[i, j]))}{'' if picture.kept[i, j] else ', pruned'}"
+            return f"{where}: {figure(float(picture.values[i, j]))}{'' if picture.kept[i, j] else tr(', pruned')}"
         number = (rows[1] - rows[0]) * (columns[1] - columns[0])
         kept = round(float(picture.kept[i, j]) * number)
-        return f"{where}: {count(kept)} of {count(number)} kept ({percent(kept / number, 0)})"
+        return tr("{}: {} of {} kept ({})", where, count(kept), count(number), percent(kept / number, 0))
 
 
 def _around(first: int, last: int, size: int, factor: float, share: float) -> tuple[int, int]:

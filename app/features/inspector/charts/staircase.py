@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.features.inspector.figures.formats import Stairs
 from espalier.app.number_text import figure
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.chart_export import Table
 
@@ -32,7 +33,7 @@ class Staircase(Chart):
         self.plot.getViewBox().setDefaultPadding(0)
         self.plot.getAxis("left").setWidth(LEFT)
         self.setMouseTracking(True)
-        self.setAccessibleName("Error x − q(x)" if error else "Staircase of x → q(x)")
+        self.setAccessibleName(tr("Error x − q(x)") if error else tr("Staircase of x → q(x)"))
 
     def sizeHint(self) -> QSize:
         return QSize(260, 72 if self.error else 110)
@@ -92,7 +93,7 @@ class Staircase(Chart):
         if stairs is None or not stairs.x[0] <= x <= stairs.x[-1]:
             return ""
         i = int(np.argmin(np.abs(stairs.x - x)))
-        return f"x {figure(stairs.x[i])} → {figure(stairs.y[i])}, error {figure(stairs.x[i] - stairs.y[i])}"
+        return tr("x {} → {}, error {}", figure(stairs.x[i]), figure(stairs.y[i]), figure(stairs.x[i] - stairs.y[i]))
 
     def table(self) -> Table:
         """One row per point."""

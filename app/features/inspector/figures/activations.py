@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Signal
 
 from espalier.app.session.streamed_analysis import StreamedAnalysis
+from espalier.app.translation import tr
 from espalier.model.document.recipe import Step
 from espalier.passes.analysis.activations import ActivationOptions, ActivationSample
 from espalier.passes.jobs.kinds import AnalyseJob, Done, JobEvent
@@ -67,7 +68,7 @@ class ActivationSamples(QObject):
             return
         self._state, self._number = self._present(), self._number + 1
         values: dict[str, Any] = {**asdict(options), "limit": SAMPLES}
-        self._asking.ask("Activations", Step("activations", ActivationOptions(**values)))
+        self._asking.ask(tr("Activations"), Step("activations", ActivationOptions(**values)))
         self.changed.emit()
 
     def sample(self, node: str, port: str) -> PortSample | None:

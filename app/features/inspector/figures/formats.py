@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from espalier.app.figures.block_grid import of_pairs
 from espalier.app.number_text import count
+from espalier.app.translation import tr
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Encoded, Format
 from espalier.model.formats.blocks import BlockFormat
@@ -153,5 +154,5 @@ def _spaced(code: int, parts: list[int]) -> str:
 def _note(values: Floats | None, fmt: Format) -> str:
     if values is None or len(values) > LISTED:
         number = count(len(values)) if values is not None else f"2^{fmt.element_bits}"
-        return f"{number} values; only up to {LISTED} are listed."
-    return "At scale 1; the stored scale multiplies them." if fmt.rowwise else ""
+        return tr("{} values; only up to {} are listed.", number, LISTED)
+    return tr("At scale 1; the stored scale multiplies them.") if fmt.rowwise else ""

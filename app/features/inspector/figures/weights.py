@@ -26,6 +26,7 @@ from espalier.app.figures.tensor_chunks import (
     row_sample,
     sample,
 )
+from espalier.app.translation import error_text, tr
 from espalier.model.errors import EspalierError
 from espalier.model.formats.base import Format
 from espalier.model.graph.views import View
@@ -155,9 +156,11 @@ def _guarded(fmt: Format, find: Callable[[], Loss]) -> Loss:
         with np.errstate(all="ignore"):
             return find()
     except EspalierError as error:
-        return Loss(reason=str(error))
+        return Loss(reason=error_text(error))
     except (ValueError, TypeError, NotImplementedError, OverflowError, IndexError):
-        return Loss(reason=f"The error of {fmt.label} is not computed here; see the report of quantisation errors.")
+        return Loss(
+            reason=tr("The error of {} is not computed here; see the report of quantisation errors.", fmt.label)
+        )
 
 
 def _masked(whole: Floats, keep: NDArray[np.bool_] | None) -> Floats:
@@ -172,7 +175,7 @@ def _sums(fmt: Format, parts: Iterable[Part], rows: Floats | None = None) -> Los
         x = _masked(whole, keep)
         sums.add(whole, x, quantised(fmt, x), keep is not None)
     if sums.seen and not sums.total:
-        return Loss(reason="No value is finite.")
+        return Loss(reason=tr("No value is finite."))
     shared = None if rows is None else middle_grid(fmt, np.nan_to_num(rows))
     grid, unit = shared or (_grid(fmt, sums.reach) if ends else None, "")
     low, high = ends or (None, None)

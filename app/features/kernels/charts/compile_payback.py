@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.number_text import count, plural, time_text
 from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, pen
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import spacing
@@ -60,7 +61,7 @@ class PaybackChart(Chart):
         self.kind = SUMMED
         super().__init__(parent)
         self.setMouseTracking(True)
-        self.setAccessibleName("Time against calls")
+        self.setAccessibleName(tr("Time against calls"))
 
     def sizeHint(self) -> QSize:
         return QSize(360, 180)
@@ -133,7 +134,7 @@ class PaybackChart(Chart):
     def _axes(self) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
         summed = self.kind == SUMMED
-        self.name_axes("calls" if summed else "call", "total time" if summed else "time per call", 68)
+        self.name_axes("calls" if summed else "call", tr("total time") if summed else tr("time per call"), 68)
         bottom.tickSpacing = lambda low, high, size: [(max(spacing(high - low, size / 80), 1.0), 0)]
         bottom.tickStrings = lambda values, scale, gap: [count(round(v)) for v in values]
         if summed:
@@ -150,7 +151,9 @@ class PaybackChart(Chart):
         if self.kind == SUMMED and self.calls:
             even = self.even
             entries.append(
-                f"equal after {plural(math.ceil(even), 'call')}" if even else "no break-even: compiled is not faster"
+                tr("equal after {}", plural(math.ceil(even), "call"))
+                if even
+                else tr("no break-even: compiled is not faster")
             )
         return " &nbsp; ".join(entries)
 

@@ -21,6 +21,7 @@ from espalier.app.features.kernels.state.row_text import (
     type_word,
 )
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import pen
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.log_chart import LogChart, Point
@@ -44,8 +45,8 @@ class KernelSweep(LogChart):
     def show_rows(self, rows: Sequence[Row], figure: str, names: Sequence[str], limits: Ceilings | None) -> None:
         """Draw rows of one kernel and type; `names`: all versions, in the order of their colours."""
         self.rows, self.figure, self.names, self.limits = tuple(rows), figure, tuple(names), limits
-        kernel = rows[0].kernel if rows else "no kernel"
-        self.setAccessibleName(f"{self.up.title} of {kernel} over sizes")
+        kernel = rows[0].kernel if rows else tr("no kernel")
+        self.setAccessibleName(tr("{} of {} over sizes", self.up.title, kernel))
         self.draw(self.look)
 
     @property
@@ -111,7 +112,7 @@ class KernelSweep(LogChart):
         entries = [f'<span style="color:{self.colour(self.names.index(v))}">●&nbsp;{html.escape(v)}</span>'
                  for v in self.lines]  # fmt: skip
         if (roof := self.roof) and entries:
-            of = "a copy" if self.figure == "gb_s" else f"a {type_word(self.rows[0].dtype)} product"
+            of = tr("a copy") if self.figure == "gb_s" else tr("a {} product", type_word(self.rows[0].dtype))
             entries.append(f'<span style="color:{self.look.muted}">╌&nbsp;{of} {amount(roof)}</span>')
         return " &nbsp; ".join(entries)
 

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.number_text import count, mebibytes, percent, plural
 from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.charts.chart import Chart, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import spacing
@@ -23,8 +24,8 @@ COLOURS = {
     "codes": CATEGORIES["linear"], "shared": CATEGORIES["add"], "float": CATEGORIES["shape"],
     "masks": CATEGORIES["activation"], "measured": CATEGORIES["matmul"], "other": CATEGORIES["norm"],
 }  # fmt: skip
-TITLES = {"codes": "codes", "shared": "exponents and scales", "float": "float", "masks": "masks",
-          "measured": "measured in memory", "other": "padding, header"}  # fmt: skip
+TITLES = translated({"codes": "codes", "shared": "exponents and scales", "float": "float", "masks": "masks",
+          "measured": "measured in memory", "other": "padding, header"})  # fmt: skip
 
 
 class LedgerChart(Chart):
@@ -36,7 +37,7 @@ class LedgerChart(Chart):
         self._small.setPixelSize(11)
         super().__init__(parent)
         self.setMouseTracking(True)
-        self.setAccessibleName("Memory by line of the ledger")
+        self.setAccessibleName(tr("Memory by line of the ledger"))
 
     def sizeHint(self) -> QSize:
         return QSize(420, 200)
@@ -113,8 +114,8 @@ class LedgerChart(Chart):
         """Legend of the drawn kinds."""
         kinds = dict.fromkeys(r["kind"] if r["kind"] in COLOURS else "other" for r in self.rows)
         pairs = [(self.colour(k), "■", TITLES[k]) for k in kinds]
-        pairs += [(self.look.line, "■", "as float32")] if self.rows else []
-        pairs += [(self.look.text, "|", "codes alone")] if "codes" in kinds else []
+        pairs += [(self.look.line, "■", tr("as float32"))] if self.rows else []
+        pairs += [(self.look.text, "|", tr("codes alone"))] if "codes" in kinds else []
         entries = [f'<span style="color:{c}">{mark}</span>&nbsp;{t.replace(" ", "&nbsp;")}' for c, mark, t in pairs]
         return " &nbsp; ".join(entries)
 
@@ -126,13 +127,13 @@ class LedgerChart(Chart):
         if not 0 <= index < len(self.rows):
             return ""
         row = self.rows[index]
-        lines = [row["line"], f"{mebibytes(row['bytes'])}, {count(row['bytes'])} bytes"]
+        lines = [row["line"], tr("{}, {} bytes", mebibytes(row["bytes"]), count(row["bytes"]))]
         if row["elements"]:
-            lines.append(f"{plural(row['elements'], 'element')}, {mebibytes(row['float_bytes'])} as float32")
+            lines.append(tr("{}, {} as float32", plural(row["elements"], "element"), mebibytes(row["float_bytes"])))
         if row["kind"] == "codes":
-            lines.append(f"codes alone: {mebibytes(row['ideal'])}")
+            lines.append(tr("codes alone: {}", mebibytes(row["ideal"])))
         if row["saving"]:
-            lines.append(f"saves {percent(row['saving'])}")
+            lines.append(tr("saves {}", percent(row["saving"])))
         return "\n".join(lines)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:

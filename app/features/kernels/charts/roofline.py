@@ -12,6 +12,7 @@ from PySide6.QtGui import QColor
 
 from espalier.app.features.kernels.state.row_text import amount, limits_text, rate_of, row_tooltip, type_word
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import pen
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.log_chart import LogChart, Point
@@ -33,7 +34,7 @@ class Roofline(LogChart):
         self.limits: Ceilings | None = None
         super().__init__()
         self.words = row_tooltip
-        self.setAccessibleName("Roofline")
+        self.setAccessibleName(tr("Roofline"))
 
     def show_rows(self, rows: Sequence[Row], names: Sequence[str], limits: Ceilings | None) -> None:
         """Draw rows under the roof; `names`: all versions, in the order of their colours."""
@@ -44,7 +45,7 @@ class Roofline(LogChart):
         """Draw the roof, then the points by version."""
         self.plot.clear()
         unit, factor = self._unit
-        self.name_axes("FLOPs per byte that must move", unit)
+        self.name_axes(tr("FLOPs per byte that must move"), unit)
         spots = [Point(r.intensity, r.tflop_s * factor, r) for r in self.rows if r.intensity > 0 and r.tflop_s]
         self.spots = [s for s in spots if math.isfinite(s.y)]
         if not self.spots and self.limits is None:
@@ -97,12 +98,14 @@ class Roofline(LogChart):
             line = [xs[0], ridge, xs[1]]
             heights = [limits.roof(x, dtype) * factor for x in line]
             self.plot.addItem(pg.PlotCurveItem(np.log10(line), np.log10(heights), pen=pen(palette.text, 1.4)))
-            self._name(f"{type_word(dtype)} product {amount(rate * factor)} {unit}", xs[1], rate * factor, palette)
+            self._name(
+                tr("{} product {} {}", type_word(dtype), amount(rate * factor), unit), xs[1], rate * factor, palette
+            )
             tops.append(rate * factor)
         if tops:
             start = limits.copy_gb_s / 1e3 * factor
             at = math.sqrt(xs[0] * max(tops) / start)  # half way up
-            self._name(f"copy {amount(limits.copy_gb_s)} GB/s", at, at * start, palette, (1.08, 0.8))
+            self._name(tr("copy {} GB/s", amount(limits.copy_gb_s)), at, at * start, palette, (1.08, 0.8))
         return [
             *(top * ROOM for top in tops),
             min([xs[0] * limits.copy_gb_s / 1e3 * factor, *(s.y for s in self.spots)]),
@@ -121,7 +124,7 @@ class Roofline(LogChart):
         entries = [
             f'<span style="color:{self.colour(self.names.index(v))}">●&nbsp;{html.escape(v)}</span>' for v in versions
         ]
-        entries.append(f'<span style="color:{self.look.muted}">roof: {limits_text(self.limits)}</span>')
+        entries.append(tr('<span style="color:{}">roof: {}</span>', self.look.muted, limits_text(self.limits)))
         if above := sum(s.what.above_roof for s in self.spots):
             entries.append(f'<span style="color:{self.look.muted}">○&nbsp;{above} {ABOVE}</span>')
         return " &nbsp; ".join(entries)

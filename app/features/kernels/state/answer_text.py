@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from espalier.app.number_text import NOT_MEASURED, THIN, count, figure, mebibytes, percent, time_text
+from espalier.app.translation import message
 from espalier.kernels.bench.answers.lines import Line
 
 
 def value_text(line: Line) -> str:
     """The value with its unit; without a value its note, or that it is not measured."""
     if line.value is None:
-        return line.note or NOT_MEASURED
+        return message(line.note or NOT_MEASURED)
     match line.unit:
         case "s":
             return time_text(line.value)

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.features.kernels.state.measurement import MeasurementResult, measurement_of
 from espalier.app.features.kernels.state.runs import kernel_runs_of
+from espalier.app.translation import message, tr
 from espalier.kernels.bench import results as files
 from espalier.kernels.bench.answers.measured_data import Fact, MeasuredData, merge_measurements
 from espalier.kernels.bench.answers.questions import question
@@ -81,7 +82,7 @@ class KernelAnswers(QObject):
         ledger = self._current_ledger
         if ledger is None or str(getattr(ledger.options, "device", "cpu")) != device:
             return facts
-        name = self._session.document.project.source.spec if self._session.document else "the model"
+        name = self._session.document.project.source.spec if self._session.document else tr("the model")
         return replace(facts, project=ledger.rows, project_name=name)
 
     def _own(self, device: str, previous: MeasuredData | None = None) -> MeasuredData:
@@ -120,7 +121,7 @@ class KernelAnswers(QObject):
         if reason := self.why_not(device):
             raise OptionsError(f"Kernels cannot run on {device}: {reason}.", "Choose the CPU.")
         self.error, self.stopped, self.last_question = None, False, key
-        title = f"Measure: {question(key).name}"
+        title = tr("Measure: {}", question(key).name)
         self.job = self._session.submit(title, AnswerJob(key, device), lambda _: None, failed=self._failed)
         if key == "memory" and self._session.document and self.ledger.job is None:
             self.ledger.start(MemoryOptions(device=cast("Any", device)))
@@ -139,13 +140,15 @@ class KernelAnswers(QObject):
         job = self.job
         if job is None:
             if self.stopped:
-                return "Stopped: partial results are shown."
+                return tr("Stopped: partial results are shown.")
             return (
-                f"The project's results are of {name}, so they are not shown." if (name := self.other_machine) else ""
+                tr("The project's results are of {}, so they are not shown.", name)
+                if (name := self.other_machine)
+                else ""
             )
         if job.state != "running":
-            return "Queued behind other jobs."
-        text = job.progress.text if job.progress else "starting"
+            return tr("Queued behind other jobs.")
+        text = message(job.progress.text) if job.progress else tr("starting")
         return f"{text[:1].upper()}{text[1:]} …"
 
     def _failed(self, error: JobError) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from espalier.app.number_text import THIN, count, figure, mebibytes, percent, plural, time_text
+from espalier.app.translation import tr
 from espalier.kernels.bench import other_load
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.results import Results, Row, compared, disturbance
@@ -65,12 +66,21 @@ def row_tooltip(row: Row) -> str:
     lines = [f"{row.kernel} · {row.version} · {type_word(row.dtype)}", size_text(row.shape)]
     if row.seconds:
         lines.append(f"{time_text(row.seconds)} ±{THIN}{percent(row.spread or 0, 0)}"
-                     + (f", warm {time_text(row.warm)}" if row.warm else ""))  # fmt: skip
+                     + (tr(", warm {}", time_text(row.warm)) if row.warm else ""))  # fmt: skip
         unit, factor = rate_of(row.device)
-        lines.append(f"{amount(row.gb_s or 0)} GB/s · {amount((row.tflop_s or 0) * factor)} {unit}"
-                     f" · {amount(row.intensity)} FLOP/byte")  # fmt: skip
-    ratios = [f"{figure(row.ratio)} × as fast as {row.baseline}" if row.ratio and row.version != row.baseline else "",
-            f"{percent(row.of_roof, 0)} of the roof" if row.of_roof else ""]  # fmt: skip
+        lines.append(
+            tr(
+                "{} GB/s · {} {} · {} FLOP/byte",
+                amount(row.gb_s or 0),
+                amount((row.tflop_s or 0) * factor),
+                unit,
+                amount(row.intensity),
+            )
+        )
+    ratios = [
+        tr("{} × as fast as {}", figure(row.ratio), row.baseline) if row.ratio and row.version != row.baseline else "",
+        tr("{} of the roof", percent(row.of_roof, 0)) if row.of_roof else "",
+    ]
     rest = (" · ".join(t for t in ratios if t), row.remark, busy_text([row]))
     return "\n".join(line for line in (*lines, *rest) if line)
 
@@ -87,9 +97,9 @@ class Figure:
 
 
 FIGURES = {
-    "time": Figure("time (ms)", lambda r: r.seconds and r.seconds * 1e3),
+    "time": Figure(tr("time (ms)"), lambda r: r.seconds and r.seconds * 1e3),
     "gb_s": Figure("GB/s", lambda r: r.gb_s),
-    "ratio": Figure("speed relative to the baseline", lambda r: r.ratio),
+    "ratio": Figure(tr("speed relative to the baseline"), lambda r: r.ratio),
 }
 
 
@@ -118,14 +128,22 @@ def size_axis(rows: Sequence[Row]) -> Figure:
 def cost_model_text(info: KernelInfo, version: str, rows: Sequence[Row]) -> list[str]:
     """FLOPs and bytes of a kernel version, as formulas and at the size measured last."""
     spec = next((v for v in info.versions if v.name == version), None)
-    lines = [f"FLOPs {info.flops} · bytes at least {info.bytes} (e: bytes of an element)"]
+    lines = [tr("FLOPs {} · bytes at least {} (e: bytes of an element)", info.flops, info.bytes)]
     if spec and spec.bytes != info.bytes:
-        lines.append(f"{version} moves {spec.bytes}")
+        lines.append(tr("{} moves {}", version, spec.bytes))
     last = next((r for r in reversed(rows) if r.kernel == info.name and r.version == version), None)
     if last:
-        lines.append(f"at {size_text(last.shape)}, {type_word(last.dtype)}: {si_count(last.flops)}FLOP, "
-                     f"{mebibytes(last.bytes)} moved, {mebibytes(last.bytes_least)} at least, "
-                     f"{amount(last.intensity)} FLOP/byte")  # fmt: skip
+        lines.append(
+            tr(
+                "at {}, {}: {}FLOP, {} moved, {} at least, {} FLOP/byte",
+                size_text(last.shape),
+                type_word(last.dtype),
+                si_count(last.flops),
+                mebibytes(last.bytes),
+                mebibytes(last.bytes_least),
+                amount(last.intensity),
+            )
+        )
     return lines
 
 
@@ -138,10 +156,12 @@ def si_count(value: float) -> str:
 def limits_text(limits: Ceilings | None) -> str:
     """Text of the measured ceilings."""
     if limits is None:
-        return "not measured"
+        return tr("not measured")
     unit, factor = rate_of(limits.device)
-    rates = "".join(f" · {type_word(d)} product {amount(r * factor)} {unit}" for d, r in limits.matmul_tflop_s.items())
-    return f"copy {amount(limits.copy_gb_s)} GB/s{rates}"
+    rates = "".join(
+        tr(" · {} product {} {}", type_word(d), amount(r * factor), unit) for d, r in limits.matmul_tflop_s.items()
+    )
+    return tr("copy {} GB/s{}", amount(limits.copy_gb_s), rates)
 
 
 def busy_text(rows: Sequence[Row]) -> str:
@@ -168,9 +188,9 @@ def comparison_rows(a: Results, b: Results) -> list[dict[str, Any]]:
 def comparison_text(rows: Sequence[dict[str, Any]], hint: str = "") -> str:
     """Summary: `B is 1.8 × as fast as A in the geometric mean of 24 rows (0.9 to 3.1 ×)`; `hint`: for no rows."""
     if not rows:
-        return f"The runs share no rows: no common kernel, version, type and shape. {hint}".strip()
+        return tr("The runs share no rows: no common kernel, version, type and shape. {}", hint).strip()
     speeds = [r["B vs A (×)"] for r in rows]
     mean = statistics.geometric_mean(speeds)
-    ends = f" ({figure(min(speeds))} to {figure(max(speeds))} ×)" if len(speeds) > 1 else ""
-    scope = f" in the geometric mean of {plural(len(rows), 'row')}" if len(rows) > 1 else ""
-    return f"B is {figure(mean)} × as fast as A{scope}{ends}."
+    ends = tr(" ({} to {} ×)", figure(min(speeds)), figure(max(speeds))) if len(speeds) > 1 else ""
+    scope = tr(" in the geometric mean of {}", plural(len(rows), "row")) if len(rows) > 1 else ""
+    return tr("B is {} × as fast as A{}{}.", figure(mean), scope, ends)

@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from espalier.app.jobs.queue import Rest
 from espalier.app.number_text import plural
+from espalier.app.translation import error_text, tr
 from espalier.kernels.bench import results as files
 from espalier.kernels.bench.ceilings import Ceilings
 from espalier.kernels.bench.request import Request
@@ -62,9 +63,13 @@ class Run:
         kernels = self.results.settings.get("kernels") or dict.fromkeys(r.kernel for r in self.rows)
         names = list(kernels)
         subject = (
-            names[0].replace("_", " ") if len(names) == 1 else plural(len(names), "kernel") if names else "all kernels"
+            names[0].replace("_", " ")
+            if len(names) == 1
+            else plural(len(names), "kernel")
+            if names
+            else tr("all kernels")
         )
-        return f"{subject}, sweep" if self.results.settings.get("sweep") else subject
+        return tr("{}, sweep", subject) if self.results.settings.get("sweep") else subject
 
     @property
     def device(self) -> str:
@@ -117,7 +122,7 @@ class KernelBench(QObject):
         """Ask the worker for the kernels, once."""
         if self.lab is None and self._asked is None:
             self.lab_error = None
-            self._asked = self._session.submit("List the kernels", LabJob(), self._on_lab, urgent=True,
+            self._asked = self._session.submit(tr("List the kernels"), LabJob(), self._on_lab, urgent=True,
                                                failed=self._on_lab_error)  # fmt: skip
 
     def _on_lab(self, lab: Lab) -> None:
@@ -293,7 +298,7 @@ def _runs(raw: bytes, on_error: Callable[[], None]) -> list[tuple[dict[str, Any]
 
 
 def _fail(run: Run, error: JobError) -> None:
-    run.error = f"{error.message} {error.hint}".strip()
+    run.error = error_text(error)
 
 
 def _remaining_job(run: Run, remaining: int) -> Rest | None:
@@ -309,4 +314,4 @@ def _remaining_job(run: Run, remaining: int) -> Rest | None:
 
 def _title(request: Request) -> str:
     names = request.kernels
-    return f"Kernels: {names[0] if len(names) == 1 else plural(len(names), 'kernel') if names else 'all'}"
+    return tr("Kernels: {}", names[0] if len(names) == 1 else plural(len(names), "kernel") if names else tr("all"))

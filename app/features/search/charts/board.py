@@ -20,6 +20,7 @@ from espalier.app.features.search.charts.scatter import ParetoChart, SliceChart
 from espalier.app.features.search.charts.tile import Tile
 from espalier.app.features.search.charts.timeline import TimelineChart
 from espalier.app.figures.study.data import Study
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Choice as Chooser
 from espalier.passes.figure import OPENED
 from espalier.passes.search.space import Choice
@@ -52,8 +53,8 @@ class StudyBoard(QWidget):
         self._pick: int | None = None
         self._others: tuple[Compared, ...] = ()
         self.tiles: list[Tile] = []
-        self.many = Chooser(tuple(LAYOUTS), ("1 chart", "2 charts", "3 charts", "4 charts"))
-        self.many.setAccessibleName("How many charts")
+        self.many = Chooser(tuple(LAYOUTS), (tr("1 chart"), tr("2 charts"), tr("3 charts"), tr("4 charts")))
+        self.many.setAccessibleName(tr("How many charts"))
         self.many.edited.connect(lambda: self.lay_out(self.many.get()))
         self._grid, self._bar = QGridLayout(), QHBoxLayout()
         self._grid.setContentsMargins(4, 0, 4, 4)

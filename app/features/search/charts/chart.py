@@ -17,6 +17,7 @@ from espalier.app.features.search.charts.study_view import StudyView
 from espalier.app.figures.study.data import Study
 from espalier.app.figures.study.labels import tick_text, title
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import EDGE, Chart, pen, tint
 from espalier.model.data.base import Array
 
@@ -48,7 +49,7 @@ class StudyChart(StudyView, Chart):
         self.plot.layout.setContentsMargins(EDGE, 0, SPILL, 0)
         self.plot.disableAutoRange()
         self.setMouseTracking(True)
-        self.setAccessibleName(self.name)
+        self.setAccessibleName(tr(self.name))
         self.plot.vb.sigRangeChangedManually.connect(self._let_go)
 
     # -- to be implemented

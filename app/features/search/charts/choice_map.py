@@ -16,6 +16,7 @@ from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, Scale, Study
 from espalier.app.figures.study.labels import bits_of, plain, title, value_words
 from espalier.app.number_text import figure, plural
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.model.data.base import Array
@@ -62,17 +63,19 @@ class ChoiceMap(PaintedChart):
     @override
     def empty(self) -> str:
         if len(self.study) and not len(self.study.params.names):
-            return "The trials chose nothing."
+            return tr("The trials chose nothing.")
         if (text := self.none_complete()) or not len(self.study):
             return text
         return (
-            "" if self._any() else "No trial meets the constraints yet, so there is neither a front nor a best trial."
+            ""
+            if self._any()
+            else tr("No trial meets the constraints yet, so there is neither a front nor a best trial.")
         )
 
     @override
     def legend(self) -> str:
-        low, high = (f"{figure(b)} bits" for b in self._bits)
-        scale = self.scale(f"formats {low}", high) if self._formats else self.scale("least", "most")
+        low, high = (tr("{} bits", figure(b)) for b in self._bits)
+        scale = self.scale(tr("formats {}", low), high) if self._formats else self.scale("least", "most")
         many = plural(len(self.indices), "trial")
         return f'<span style="color:{self.look.muted}">{scale} &nbsp; {many}</span>'
 
@@ -150,8 +153,10 @@ class ChoiceMap(PaintedChart):
             painter.drawImage(box, self._image)
         self._paint_cells(painter, box)
         painter.setPen(QColor(self.look.muted))
-        order = "trials in order" if self.which == "all in order" else f"trials, best {title(self.figure)} first"
-        order = "trials of the front, by the first goal" if self.which == "front" else order
+        order = (
+            tr("trials in order") if self.which == "all in order" else tr("trials, best {} first", title(self.figure))
+        )
+        order = tr("trials of the front, by the first goal") if self.which == "front" else order
         elided(painter, QRectF(box.left(), box.bottom() + 3, box.width(), 16), order)
 
     @override
@@ -234,7 +239,7 @@ class ChoiceMap(PaintedChart):
         scale: Scale | None = axis.scale
         if scale and not scale.numeric:
             return plain(value, scale.choice.fit)
-        return figure(value) if value is not None else "none"
+        return figure(value) if value is not None else tr("none")
 
     # -- pointing
 

@@ -19,6 +19,7 @@ from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.labels import title, value_words
 from espalier.app.number_text import plural
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import dashed, lighter, pen, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.model.data.base import Array
@@ -51,7 +52,7 @@ class ComparisonChart(StudyChart):
 
     @override
     def options(self) -> list[Option]:
-        each = Option("each study", hint="One line per study instead of per sampler")
+        each = Option("each study", hint=tr("One line per study instead of per sampler"))
         return [figure_option("figure", self._figures()), each, Option("log")]
 
     @override
@@ -82,8 +83,10 @@ class ComparisonChart(StudyChart):
     @override
     def empty(self) -> str:
         if not self.others:
-            return "Choose two or more studies to compare their best so far by one metric; repeated seeds make a band."
-        return "" if self.lines else f"None of these studies has a value of {title(self.y_name)} yet."
+            return tr(
+                "Choose two or more studies to compare their best so far by one metric; repeated seeds make a band."
+            )
+        return "" if self.lines else tr("None of these studies has a value of {} yet.", title(self.y_name))
 
     def _lines(self) -> dict[str, Array]:
         """Best so far of all studies by group, each extended with its last value to the longest one."""
@@ -107,11 +110,11 @@ class ComparisonChart(StudyChart):
             last = rows[:, -1]
             spread = f" ± {value_words(self.y_name, float(last.std(ddof=1)))}" if len(rows) > 1 else ""
             value = f"{value_words(self.y_name, float(last.mean()))}{spread}"
-            many = f", {len(rows)} studies" if len(rows) > 1 else ""
+            many = tr(", {} studies", len(rows)) if len(rows) > 1 else ""
             entries.append(f'<span style="color:{self.colour(index)}">━ {escape(label)}</span> {value}{many}')
         if entries and self.y_name in self.study.baseline:
             value = value_words(self.y_name, self.study.baseline[self.y_name])
-            entries.append(f'<span style="color:{self.look.muted}">╌ baseline {value}</span>')
+            entries.append(tr('<span style="color:{}">╌ baseline {}</span>', self.look.muted, value))
         return " &nbsp; ".join(entries)
 
     @override

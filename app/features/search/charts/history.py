@@ -17,6 +17,7 @@ from espalier.app.figures.study.data import COMPLETE, FAILED, PRUNED, RUNNING
 from espalier.app.figures.study.labels import value_words
 from espalier.app.number_text import count
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import dashed, pen, tint
 from espalier.model.data.base import Array
 from espalier.passes.figure import Figure as Accuracy
@@ -40,7 +41,7 @@ class HistoryChart(StudyChart):
 
     @override
     def options(self) -> list[Option]:
-        return [figure_option("figure", self.study.names), Option("log", hint="Logarithmic axis")]
+        return [figure_option("figure", self.study.names), Option("log", hint=tr("Logarithmic axis"))]
 
     @override
     def show_study(self, study: Any) -> None:
@@ -52,26 +53,28 @@ class HistoryChart(StudyChart):
     def legend(self) -> str:
         study, look = self.study, self.look
         state = study.state
-        entries = [f'<span style="color:{look.text}">━ best so far</span>']
+        entries = [tr('<span style="color:{}">━ best so far</span>', look.text)]
         untold = int(self._without_value().sum())
         if int((state == PRUNED).sum()) > untold:
-            entries.append(f'<span style="color:{look.accent}">○ ended early</span>')
+            entries.append(tr('<span style="color:{}">○ ended early</span>', look.accent))
         if untold:
-            entries.append(f'<span style="color:{look.edge}">┃ {untold} not measured</span>')
+            entries.append(tr('<span style="color:{}">┃ {} not measured</span>', look.edge, untold))
         if ((state == COMPLETE) & ~study.feasible).any():
-            entries.append(f'<span style="color:{look.edge}">● breaks a constraint</span>')
+            entries.append(tr('<span style="color:{}">● breaks a constraint</span>', look.edge))
         if (failed := int((state == FAILED).sum())) > 0:
             lost = any(t.lost for t in study.trials)
-            entries.append(f'<span style="color:{look.bad}">┃ {failed} failed{" or lost" if lost else ""}</span>')
+            entries.append(
+                tr('<span style="color:{}">┃ {} failed{}</span>', look.bad, failed, tr(" or lost") if lost else "")
+            )
         if self.y_name in study.baseline:
             value = value_words(self.y_name, study.baseline[self.y_name])
             entries.append(f'<span style="color:{look.muted}">╌ {escape(study.named)} {value}</span>')
         if sampled := self._sampled:
-            band = f'<span style="color:{look.muted}">▒ 95 % of n = {count(sampled.n)}</span>'
+            band = tr('<span style="color:{}">▒ 95 % of n = {}</span>', look.muted, count(sampled.n))
             entries += [band] if sampled.share else []
             if sampled.guessing is not None:
                 value = value_words(self.y_name, sampled.guessing)
-                entries.append(f'<span style="color:{look.bad}">┈ guessing {value}</span>')
+                entries.append(tr('<span style="color:{}">┈ guessing {}</span>', look.bad, value))
         return " &nbsp; ".join(entries)
 
     def build(self, palette: Palette) -> None:

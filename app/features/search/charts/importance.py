@@ -23,6 +23,7 @@ from espalier.app.figures.study.importance_process import MIN_TRIALS
 from espalier.app.figures.study.labels import title
 from espalier.app.figures.study.short_names import short_names
 from espalier.app.number_text import count, percent
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import lighter
 from espalier.app.widgets.charts.chart_export import Table
 
@@ -57,8 +58,8 @@ class ImportanceChart(PaintedChart):
     @override
     def options(self) -> list[Option]:
         goals = self._goals()
-        return [Option("goal", ("", *goals), ("all goals", *map(title, goals))),
-                Option("method", tuple(METHODS), tuple(METHODS.values()), "Method of importance")]  # fmt: skip
+        return [Option("goal", ("", *goals), (tr("all goals"), *map(title, goals))),
+                Option("method", tuple(METHODS), tuple(METHODS.values()), tr("Method of importance"))]  # fmt: skip
 
     @override
     def choose(self, name: str, value: Any) -> None:
@@ -75,8 +76,8 @@ class ImportanceChart(PaintedChart):
         entries = [
             f'<span style="color:{self._colour(k)}">■</span> {escape(title(g))}' for k, g in enumerate(self._shown())
         ]
-        text = " &nbsp; ".join(entries) + f" &nbsp; of {count(self._of)} complete trials"
-        return f'<span style="color:{self.look.muted}">{text}{"; being updated" * self.busy}</span>'
+        text = " &nbsp; ".join(entries) + tr(" &nbsp; of {} complete trials", count(self._of))
+        return f'<span style="color:{self.look.muted}">{text}{tr("; being updated") * self.busy}</span>'
 
     @override
     def empty(self) -> str:
@@ -84,9 +85,9 @@ class ImportanceChart(PaintedChart):
             return super().empty()
         many = self._complete()
         if many < MIN_TRIALS:
-            return f"Importance needs {MIN_TRIALS} complete trials; {count(many)} so far."
+            return tr("Importance needs {} complete trials; {} so far.", MIN_TRIALS, count(many))
         if not self.study.params.names:
-            return "The trials chose nothing."
+            return tr("The trials chose nothing.")
         return self.problem
 
     # -- computing
@@ -157,8 +158,10 @@ class ImportanceChart(PaintedChart):
             self.importances = json.loads(output)
             self.problem = ""
         except ValueError:
-            reason = problem.splitlines()[-1] if problem else f"it ended with {code}"
-            self.problem = f"Importance could not be computed ({reason}). Choose the other method, or try again later."
+            reason = problem.splitlines()[-1] if problem else tr("it ended with {}", code)
+            self.problem = tr(
+                "Importance could not be computed ({}). Choose the other method, or try again later.", reason
+            )
         self.refresh()
         self.changed.emit()
 
@@ -201,7 +204,9 @@ class ImportanceChart(PaintedChart):
         if not self.importances:
             painter.setPen(QColor(self.look.muted))
             text = (
-                "Importance is being computed…" if self.busy else "Importance is computed once this chart is visible."
+                tr("Importance is being computed…")
+                if self.busy
+                else tr("Importance is computed once this chart is visible.")
             )
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, text)
             return
@@ -236,7 +241,7 @@ class ImportanceChart(PaintedChart):
         painter.setPen(QColor(self.look.muted))
         last = min(self._first + self._fitting(), many)
         box = QRectF(0, self.height() - 16, self.width() - 8, 16)
-        elided(painter, box, f"{self._first + 1}–{last} of {many}: scroll", RIGHT)
+        elided(painter, box, tr("{}–{} of {}: scroll", self._first + 1, last, many), RIGHT)
 
     # -- pointing
 

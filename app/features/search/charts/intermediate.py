@@ -19,12 +19,13 @@ from espalier.app.figures.study.intermediate_values import STEP_TITLES, core_of,
 from espalier.app.figures.study.labels import title, value_words
 from espalier.app.number_text import count
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import pen
 from espalier.model.data.base import Array
 
 SHADES = 16  # number of colours of final values; the last pen is the grey of pruned trials
 FAINT = 110  # opacity of a line, of 255
-NONE = (
+NONE = tr(
     "No trial reports intermediate values. A search with rungs, or with a pruner, measures on growing parts of the data"
     " first, and ends weak trials there."
 )
@@ -44,7 +45,7 @@ class IntermediateChart(StudyChart):
 
     @override
     def options(self) -> list[Option]:
-        return [Option("log", hint="Logarithmic horizontal axis")]
+        return [Option("log", hint=tr("Logarithmic horizontal axis"))]
 
     @override
     def empty(self) -> str:
@@ -55,9 +56,9 @@ class IntermediateChart(StudyChart):
     @override
     def legend(self) -> str:
         early = int(((self.study.state == PRUNED) & ~(self.study.facts["unmeasured"] > 0)).sum())
-        pruned_text = f" &nbsp; grey: {count(early)} ended early" * bool(early)
+        pruned_text = tr(" &nbsp; grey: {} ended early", count(early)) * bool(early)
         scale = self.scale(*(value_words(self.y_name, v) for v in self._ends))
-        return f'<span style="color:{self.look.muted}">came to {scale}{pruned_text}</span> &nbsp; ━ best'
+        return tr('<span style="color:{}">came to {}{}</span> &nbsp; ━ best', self.look.muted, scale, pruned_text)
 
     @override
     def axes(self, palette: Palette) -> None:
@@ -141,4 +142,4 @@ class IntermediateChart(StudyChart):
     def hover_text_at(self, index: int) -> str:
         steps = self.study.trials[index].steps
         values = " → ".join(value_words(self.y_name, v) for _, v in steps[-4:])
-        return f"{super().hover_text_at(index)}\n{title(self.y_name)} on the way: {values}"
+        return tr("{}\n{} on the way: {}", super().hover_text_at(index), title(self.y_name), values)

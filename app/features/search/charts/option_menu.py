@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtWidgets import QMenu
 
 from espalier.app.features.search.charts.study_view import Option
+from espalier.app.translation import tr
 
 
 def fill(
@@ -18,11 +19,11 @@ def fill(
     for option in options:
         name, current = option.name, chosen(option.name)
         if option.values is None:
-            switch = menu.addAction(option.hint or name, lambda n=name, v=current: choose(n, not v))
+            switch = menu.addAction(option.hint or tr(name), lambda n=name, v=current: choose(n, not v))
             switch.setCheckable(True)
             switch.setChecked(bool(current))
             continue
-        below = menu.addMenu(option.hint or name)
+        below = menu.addMenu(option.hint or tr(name))
         for value, text in zip(option.values, option.texts, strict=True):
             action = below.addAction(text, lambda n=name, v=value: choose(n, v))
             action.setCheckable(True)

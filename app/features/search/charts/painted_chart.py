@@ -15,6 +15,7 @@ from typing_extensions import override
 from espalier.app.features.search.charts.study_view import StudyView
 from espalier.app.figures.study.data import Study
 from espalier.app.theme import SMALL, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import light_theme, offer_chart, write_chart
 from espalier.app.widgets.forms.fields import tokens
 
@@ -40,7 +41,7 @@ class PaintedChart(StudyView, QWidget):
         self._sheet: QPixmap | None = None
         self.setMouseTracking(True)
         self.setMinimumSize(160, 90)
-        self.setAccessibleName(self.name)
+        self.setAccessibleName(tr(self.name))
         self.handle = offer_chart(self)
 
     # -- to be implemented

@@ -20,6 +20,7 @@ from espalier.app.features.search.charts.study_view import Option, figure_option
 from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.labels import title, value_words
 from espalier.app.number_text import count
+from espalier.app.translation import tr
 from espalier.model.data.base import Array
 
 NARROW = 28  # pixels below which a label is illegible
@@ -48,8 +49,10 @@ class ParallelChart(AxesOfTrials):
 
     @override
     def options(self) -> list[Option]:
-        return [figure_option("colour", self.study.names, "colour: ", "Metric shown by colour"),
-                Option("all choices", hint="An axis for every choice, not only the most informative ones")]  # fmt: skip
+        return [
+            figure_option("colour", self.study.names, "colour: ", tr("Metric shown by colour")),
+            Option("all choices", hint=tr("An axis for every choice, not only the most informative ones")),
+        ]
 
     @override
     def redraw(self) -> None:
@@ -79,7 +82,7 @@ class ParallelChart(AxesOfTrials):
             return text
         choices = sum(n in self.study.params for n in self.study.scales)
         enough = choices + len(self.study.goals) > 1
-        return "" if enough else "The trials chose nothing, so that there is nothing to compare."
+        return "" if enough else tr("The trials chose nothing, so that there is nothing to compare.")
 
     @override
     def legend(self) -> str:
@@ -87,14 +90,19 @@ class ParallelChart(AxesOfTrials):
         colour_text = f'<span style="color:{self.look.muted}">{escape(title(self.shade))} {scale}'
         if any(a.brushes for a in self.axes):
             many = count(int(self._wanted.sum()))
-            return f"{colour_text} &nbsp; {many} of {count(len(self._complete()))} brushed · Esc clears</span>"
+            return tr("{} &nbsp; {} of {} brushed · Esc clears</span>", colour_text, many, count(len(self._complete())))
         few = len(self.axes) < self._available_axes
         some = (
-            f" &nbsp; {len(self.axes)} of {self._available_axes} axes: what tells most of {escape(title(self.shade))}"
+            tr(
+                " &nbsp; {} of {} axes: what tells most of {}",
+                len(self.axes),
+                self._available_axes,
+                escape(title(self.shade)),
+            )
             if few
             else ""
         )
-        return f"{colour_text}{some} &nbsp; drag on an axis to choose trials, on its title to move it</span>"
+        return tr("{}{} &nbsp; drag on an axis to choose trials, on its title to move it</span>", colour_text, some)
 
     def _complete(self) -> Array:
         return np.flatnonzero(self.study.state[: len(self._units)] == COMPLETE)
@@ -254,7 +262,7 @@ class ParallelChart(AxesOfTrials):
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, short)
         if np.isnan(self._units[self._complete(), index]).any():
             painter.setPen(QColor(self.look.muted))
-            painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, "none")
+            painter.drawText(QRectF(x - 20, self._bottom - 14, 40, 12), Qt.AlignmentFlag.AlignCenter, tr("none"))
 
     def _room(self, index: int, widest: int, gap: float, at_end: bool) -> int:
         """Width available for labels, limited by the next axis unless it has equal categories."""

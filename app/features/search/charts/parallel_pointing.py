@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from espalier.app.features.search.charts.axes import Axis
 from espalier.app.features.search.charts.painted_chart import PaintedChart
+from espalier.app.translation import tr
 from espalier.model.data.base import Array
 
 TOP, FOOT, SIDE, LINE = 6, 22, 34, 14
@@ -119,7 +120,7 @@ class AxesOfTrials(PaintedChart):
         return (
             axis.name
             if kind == "move"
-            else f"{axis.name}\n{axis.hover_text_at(self._part(at.y()))}\nDrag to choose trials"
+            else tr("{}\n{}\nDrag to choose trials", axis.name, axis.hover_text_at(self._part(at.y())))
         )
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

@@ -22,6 +22,7 @@ from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.study.data import COMPLETE, Study, nondominated
 from espalier.app.figures.study.labels import plain, title, value_words
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import dashed, pen, tint
 from espalier.model.data.base import Array
 
@@ -50,12 +51,16 @@ class ScatterChart(StudyChart):
     def options(self) -> list[Option]:
         names, choices = self.study.names, self.choices
         sides = (*names, *choices), (*map(title, names), *(a.text for a in choices.values()))
-        return [Option("across", *sides, "Metric or choice of the horizontal axis"),
-                Option("up", *sides, "Metric or choice of the vertical axis"),
-                Option("colour", ("", *names), ("no colour", *map(title, names)), "Metric shown by colour"),
-                Option("size", ("", *names), ("one size", *map(title, names)), "Metric shown by the size of the dots"),
-                Option("log x", hint="Logarithmic horizontal axis"),
-                Option("log y", hint="Logarithmic vertical axis")]  # fmt: skip
+        return [
+            Option("across", *sides, tr("Metric or choice of the horizontal axis")),
+            Option("up", *sides, tr("Metric or choice of the vertical axis")),
+            Option("colour", ("", *names), (tr("no colour"), *map(title, names)), tr("Metric shown by colour")),
+            Option(
+                "size", ("", *names), (tr("one size"), *map(title, names)), tr("Metric shown by the size of the dots")
+            ),
+            Option("log x", hint=tr("Logarithmic horizontal axis")),
+            Option("log y", hint=tr("Logarithmic vertical axis")),
+        ]
 
     def show_study(self, study: Study) -> None:
         """Keep the axes that the new study has."""
@@ -112,22 +117,22 @@ class ScatterChart(StudyChart):
             return self.missing
         x, y = self._positions()
         there = np.isfinite(x + y) & (self.study.state == COMPLETE)
-        return "" if there.any() else "No trial has values of both metrics yet."
+        return "" if there.any() else tr("No trial has values of both metrics yet.")
 
-    missing: ClassVar[str] = "This study has one metric only. Add a second goal, such as weight bits, for a front."
+    missing: ClassVar[str] = tr("This study has one metric only. Add a second goal, such as weight bits, for a front.")
 
     @override
     def legend(self) -> str:
         look = self.look
         entries = [f'<span style="color:{look.bad}">╌ {escape(w)}</span>' for w in self._limits()]
         if front := self._axes_of_front():
-            entries.append(f'<span style="color:{look.accent}">━ front, {self._points()}</span>')
+            entries.append(tr('<span style="color:{}">━ front, {}</span>', look.accent, self._points()))
         for figure, scale in ((self.shade, self.scale), (self.bulk, "{} · ● {}".format)):
             if figure and (ends := self._ends_of(figure)) and ends[1] > ends[0]:
                 range_text = scale(*(value_words(figure, v) for v in ends))
                 entries.append(f'<span style="color:{look.muted}">{escape(title(figure))} {range_text}</span>')
         goals = ", ".join(self._better(n) for n in (self.y_name, self.x_name) if n in front)
-        entries += [f'<span style="color:{look.muted}">better: {escape(goals)}</span>'] if goals else []
+        entries += [tr('<span style="color:{}">better: {}</span>', look.muted, escape(goals))] if goals else []
         return " &nbsp; ".join(entries)
 
     def _limits(self) -> list[str]:
@@ -136,7 +141,7 @@ class ScatterChart(StudyChart):
         return [f"{title(n)} {bounds[n][0]} {value_words(n, bounds[n][1])}" for n in names if n in bounds]
 
     def _better(self, figure: str) -> str:
-        return f"{title(figure)} {'high' if self.study.sign(figure) > 0 else 'low'}"
+        return f"{title(figure)} {tr('high') if self.study.sign(figure) > 0 else tr('low')}"
 
     @override
     def build(self, palette: Palette) -> None:
@@ -293,7 +298,7 @@ class SliceChart(ScatterChart):
     """A metric against a choice, by default the most informative one."""
 
     name: ClassVar[str] = "Slices"
-    missing: ClassVar[str] = "The trials chose nothing."
+    missing: ClassVar[str] = tr("The trials chose nothing.")
 
     def __init__(self) -> None:
         self._trials_at_choice: float = 0  # number of trials when the choice was selected
@@ -321,7 +326,7 @@ class SliceChart(ScatterChart):
 
     @override
     def legend(self) -> str:
-        median = f'<span style="color:{self.look.text}">━ median</span>' if self._by_category() else ""
+        median = tr('<span style="color:{}">━ median</span>', self.look.text) if self._by_category() else ""
         return " &nbsp; ".join(filter(None, (super().legend(), median)))
 
     @override

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.figures.study.data import COMPLETE, Study
 from espalier.app.figures.study.labels import title, trial_text
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import Table
 
 Base = QWidget if TYPE_CHECKING else object  # at run time the other base class is the widget
@@ -78,13 +79,15 @@ class StudyView(Base):
 
     def empty(self) -> str:
         """The reason why there is nothing to draw; empty if there is something."""
-        return "" if len(self.study) else "No trials yet. The first one is drawn here once it has ended."
+        return "" if len(self.study) else tr("No trials yet. The first one is drawn here once it has ended.")
 
     def none_complete(self) -> str:
         """`empty` for charts of complete trials."""
         has_complete = not len(self.study) or bool((self.study.state == COMPLETE).any())
         return (
-            StudyView.empty(self) if has_complete else "No trial is complete yet. The first complete one is drawn here."
+            StudyView.empty(self)
+            if has_complete
+            else tr("No trial is complete yet. The first complete one is drawn here.")
         )
 
     def legend(self) -> str:

@@ -15,6 +15,7 @@ from espalier.app.features.search.charts.option_menu import fill
 from espalier.app.features.search.charts.parallel import ParallelChart
 from espalier.app.features.search.charts.study_view import Option
 from espalier.app.figures.study.data import Study
+from espalier.app.translation import tr
 from espalier.app.widgets.forms.fields import Check, Choice
 from espalier.app.widgets.heading import empty_state, link
 
@@ -41,8 +42,8 @@ class Tile(QWidget):
         self._mask: Any = None
         self.charts: dict[str, Any] = {}
         self._stale: set[str] = set()
-        self.kind = Choice(tuple(kinds), tuple(kinds))
-        self.kind.setAccessibleName("Chart")
+        self.kind = Choice(tuple(kinds), tuple(map(tr, kinds)))
+        self.kind.setAccessibleName(tr("Chart"))
         self.kind.put(first)
         self.kind.edited.connect(self._changed)
         self.fields: dict[str, Any] = {}
@@ -63,13 +64,13 @@ class Tile(QWidget):
         self._options.setSpacing(6)
         head.addWidget(self.kind)
         head.addLayout(self._options)
-        self.rest, self.more = QMenu(self), link("More ▾", self._open_rest)
-        self.more.setToolTip("More chart options")
+        self.rest, self.more = QMenu(self), link(tr("More ▾"), self._open_rest)
+        self.more.setToolTip(tr("More chart options"))
         self.more.hide()
         head.addWidget(self.more)
         head.addStretch(1)
-        self._save = link("Save…", self.save_wanted.emit)
-        self._save.setToolTip("Save this chart as PNG, SVG or CSV")
+        self._save = link(tr("Save…"), self.save_wanted.emit)
+        self._save.setToolTip(tr("Save this chart as PNG, SVG or CSV"))
         head.addWidget(self._save)
         self._words.setMargin(8)
         self._pages.addWidget(self._words)
@@ -210,8 +211,8 @@ class Tile(QWidget):
         self._fold()
 
     def _field(self, option: Option) -> Any:
-        field: Any = Check(option.name) if option.values is None else Choice(option.values, option.texts)
-        field.setAccessibleName(option.hint or option.name)
+        field: Any = Check(tr(option.name)) if option.values is None else Choice(option.values, option.texts)
+        field.setAccessibleName(option.hint or tr(option.name))
         field.setToolTip(option.hint)
         if option.values is not None:
             field.setMaximumWidth(WIDEST)

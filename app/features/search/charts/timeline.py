@@ -17,13 +17,14 @@ from espalier.app.features.search.charts.marks import Segments
 from espalier.app.figures.study.data import COMPLETE, FAILED, PRUNED, RUNNING
 from espalier.app.number_text import count, duration
 from espalier.app.theme import CATEGORIES, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import pen
 from espalier.app.widgets.charts.metrics import spacing
 from espalier.model.data.base import Array
 
 TALL = 0.76  # height of a bar within its lane
 GROW = 500  # milliseconds between two updates of running bars
-HERE = "this machine"
+HERE = tr("this machine")
 KINDS = ("complete", "breaks a constraint", "ended early", "failed", "running", "not measured")
 RUNS = KINDS.index("running")
 RARE = KINDS.index("failed")
@@ -49,7 +50,7 @@ class TimelineChart(StudyChart):
     @override
     def empty(self) -> str:
         if len(self.study) and not (self.study.facts["started"] > 0).any():
-            return "These trials have no start times."
+            return tr("These trials have no start times.")
         return super().empty()
 
     @override
@@ -58,7 +59,9 @@ class TimelineChart(StudyChart):
         many = [(kind, colour, int((kinds == i).sum()))
                 for i, (kind, colour) in enumerate(zip(KINDS, self.colours(self.look), strict=True))]  # fmt: skip
         entries = [
-            f'<span style="color:{colour}">■</span> {kind} {count(number)}' for kind, colour, number in many if number
+            f'<span style="color:{colour}">■</span> {tr(kind)} {count(number)}'
+            for kind, colour, number in many
+            if number
         ]
         return f'<span style="color:{self.look.muted}">{" &nbsp; ".join(entries)}</span>'
 

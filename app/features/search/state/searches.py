@@ -28,6 +28,7 @@ from espalier.app.jobs.queue import Rest
 from espalier.app.session.document_runs import DocumentRuns
 from espalier.app.session.measures import SCORES, Baseline
 from espalier.app.step_text import title
+from espalier.app.translation import tr
 from espalier.model.document.document import Document
 from espalier.model.document.project import keys_of
 from espalier.model.document.recipe import Recipe
@@ -80,7 +81,7 @@ class Applied(DocumentRuns):
     def save_model(self, study: Study, trial: Trial, path: Path, done: Callable[[Path], None]) -> None:
         """Write a trial of another architecture as a project, in the worker; it is trained as in the trial."""
         job = trial_job(study, trial, path, self._session.open_document)
-        self._session.submit(f"Save trial {trial.number} of {study.name}", job, done)
+        self._session.submit(tr("Save trial {} of {}", trial.number, study.name), job, done)
 
     def _baseline(self, spec: SearchSpec) -> dict[str, float]:
         """The baseline's metrics; accuracy and loss only if measured on the search's data."""
@@ -108,12 +109,12 @@ class Applied(DocumentRuns):
             opened = Baseline(OPENED, Recipe(), self._session.open_document.project.base)
             self._session.record_divergence(recipe, study.spec.score, trial.figures.get("kl"), opened)
         replaced = self._replaced(study, recipe)
-        self._session.set_recipe(recipe, f"Apply trial {trial.number} of {study.name}")
+        self._session.set_recipe(recipe, tr("Apply trial {} of {}", trial.number, study.name))
         self._used = recipe
         if replaced:
-            text = f"Trial {trial.number} of {study.name} starts from the recipe that the search began with."
-            text += f" Steps made since are not in the recipe any more: {', '.join(replaced)}."
-            self._session.noticed.emit(text, "Undo (Ctrl+Z) returns to the recipe with them.")
+            text = tr("Trial {} of {} starts from the recipe that the search began with.", trial.number, study.name)
+            text += tr(" Steps made since are not in the recipe any more: {}.", ", ".join(replaced))
+            self._session.noticed.emit(text, tr("Undo (Ctrl+Z) returns to the recipe with them."))
 
     def _replaced(self, study: Study, recipe: Recipe) -> list[str]:
         """The titles of steps that the user made since the search began, which a trial's recipe does not have."""
@@ -228,7 +229,7 @@ class Searches(Applied):
 
     def _submit(self, study: Study) -> None:
         study.gives_way = False
-        study.job = self._session.submit(f"Search {study.name}", self._work(study), lambda _: None)
+        study.job = self._session.submit(tr("Search {}", study.name), self._work(study), lambda _: None)
         self._session.repeats.note(study.job, partial(_repeat, self, replace(study.spec, study="")), study.recipe)
 
     def _work(self, study: Study) -> SearchJob:

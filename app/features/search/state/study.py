@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from espalier.app.translation import message
 from espalier.model.document.recipe import Recipe
 from espalier.passes.jobs.kinds import Done, Failed, JobInfo
 from espalier.passes.search.goals import Wanted, best, front, wanted
@@ -138,7 +139,7 @@ class Study:
         self.job, self.pause_requested = None, False
         self._take_in(list(self.coming.values()))
         self.end_reason = event.result if isinstance(event, Done) and isinstance(event.result, str) else ""
-        self.error = f"{event.message} {event.hint}".strip() if isinstance(event, Failed) else ""
+        self.error = message(f"{event.message} {event.hint}".strip()) if isinstance(event, Failed) else ""
         for trial in list(self.trials.values()):
             if trial.state == "running":
                 self.take(cut_off(trial))

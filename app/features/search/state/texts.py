@@ -19,6 +19,7 @@ from espalier.app.number_text import (
     signed,
     training_text,
 )
+from espalier.app.translation import tr
 from espalier.passes.costs.base import timed_beside
 from espalier.passes.figure import main_figure
 from espalier.passes.search.space import Choice, Space
@@ -32,7 +33,7 @@ PAUSED = "paused"  # state of a running trial of a paused search
 def change(figure: str, value: float, before: float) -> str:
     """The change from the baseline: points of accuracy, otherwise per cent; empty without a meaningful one."""
     if figure in SHARES:
-        return f"{signed(100 * (value - before), 1)} points"
+        return tr("{} points", signed(100 * (value - before), 1))
     if not before or not math.isfinite(value):
         return ""
     return f"{signed(100 * (value - before) / abs(before), 0)}{THIN}%"
@@ -59,7 +60,7 @@ def size_words(space: Space) -> str:
     """The size of a space, such as `6¹⁴ ≈ 7.8·10¹⁰ configurations`, with the number of ranges."""
     sizes = [options_of(c) for c in space.choices]
     if not sizes:
-        return "nothing varies yet"
+        return tr("nothing varies yet")
     free = sum(math.isinf(s) for s in sizes)
     counts = sorted(Counter(int(s) for s in sizes if not math.isinf(s)).items())
     powers = " · ".join(
@@ -69,10 +70,10 @@ def size_words(space: Space) -> str:
     exact = math.prod(s**n for s, n in counts) if log < 15 else 10**log if log < 300 else math.inf
     total = power(exact) if log < 300 else f"10{str(int(log)).translate(_SUPER)}"
     if powers == total or not powers:
-        text = f"{total} configurations" if total != "1" else "1 configuration"
+        text = tr("{} configurations", total) if total != "1" else tr("1 configuration")
     else:
-        text = f"{powers} {'=' if log < 6 else '≈'} {total} configurations"
-    return f"{text} and {plural(free, 'number')} of a range" if free else text
+        text = tr("{} {} {} configurations", powers, "=" if log < 6 else "≈", total)
+    return tr("{} and {} of a range", text, plural(free, "number")) if free else text
 
 
 def entry_text(choices: Iterable[Choice]) -> str:
@@ -87,9 +88,9 @@ def entry_text(choices: Iterable[Choice]) -> str:
     ends = [s for s in (sizes[0], sizes[-1]) if not math.isinf(s)] if sizes else []
     if ends:
         low, high = int(ends[0]), int(ends[-1])
-        texts.append(plural(high, noun) if low == high else f"{low} to {high} {noun}s")
+        texts.append(plural(high, noun) if low == high else tr("{} to {} {}s", low, high, noun))
     elif sizes:
-        texts.append("a range")
+        texts.append(tr("a range"))
     return " · ".join(w for w in texts if w)
 
 
@@ -99,13 +100,13 @@ def pace_text(trials: Iterable[Trial]) -> str:
     if not seconds:
         return ""
     rate = 60 * len(seconds) / sum(seconds)
-    return f"{rate:.0f} trials a minute" if rate >= 10 else f"{rate:.1f} trials a minute"
+    return tr("{:.0f} trials a minute", rate) if rate >= 10 else tr("{:.1f} trials a minute", rate)
 
 
 def time_text(trials: int, each: float | None, *, trains: bool = False) -> str:
     """The expected duration, such as `50 trials · about 25 s`."""
-    unknown = " · the first trial shows how long training takes" if trains else ""
-    return plural(trials, "trial") + (f" · about {duration(trials * each)}" if each else unknown)
+    unknown = tr(" · the first trial shows how long training takes") if trains else ""
+    return plural(trials, "trial") + (tr(" · about {}", duration(trials * each)) if each else unknown)
 
 
 def best_text(
@@ -120,13 +121,13 @@ def best_text(
     parts = [_told(n, values[n], baseline.get(n), notes.get(n, "")) for n in names if n in values]
     compared = any(n in baseline for n in names)
     where = [
-        f"from {against['name']}" if compared and against else "",
-        f"trial {trial.number}",
-        f"{front} on the front" if front > 1 else "",
+        tr("from {}", against["name"]) if compared and against else "",
+        tr("trial {}", trial.number),
+        tr("{} on the front", front) if front > 1 else "",
         timed_beside(trial.figures),
         training_text(trial.figures),
     ]
-    return " · ".join(w for w in (f"Best: {', '.join(parts)}", *where) if w)
+    return " · ".join(w for w in (tr("Best: {}", ", ".join(parts)), *where) if w)
 
 
 def main_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:
@@ -136,7 +137,7 @@ def main_note(trial: Trial, baseline: Mapping[str, float], against: Mapping[str,
         return ""
     if current.guesses:
         return guess_text(current)
-    return "within noise" if before and before.name == current.name and current.against(before).noise else ""
+    return tr("within noise") if before and before.name == current.name and current.against(before).noise else ""
 
 
 def main_text(trial: Trial, baseline: Mapping[str, float], against: Mapping[str, Any]) -> str:

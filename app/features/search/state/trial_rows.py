@@ -11,6 +11,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from espalier.app.features.search.state.texts import PAUSED, limited, main_text
 from espalier.app.figures.study.labels import LOST, STATES, UNMEASURED, state_text, title, value_words
 from espalier.app.number_text import cell, duration, shown
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.table import alignment, plain
 from espalier.passes.search.spec import Goal
 from espalier.passes.search.trial import Trial
@@ -24,10 +25,10 @@ SAID = frozenset(
 )
 _FURTHER = tuple(n for n in all_metrics() if n not in ("accuracy", "loss"))
 FIGURES = ("accuracy", *_FURTHER, "loss", "weight_bits", "activation_bits", "size_bytes", "bitops", "sparsity")
-FILTERS: dict[str, str] = {
+FILTERS: dict[str, str] = translated({
     "all": "all trials", "feasible": "within the limits", "complete": "complete", "front": "the best", "pruned":
     "ended early", "failed": "failed", "lost": "lost", "hand": "by hand",
-}  # fmt: skip
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def columns_of(goals: Sequence[Goal], trials: Iterable[Trial], within: Sequence[
     noted = any(t.note for t in trials)
     return (
         Column("number", "trial", lambda t: t.number, cell),
-        Column("state", "state", state_label, str),
+        Column("state", "state", state_label, tr),
         *((Column("note", "note", lambda t: t.note, str),) if noted else ()),
         *((Column("sum", "sum", lambda t: t.values[0] if t.values else None, lambda v: cell(v)),) if summed else ()),
         *(Column(f, title(f), _goal(i, f, summed), _figure(f)) for i, f in enumerate(wanted)),
@@ -280,7 +281,7 @@ class TrialRows(QAbstractTableModel):
 
     def _tip(self, trial: Trial, column: Column) -> str:
         if column.key in ("number", "state"):
-            return "\n".join(filter(None, (state_text(trial), f"Note: {trial.note}" if trial.note else "")))
+            return "\n".join(filter(None, (state_text(trial), tr("Note: {}", trial.note) if trial.note else "")))
         noise = main_text(trial, *self.baseline) if trial.main and column.key == trial.main.name else ""
         return noise or plain(column.of(trial))
 
@@ -289,7 +290,7 @@ class TrialRows(QAbstractTableModel):
             return None
         if role == Qt.ItemDataRole.DisplayRole:
             mark = "" if self._sort is None or self._sort[0] != section else " ▴" if self._sort[1] else " ▾"
-            return self.columns[section].title + mark
+            return tr(self.columns[section].title) + mark
         if role == Qt.ItemDataRole.TextAlignmentRole:
             column = self.columns[section]
             value = next((v for t in list(self.trials.values())[:50] if (v := column.of(t)) is not None), None)

@@ -13,6 +13,7 @@ from espalier.app.features.sensitivity.charts.dots import Dot, DotChart, dots_of
 from espalier.app.figures.heat_lines import divergence_text
 from espalier.app.number_text import percent, plural
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import pen
 from espalier.passes.sensitivity.table import Sensitivity
 
@@ -44,9 +45,9 @@ def agreement_text(dots: Sequence[Dot]) -> str:
     ratios = [d.measured / d.predicted for d in dots]
     rank = spearman([d.predicted for d in dots], [d.measured for d in dots])
     near = sum(0.5 <= r <= 2 for r in ratios) / len(ratios)
-    parts = [f"{plural(len(dots), 'measured cell')}", "" if math.isnan(rank) else f"rank correlation {rank:.2f}",
-             f"measured is {float(np.median(ratios)):.2g} × predicted in the median",
-             f"{percent(near, 0)} within a factor of 2"]  # fmt: skip
+    parts = [f"{plural(len(dots), 'measured cell')}", "" if math.isnan(rank) else tr("rank correlation {:.2f}", rank),
+             tr("measured is {:.2g} × predicted in the median", float(np.median(ratios))),
+             tr("{} within a factor of 2", percent(near, 0))]  # fmt: skip
     return " · ".join(w for w in parts if w).replace("-", "−")
 
 
@@ -56,7 +57,7 @@ class AgreementChart(DotChart):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setMaximumWidth(WIDEST)  # axes of equal range need a nearly square plot
-        self.setAccessibleName("Predicted against measured divergence")
+        self.setAccessibleName(tr("Predicted against measured divergence"))
 
     def show_table(self, table: Sequence[Sensitivity]) -> None:
         """Draw the measured cells of these rows."""
@@ -71,8 +72,8 @@ class AgreementChart(DotChart):
             return ""
         there = {d.kind for d in self.dots}
         kinds = [f'<span style="color:{self.colour(k)}">● {name}</span>'
-                 for k, name in enumerate(("weights", "activations")) if k in there]  # fmt: skip
-        lines = f'<span style="color:{self.look.muted}">line: equal · dashed: a factor of 2 · bars: medians</span>'
+                 for k, name in enumerate((tr("weights"), tr("activations"))) if k in there]  # fmt: skip
+        lines = tr('<span style="color:{}">line: equal · dashed: a factor of 2 · bars: medians</span>', self.look.muted)
         return " &nbsp; ".join((*kinds, lines))
 
     def draw(self, palette: Palette) -> None:
@@ -93,7 +94,7 @@ class AgreementChart(DotChart):
         self.plot.setYRange(low, high, padding=0)
 
     def _axes(self) -> None:
-        self.name_axes("predicted KL (nats)", "measured KL (nats)")
+        self.name_axes(tr("predicted KL (nats)"), tr("measured KL (nats)"))
         for name in ("left", "bottom"):
             axis = self.plot.getAxis(name)
             axis.tickStrings = power_text

@@ -13,6 +13,7 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from espalier.app.figures.heat_lines import FLOAT_BITS, LEAST, PORTS, divergence_text
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, lighter, tint
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.metrics import COLOURS
@@ -61,8 +62,14 @@ class Dot:
     def tooltip(self) -> str:
         """Tooltip of the cell."""
         label = self.row.candidates[self.place].label
-        return (f"{self.row.node} · {self.row.port} · {label}\npredicted {divergence_text(self.predicted)}, "
-                f"measured {divergence_text(self.measured)}")  # fmt: skip
+        return tr(
+            "{} · {} · {}\npredicted {}, measured {}",
+            self.row.node,
+            self.row.port,
+            label,
+            divergence_text(self.predicted),
+            divergence_text(self.measured),
+        )
 
 
 def dots_of(table: Sequence[Sensitivity]) -> tuple[Dot, ...]:

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QWidget
 
 from espalier.app.features.sensitivity.charts.dots import Dot, DotChart
 from espalier.app.theme import Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import pen
 
 LEAST = 0.6  # minimum decades of the axis on both sides of 1
@@ -32,7 +33,7 @@ class ErrorSpread(DotChart):
         self.names: tuple[str, ...] = ()
         self._rows = np.zeros(0, int)
         super().__init__(parent)
-        self.setAccessibleName("Measured over predicted divergence by format")
+        self.setAccessibleName(tr("Measured over predicted divergence by format"))
 
     def show_dots(self, dots: Sequence[Dot]) -> None:
         """Draw measured cells."""
@@ -53,7 +54,7 @@ class ErrorSpread(DotChart):
         """Draw lines at ratio 1 and at a factor of 2, the dots and their medians."""
         self.plot.clear()
         self.plot.invertY(True)
-        self.name_axes("measured ÷ predicted", "", left=NAMES)
+        self.name_axes(tr("measured ÷ predicted"), "", left=NAMES)
         self.plot.getAxis("left").setGrid(False)
         font = QFont(self.font())
         font.setPixelSize(SMALL)

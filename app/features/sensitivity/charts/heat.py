@@ -37,8 +37,9 @@ from PySide6.QtWidgets import (
 )
 
 from espalier.app.figures.heat_lines import Heat, Line, divergence_text
-from espalier.app.number_text import THIN, count
+from espalier.app.number_text import count
 from espalier.app.theme import ROW, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.asking import header_text, offer_meaning
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.sqnr_table import text_colour
@@ -138,9 +139,9 @@ class HeatModel(QAbstractTableModel):
             return ""
         row = line.row
         candidate, measured = row.candidates[rank], row.measured[rank]
-        margin = f" (± a factor of {self.error:.1f})" if self.error > 1 and row.predicted[rank] > 0 else ""
-        measured_text = f"measured {divergence_text(measured)}" if measured is not None else "not measured"
-        predicted = f"KL predicted {divergence_text(row.predicted[rank])}{margin}"
+        margin = tr(" (± a factor of {:.1f})", self.error) if self.error > 1 and row.predicted[rank] > 0 else ""
+        measured_text = tr("measured {}", divergence_text(measured)) if measured is not None else tr("not measured")
+        predicted = tr("KL predicted {}{}", divergence_text(row.predicted[rank]), margin)
         return f"{row.node} · {row.port} · {candidate.label} · {predicted}, {measured_text}"
 
     def headerData(self, section: int, side: Qt.Orientation, role: int = Display) -> object:
@@ -154,7 +155,7 @@ class HeatModel(QAbstractTableModel):
         if role == Display:
             return f"{line.title} {line.port}".strip()
         if role == Qt.ItemDataRole.ToolTipRole and line.row:
-            return f"{line.row.node} · {line.row.port}: {count(line.row.elements)} elements"
+            return tr("{} · {}: {} elements", line.row.node, line.row.port, count(line.row.elements))
         return None
 
     def _column_head(self, section: int, role: int) -> object:
@@ -162,7 +163,7 @@ class HeatModel(QAbstractTableModel):
         if role == Display:
             return in_two(column.title)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return f"{column.title}: {column.bits:.3g} bits an element. Click to apply to the selected layers."
+            return tr("{}: {:.3g} bits an element. Click to apply to the selected layers.", column.title, column.bits)
         return None
 
 
@@ -269,7 +270,7 @@ class HeatMap(QTableView):
         self.setTabKeyNavigation(False)  # Tab leaves the table
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setAccessibleName("Sensitivity of layers to formats")
+        self.setAccessibleName(tr("Sensitivity of layers to formats"))
         across, down = self.horizontalHeader(), self.verticalHeader()
         across.setDefaultSectionSize(CELL)
         across.setFixedHeight(38)
@@ -361,14 +362,16 @@ class HeatScale(QWidget):
         self._ends = ("", "")
         self.setMinimumHeight(20)
         self.setToolTip(
-            "KL divergence of the model's outputs from those before, in nats a sample, on a logarithmic scale. "
-            "A dot: measured; no dot: predicted"
+            tr(
+                "KL divergence of the model's outputs from those before, in nats a sample, on a logarithmic scale. "
+                "A dot: measured; no dot: predicted"
+            )
         )
 
     def show_heat(self, heat: Heat) -> None:
         """Set the ends of the scale."""
         self._ends = divergence_text(heat.low), divergence_text(heat.high)
-        self.setAccessibleName(f"Colours from {self._ends[0]} to {self._ends[1]}{THIN}nats")
+        self.setAccessibleName(tr("Colours from {} to {}\u2009nats", self._ends[0], self._ends[1]))
         self.updateGeometry()
         self.update()
 
@@ -376,7 +379,7 @@ class HeatScale(QWidget):
         return tuple(self.fontMetrics().horizontalAdvance(w) for w in self._words())  # type: ignore[return-value]
 
     def _words(self) -> tuple[str, str]:
-        return self._ends[0], f"{self._ends[1]}{THIN}nats   • measured"
+        return self._ends[0], tr("{}\u2009nats   • measured", self._ends[1])
 
     def sizeHint(self) -> QSize:
         return QSize(sum(self._widths()) + BAR + 16, 20)

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from espalier.app.features.sensitivity.charts.agreement import power_text
 from espalier.app.figures.heat_lines import LEAST, Heat, Line, divergence_text
 from espalier.app.theme import SPARSITY, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart import Chart, tint
 from espalier.app.widgets.charts.chart_export import Table
 
@@ -37,8 +38,9 @@ class Bar:
         """Tooltip of a bar."""
         row = self.line.row
         assert row is not None
-        return (
-            f"{row.node} · {row.port}\nKL {divergence_text(self.value)} {'measured' if self.measured else 'predicted'}"
+        value = divergence_text(self.value)
+        return f"{row.node} · {row.port}\n" + (
+            tr("KL {} measured", value) if self.measured else tr("KL {} predicted", value)
         )
 
 
@@ -53,7 +55,7 @@ class LayerBars(Chart):
         self._title = ""
         super().__init__(parent)
         self.setMouseTracking(True)
-        self.setAccessibleName("Divergence by layer")
+        self.setAccessibleName(tr("Divergence by layer"))
 
     def sizeHint(self) -> QSize:
         return QSize(420, 220)
@@ -93,7 +95,9 @@ class LayerBars(Chart):
 
     def _axes(self) -> None:
         left, ports = self.plot.getAxis("left"), any(b.line.port for b in self.bars)
-        self.name_axes(f"layers under {self._title}" if self._title else "", "KL (nats)", bottom=50 if ports else 36)
+        self.name_axes(
+            tr("layers under {}", self._title) if self._title else "", tr("KL (nats)"), bottom=50 if ports else 36
+        )
         left.tickStrings = power_text
         left.tickSpacing = lambda low, high, size: [(max(1.0, math.ceil((high - low) / 6)), 0)]
 

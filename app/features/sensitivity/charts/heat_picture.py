@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QPaintDevice, QPainter
 from espalier.app.features.sensitivity.charts.heat import BAR, in_two, paint_cell, paint_scale, paints
 from espalier.app.figures.heat_lines import Heat, Line, divergence_text
 from espalier.app.theme import BODY, LIGHT, ROW, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.file_export import write_picture, write_rows
 from espalier.passes.sensitivity.table import Sensitivity
 
@@ -76,7 +77,7 @@ def _paint(device: QPaintDevice, heat: Heat, look: Palette, font: QFont, names: 
 
 def _ends(heat: Heat) -> tuple[str, str]:
     """Texts before and after the colour scale."""
-    return divergence_text(heat.low), f"{divergence_text(heat.high)} nats of KL divergence; a dot: measured"
+    return divergence_text(heat.low), tr("{} nats of KL divergence; a dot: measured", divergence_text(heat.high))
 
 
 def _foot(painter: QPainter, heat: Heat, look: Palette, top: float) -> None:

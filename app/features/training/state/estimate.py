@@ -10,6 +10,7 @@ from shiboken6 import Shiboken
 
 from espalier.app.features.training.state.run_text import estimate_text
 from espalier.app.session.analysis_requests import AnalysisRequests
+from espalier.app.translation import tr
 from espalier.model.errors import EspalierError
 from espalier.passes.training.options import FinetuneOptions
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 ESTIMATE = "finetune_estimate"
 PAUSE = 700  # milliseconds between the last change and the timing
 POLL = 150  # milliseconds between checks for other jobs
-TIMING = "Timing a few steps …"
-UNTIMED = "The time over several ranks is not estimated."
+TIMING = tr("Timing a few steps …")
+UNTIMED = tr("The time over several ranks is not estimated.")
 
 
 class TrainingEstimate(QObject):

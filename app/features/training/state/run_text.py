@@ -7,6 +7,7 @@ from typing import Any
 
 from espalier.app.figures.curves import figure_title, shares
 from espalier.app.number_text import cell, count, duration, percent, plural, scaled, signed
+from espalier.app.translation import tr
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import category
 from espalier.passes.base import Report
@@ -19,12 +20,14 @@ def estimate_text(summary: Mapping[str, Any]) -> str:
     """Text of an estimate: steps, time, trainable parameters, formats and masks."""
     parts = [
         plural(int(summary["steps"]), "step"),
-        f"about {duration(float(summary['seconds']))} on this machine",
-        f"{scaled(summary['trainable_parameters'])} of {scaled(summary['parameters'])} parameters train",
+        tr("about {} on this machine", duration(float(summary["seconds"]))),
+        tr("{} of {} parameters train", scaled(summary["trainable_parameters"]), scaled(summary["parameters"])),
     ]
     items = [plural(summary[k], k[:-1]) for k in ("formats", "masks") if summary.get(k)]
     if items:
-        parts.append(f"{', '.join(items)} {'is' if items[0].startswith('1 ') else 'are'} trained through")
+        parts.append(
+            tr("{} {} trained through", ", ".join(items), tr("is") if items[0].startswith("1 ") else tr("are"))
+        )
     return " · ".join(parts)
 
 
@@ -38,13 +41,13 @@ def result_text(report: Report) -> str:
     name = next((n for n in _metrics() if summary.get(f"validation_{n}") is not None), "")
     if name:
         best, start = summary[f"validation_{name}"], rows[0].get(f"validation_{name}") if rows else None
-        parts.append(f"validation {figure_title(name)} {_value(name, best, start)}")
+        parts.append(tr("validation {} {}", figure_title(name), _value(name, best, start)))
     if summary.get("kept_step"):  # otherwise the warning tells that the training did not help
-        parts.append(f"weights of step {count(summary['kept_step'])} of {count(summary['steps'])} are kept")
+        parts.append(tr("weights of step {} of {} are kept", count(summary["kept_step"]), count(summary["steps"])))
     if "seconds" in summary:
         parts.append(duration(float(summary["seconds"])))
     if summary.get("resumed_from"):
-        parts.append(f"resumed from step {count(summary['resumed_from'])}")
+        parts.append(tr("resumed from step {}", count(summary["resumed_from"])))
     return " · ".join(parts) + "." + (f" {summary['warning']}" if summary.get("warning") else "")
 
 
@@ -60,7 +63,7 @@ def _metrics() -> tuple[str, ...]:
 def _value(name: str, value: float, start: float | None) -> str:
     """A metric and its change from the start of the training."""
     if name in shares():
-        change = f" ({signed(100 * (value - start), 1)} points)" if start is not None else ""
+        change = tr(" ({} points)", signed(100 * (value - start), 1)) if start is not None else ""
         return f"{percent(value)}{change}"
     return cell(float(f"{value:.4g}")) + (f" ({value - start:+.3g})".replace("-", "−") if start is not None else "")
 
@@ -68,10 +71,10 @@ def _value(name: str, value: float, start: float | None) -> str:
 def suggested_rate(graph: Graph) -> tuple[float, str]:
     """Suggested learning rate for a model, and the reason."""
     if any(n.adapters for n in graph):
-        return ADAPTERS, "adapters need a higher rate than full fine-tuning"
+        return ADAPTERS, tr("adapters need a higher rate than full fine-tuning")
     if any(category(n) == "embedding" or n.op == "layer_norm" for n in graph):
-        return TRANSFORMER, "usual for full fine-tuning of a transformer; 1e-5 changes a trained model less"
-    return OTHER, "usual for a small network without attention"
+        return TRANSFORMER, tr("usual for full fine-tuning of a transformer; 1e-5 changes a trained model less")
+    return OTHER, tr("usual for a small network without attention")
 
 
 def graph_text(graph: Graph) -> str:
@@ -79,4 +82,4 @@ def graph_text(graph: Graph) -> str:
     formats = sum(len(n.precision) for n in graph)
     masks = sum(s.mask is not None for n in graph for s in n.sparsity.values())
     parts = [plural(v, k) for v, k in ((formats, "format"), (masks, "mask")) if v]
-    return f"{' and '.join(parts)} in the graph" if parts else ""
+    return tr("{} in the graph", tr(" and ").join(parts)) if parts else ""

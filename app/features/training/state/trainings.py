@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, Signal
 
 from espalier.app.features.training.state.run_text import result_text
 from espalier.app.jobs.status import trains
+from espalier.app.translation import tr
 from espalier.model.errors import EspalierError, JobError
 from espalier.passes.jobs.kinds import Failed, JobEvent, JobInfo, ReplayJob
 
@@ -70,7 +71,7 @@ class Trainings(QObject):
         if self.job is None:
             self._forget()
         elif reports:
-            self.result = f"{result_text(reports[-1])} Undo (Ctrl+Z) reverts it."
+            self.result = tr("{} Undo (Ctrl+Z) reverts it.", result_text(reports[-1]))
             self.result_changed.emit()
 
     def _fail(self, end: Failed) -> None:

@@ -17,7 +17,7 @@ from espalier.passes.export.llama_cpp.child import LlamaCpp
 from espalier.passes.export.llama_cpp.file import load
 from espalier.passes.export.llama_cpp.server import binding
 from espalier.passes.export.settings import GgufOptions, Settings
-from tests.passes.export.llama_cpp.tokenizers_of import give, gpt2
+from tests.passes.export.llama_cpp.tokenizers_of import give, gpt2, pieces
 from tests.passes.export.models import KINDS, chosen, made
 
 gguf = pytest.importorskip("gguf")
@@ -204,3 +204,17 @@ def test_a_file_of_token_ids_runs_in_the_library_alone(tmp_path: Path) -> None:
         else:
             with pytest.raises(ExportError, match="no vocabulary, which xllamacpp needs"):
                 process.run(tmp_path / "m.gguf", inputs)
+
+
+@pytest.mark.slow
+def test_a_file_with_sentence_pieces_runs(tmp_path: Path) -> None:
+    import transformers
+
+    home = made("llama", tmp_path / "home", vocab_size=1000, bos_token_id=1, eos_token_id=2)
+    give(pieces("first"), home, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
+    found = open_any(str(home), tmp_path / "work")
+    export(found.project, found.store, "gguf", tmp_path / "m.gguf")
+    model = load(tmp_path / "m.gguf", transformers.LlamaForCausalLM, torch.float32)
+    with LlamaCpp() as process:
+        (got,) = process.run(tmp_path / "m.gguf", ids(), exact=True)
+    assert float((got - wanted(model, ids())).abs().max()) < EXACT

@@ -8,13 +8,14 @@ from espalier.app.features.kernels.charts.answers.curves import Curve, binary, b
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
 from espalier.app.number_text import figure, time_text
 from espalier.app.theme import CATEGORIES
+from espalier.app.translation import tr, translated
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.log_chart import short
 from espalier.kernels.bench.answers.lines import SIZES, plain_attention
 from espalier.kernels.bench.answers.passes import online, score_bytes
 
 COLOURS = {"naive": CATEGORIES["activation"], "torch": CATEGORIES["linear"], "triton": CATEGORIES["matmul"]}
-TITLES = {"naive": "naive", "torch": "fused (torch)", "triton": "fused (triton)"}
+TITLES = translated({"naive": "naive", "torch": "fused (torch)", "triton": "fused (triton)"})
 # Example scores; the largest comes late, so that the running sum is rescaled.
 SCORES = (0.4, 1.1, -0.6, 0.8, 1.9, 0.2, -0.3, 1.2, 0.5, 2.7, 1.4, -0.9)
 LOWEST = -1.2
@@ -23,7 +24,7 @@ LOWEST = -1.2
 class AttentionPicture(Picture):
     """Time, memory and online softmax; `block`: scores per step of the online softmax."""
 
-    NAME = "Attention over tokens, and an online softmax"
+    NAME = tr("Attention over tokens, and an online softmax")
 
     def __init__(self) -> None:
         self.block = 4
@@ -38,8 +39,8 @@ class AttentionPicture(Picture):
         """Draw time, memory and the online softmax."""
         third = (sheet.width - 48) / 3
         boxes = [QRectF(8 + i * (third + 16), 6, third, sheet.height - 12) for i in range(3)]
-        draw_curves(sheet, boxes[0], "Time over tokens", self._times(), short, time_text)
-        draw_curves(sheet, boxes[1], "Memory besides the inputs", self._memory(), short, binary, ticks=binary_ticks)
+        draw_curves(sheet, boxes[0], tr("Time over tokens"), self._times(), short, time_text)
+        draw_curves(sheet, boxes[1], tr("Memory besides the inputs"), self._memory(), short, binary, ticks=binary_ticks)
         self._online(sheet, boxes[2])
 
     def _times(self) -> list[Curve]:
@@ -53,12 +54,15 @@ class AttentionPicture(Picture):
         rows = plain_attention(self.measured, "naive")
         scores = [(float(r.shape["s"]), float(score_bytes(r.shape["b"], r.shape["h"], r.shape["s"],
                                                           SIZES.get(r.dtype, 4)))) for r in rows]  # fmt: skip
-        return [*(c for c in curves if c.points), Curve("scores (computed)", CATEGORIES["shape"], scores, False, True)]
+        return [
+            *(c for c in curves if c.points),
+            Curve(tr("scores (computed)"), CATEGORIES["shape"], scores, False, True),
+        ]
 
     def _online(self, sheet: Sheet, box: QRectF) -> None:
         """Draw scores as bars, the running maximum as a line, running sum and rescaling factor below."""
-        sheet.text(QRectF(box.x(), box.y(), box.width(), 18), "Online softmax, an example", size=12, bold=True)
-        sheet.text(QRectF(box.x(), box.y() + 18, box.width(), 16), "m largest, l = Σ exp(score − m)",
+        sheet.text(QRectF(box.x(), box.y(), box.width(), 18), tr("Online softmax, an example"), size=12, bold=True)
+        sheet.text(QRectF(box.x(), box.y() + 18, box.width(), 16), tr("m largest, l = Σ exp(score − m)"),
                    sheet.look.muted)  # fmt: skip
         inner = QRectF(box.x(), box.y() + 40, box.width(), box.height() - 40 - 38)
         pitch, span = inner.width() / len(SCORES), max(SCORES) - LOWEST
@@ -88,7 +92,7 @@ class AttentionPicture(Picture):
         first = f"m {figure(largest)}  l {figure(total)}" if box.width() >= 84 else f"l {figure(total)}"
         sheet.text(QRectF(box.x(), box.y(), box.width(), 16), first, size=10.5, align=CENTRE)
         if factor is not None:
-            text = f"before × {figure(factor)}" if box.width() >= 84 else f"× {figure(factor)}"
+            text = tr("before × {}", figure(factor)) if box.width() >= 84 else f"× {figure(factor)}"
             sheet.text(QRectF(box.x(), box.y() + 16, box.width(), 16), text, sheet.look.muted, 10.5, CENTRE)
 
     def table(self) -> Table:

@@ -6,6 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPolygonF
 
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
+from espalier.app.translation import message, tr
 from espalier.app.widgets.bits import COLOURS
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.kernels.bench.answers.bits import Dequantisation, bfloat16, dequantise, steps
@@ -28,7 +29,7 @@ def exact(value: float) -> str:
 class BitsPicture(Picture):
     """Emits `turned` with the code and exponent after a click has flipped a bit."""
 
-    NAME = "Bits of an MXINT8 code and of its bfloat16"
+    NAME = tr("Bits of an MXINT8 code and of its bfloat16")
     LEAST = QSize(460, 165)
     turned = Signal(int, int)
 
@@ -37,12 +38,12 @@ class BitsPicture(Picture):
         self._cells: list[tuple[QRectF, int, bool]] = []  # box, bit number, whether it is a bit of the code
         super().__init__()
         self.setMouseTracking(True)
-        self.setToolTip("Click a bit of the mantissa or of the exponent to flip it")
+        self.setToolTip(tr("Click a bit of the mantissa or of the exponent to flip it"))
 
     def show_code(self, result: Dequantisation) -> None:
         """Draw a code."""
         self.result = result
-        parts = [f"{s.name}: {s.text} {s.bits}" for s in steps(result)]
+        parts = [f"{message(s.name)}: {message(s.text)} {s.bits}" for s in steps(result)]
         self.setAccessibleDescription("; ".join(parts))
         self.update()
 
@@ -56,7 +57,7 @@ class BitsPicture(Picture):
         self._cells = []
         self._draw_stored(sheet, rows[0], pitch, bit)
         size = self._draw_magnitude(sheet, rows[1], pitch, bit)
-        built = self._draw_float(sheet, rows[2], pitch, bit, "bfloat16 built", result.built, True)
+        built = self._draw_float(sheet, rows[2], pitch, bit, tr("bfloat16 built"), result.built, True)
         self._draw_fraction_band(sheet, size, built)
         self._draw_need(sheet, rows[3], bit)
         self._draw_float(sheet, rows[4], pitch, bit, "bias", result.bias, not result.integer_bit)
@@ -78,7 +79,7 @@ class BitsPicture(Picture):
 
     def _draw_stored(self, sheet: Sheet, y: float, pitch: float, bit: float) -> None:
         result = self.result
-        self._draw_name(sheet, y, bit, "stored m, s")
+        self._draw_name(sheet, y, bit, tr("stored m, s"))
         for i, value in enumerate(f"{result.byte:08b}"):
             box = QRectF(NAMED + i * pitch, y, pitch - 2, bit)
             self._draw_bit(sheet, box, value, CODE[i])
@@ -93,11 +94,11 @@ class BitsPicture(Picture):
     def _draw_magnitude(self, sheet: Sheet, y: float, pitch: float, bit: float) -> QPointF:
         """Draw sign, bit 6 and fraction of the magnitude; return the position of the fraction."""
         result = self.result
-        self._draw_name(sheet, y, bit, "sign, |m|")
+        self._draw_name(sheet, y, bit, tr("sign, |m|"))
         for i, value in enumerate(f"{int(result.negative)}{result.size & 127:07b}"):
             self._draw_bit(sheet, QRectF(NAMED + i * pitch, y, pitch - 2, bit), value, CODE[i])
         room = QRectF(NAMED + 9 * pitch, y, sheet.width - NAMED - 9 * pitch - 6, bit)
-        text = f"|m| = {result.size}: bit 6 is the integer bit, six bits of fraction"
+        text = tr("|m| = {}: bit 6 is the integer bit, six bits of fraction", result.size)
         sheet.text(room, text, sheet.look.muted)
         return QPointF(NAMED + 2 * pitch, y + bit)
 
@@ -108,7 +109,7 @@ class BitsPicture(Picture):
         for i, value in enumerate(f"{bits:016b}"):
             self._draw_bit(sheet, QRectF(NAMED + i * pitch, y, pitch - 2, bit), value, FLOAT[i], live)
         room = QRectF(NAMED + 17.4 * pitch, y, sheet.width - NAMED - 17.4 * pitch - 6, bit)
-        sheet.text(room, f"= {exact(bfloat16(bits))}" + ("" if live else ", not needed"),
+        sheet.text(room, f"= {exact(bfloat16(bits))}" + ("" if live else tr(", not needed")),
                    sheet.look.text if live else sheet.look.muted, bold=live)  # fmt: skip
         return QPointF(NAMED + 9 * pitch, y)
 
@@ -126,18 +127,18 @@ class BitsPicture(Picture):
     def _draw_need(self, sheet: Sheet, y: float, bit: float) -> None:
         result = self.result
         self._draw_name(sheet, y, bit, "dont_need_abs")
-        text = "1: bit 6 is set, so the float's implicit leading one is correct" if result.integer_bit else (
-            "0: bit 6 is not set, so the implicit leading one is subtracted as bias")  # fmt: skip
+        text = tr("1: bit 6 is set, so the float's implicit leading one is correct") if result.integer_bit else (
+            tr("0: bit 6 is not set, so the implicit leading one is subtracted as bias"))  # fmt: skip
         sheet.text(QRectF(NAMED, y, sheet.width - NAMED - 8, bit), text, bold=True)
 
     def _draw_result(self, sheet: Sheet, y: float, room: float) -> None:
         result, look = self.result, sheet.look
         self._draw_name(sheet, y, 18, "result")
-        how = "built" if result.integer_bit else "built − bias"
+        how = "built" if result.integer_bit else tr("built − bias")
         used = sheet.text(QRectF(NAMED, y, sheet.width - NAMED - 8, 18), f"{how} = {exact(result.result)}", size=14,
                           bold=True)  # fmt: skip
         x = NAMED + used + 16
-        verdict = "✓ as defined:" if result.agrees else "✗ defined:"
+        verdict = tr("✓ as defined:") if result.agrees else tr("✗ defined:")
         sheet.text(QRectF(x, y, sheet.width - x - 6, 18),
                    f"{verdict} {exact(result.code)}/64·2^({result.stored} − 127) = {exact(result.defined)}",
                    look.good if result.agrees else look.bad, 12)  # fmt: skip

@@ -10,6 +10,7 @@ from espalier.app.features.kernels.charts.answers.curves import Curve, draw_curv
 from espalier.app.features.kernels.charts.answers.picture import Picture, Sheet
 from espalier.app.number_text import count, time_text
 from espalier.app.theme import CATEGORIES
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.app.widgets.charts.log_chart import short
 from espalier.kernels.bench.answers.lines import Compiled, compiled
@@ -22,7 +23,7 @@ MIN_CALLS = 100
 class CompiledPicture(Picture):
     """Two charts, each with its break-even point."""
 
-    NAME = "Total time of calls, eager and compiled"
+    NAME = tr("Total time of calls, eager and compiled")
 
     def draw(self, sheet: Sheet) -> None:
         """Draw the charts."""
@@ -32,7 +33,7 @@ class CompiledPicture(Picture):
             timing = compiled(name, self.measured)
             eager, later, mark = curves_of(timing)
             curves = (Curve("eager", EAGER, eager, dots=False), Curve("compiled", COMPILED, later, dots=False))
-            draw_curves(sheet, box, f"{title}: time of n calls", curves, short, time_text, mark)
+            draw_curves(sheet, box, tr("{}: time of n calls", title), curves, short, time_text, mark)
 
     def table(self) -> Table:
         """Total seconds after n calls."""
@@ -61,9 +62,9 @@ def curves_of(timing: Compiled) -> tuple[Points, Points, tuple[float, float, str
     if even is None or not eager or not later:
         return eager, later, None
     if math.isinf(even):
-        return eager, later, (calls[-1], later[-1][1], "never paid back")
+        return eager, later, (calls[-1], later[-1][1], tr("never paid back"))
     at = (timing.first or 0.0) + (even - 1) * (timing.compiled or 0.0)
-    return eager, later, (even, at, f"paid back after {count(round(even))} calls")
+    return eager, later, (even, at, tr("paid back after {} calls", count(round(even))))
 
 
 def _total(first: float | None, later: float | None, calls: list[float]) -> Points:

@@ -12,6 +12,7 @@ from PySide6.QtGui import QColor, QPen, QPolygonF
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, LEFT, RIGHT, Sheet
 from espalier.app.number_text import NOT_MEASURED, THIN
 from espalier.app.theme import PLOT_WIDTH
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.log_chart import every_nth, round_numbers
 
 AXIS, FOOT, HEAD = 54.0, 20.0, 40.0  # pixels of the y axis, the x axis, and of title and legend
@@ -41,7 +42,7 @@ def draw_curves(
     points = [p for c in curves for p in c.points if p[0] > 0 and p[1] > 0]
     if not points or inner.height() < 20:
         sheet.line(inner.bottomLeft(), inner.bottomRight())
-        sheet.text(inner, NOT_MEASURED, sheet.look.muted, align=CENTRE)
+        sheet.text(inner, tr(NOT_MEASURED), sheet.look.muted, align=CENTRE)
         return
     project = _scaled(inner, points)
     _axes(sheet, inner, points, project, x, y, ticks)

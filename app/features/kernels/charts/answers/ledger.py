@@ -8,6 +8,7 @@ from espalier.app.features.kernels.charts.answers.picture import RIGHT, Picture,
 from espalier.app.features.kernels.state.answer_text import value_text
 from espalier.app.number_text import NOT_MEASURED, mebibytes, percent
 from espalier.app.theme import CATEGORIES
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.kernels.bench.answers.lines import Line, lines_of, saving
 
@@ -17,7 +18,7 @@ ROW, NAME, VALUE = 22.0, 150.0, 76.0
 class LedgerPicture(Picture):
     """Bits a weight by format, and the ledger lines of the open model."""
 
-    NAME = "Memory of weights in MX formats, and of the open model"
+    NAME = tr("Memory of weights in MX formats, and of the open model")
 
     def draw(self, sheet: Sheet) -> None:
         """Draw both parts."""
@@ -26,15 +27,15 @@ class LedgerPicture(Picture):
         self._model(sheet, QRectF(left + 8, 6, sheet.width - left - 16, sheet.height - 12))
 
     def _weights(self, sheet: Sheet, box: QRectF) -> None:
-        y = sheet.title(box.x(), box.y(), box.width(), "Bits a weight", "ideal · measured")
-        baseline = self.measured.fact("weight in float", 32)
+        y = sheet.title(box.x(), box.y(), box.width(), tr("Bits a weight"), tr("ideal · measured"))
+        baseline = self.measured.fact(tr("weight in float"), 32)
         bars: list[tuple[str, float, float | None]] = [("float32", 32.0, 32.0 if baseline else None)]
         for width in (8, 4):
-            packed = self.measured.fact("weight packed", width)
+            packed = self.measured.fact(tr("weight packed"), width)
             ideal = 32 * (1 - saving(width))
             bars.append(
                 (
-                    f"MXINT{width}, blocks of 32",
+                    tr("MXINT{}, blocks of 32", width),
                     ideal,
                     32 * packed.value / baseline.value if packed and baseline else None,
                 )
@@ -42,7 +43,7 @@ class LedgerPicture(Picture):
         high = min(48.0, (box.bottom() - y) / 3)
         for name, ideal, measured in bars:
             saving_text = "−" + percent(1 - ideal / 32) if ideal < 32 else ""
-            sheet.text(QRectF(box.x(), y, box.width(), 16), f"{name}: {ideal:g} bits", bold=True)
+            sheet.text(QRectF(box.x(), y, box.width(), 16), tr("{}: {:g} bits", name, ideal), bold=True)
             sheet.text(QRectF(box.x(), y, box.width(), 16), saving_text, sheet.look.good, align=RIGHT)
             track = QRectF(box.x(), y + 17, box.width(), 7)
             sheet.box(track, sheet.look.chip)
@@ -53,16 +54,16 @@ class LedgerPicture(Picture):
                 bar = QRectF(track.x(), track.y() + 9, track.width() * measured / 32, 5)
                 sheet.box(bar, sheet.colour(CATEGORIES["linear"]))
             if high >= 46:
-                note = f"measured {measured:.4g} bits" if measured is not None else NOT_MEASURED
+                note = tr("measured {:.4g} bits", measured) if measured is not None else tr(NOT_MEASURED)
                 sheet.text(QRectF(box.x(), y + 31, box.width(), 14), note, sheet.look.muted, 10.5)
             y += high
 
     def _model(self, sheet: Sheet, box: QRectF) -> None:
         name = self.measured.project_name
-        y = sheet.title(box.x(), box.y(), box.width(), "The open model", name)
+        y = sheet.title(box.x(), box.y(), box.width(), tr("The open model"), name)
         rows = [r for r in self.measured.project if isinstance(r.get("bytes"), int | float)]
         if not rows:
-            sheet.text(QRectF(box.x(), y, box.width(), 20), f"Its lines: {NOT_MEASURED}", sheet.look.muted)
+            sheet.text(QRectF(box.x(), y, box.width(), 20), tr("Its lines: {}", tr(NOT_MEASURED)), sheet.look.muted)
             return
         room = max(1, int((box.bottom() - y) / 17))
         high = min(ROW, (box.bottom() - y) / min(len(rows), room))

@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QPaintDevice, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from espalier.app.theme import BODY, CATEGORIES, SMALL, Palette
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import Table, light_theme, offer_chart, write_chart
 from espalier.app.widgets.forms.fields import tokens
 from espalier.kernels.bench.answers.measured_data import MeasuredData
@@ -84,7 +85,7 @@ class Picture(QWidget):
     """A picture of measured facts: subclasses implement `draw` and `table`."""
 
     LEAST = QSize(360, 150)
-    NAME = "Picture"
+    NAME = tr("Picture")
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ from PySide6.QtGui import QColor, QImage, QKeyEvent, QMouseEvent, QPainter, QPai
 
 from espalier.app.features.kernels.charts.answers.picture import CENTRE, Picture, Sheet
 from espalier.app.theme import rgb
+from espalier.app.translation import tr
 from espalier.app.widgets.charts.chart_export import Table
 from espalier.kernels.bench.answers.tiles import Tiling, description
 
@@ -20,7 +21,7 @@ NUMBERED, GRIDDED = 15.0, 5.0  # pixels from which an element gets its thread's 
 class TilesPicture(Picture):
     """Emits `picked` with the tile and thread of a click or key."""
 
-    NAME = "Tiles of a tensor, and the threads of a tile"
+    NAME = tr("Tiles of a tensor, and the threads of a tile")
     LEAST = QSize(460, 150)
     picked = Signal(int, int)
 
@@ -30,7 +31,7 @@ class TilesPicture(Picture):
         self._tensor, self._enlarged = QRectF(), QRectF()
         super().__init__()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setToolTip("Click a tile at the left, an element at the right; ← → select threads, ↑ ↓ select tiles")
+        self.setToolTip(tr("Click a tile at the left, an element at the right; ← → select threads, ↑ ↓ select tiles"))
 
     def show_tiling(self, tiling: Tiling, tile: int, thread: int) -> None:
         """Draw a tiling; tile and thread are clamped to it."""
@@ -46,23 +47,25 @@ class TilesPicture(Picture):
         self._draw_tensor(sheet, QRectF(8, 6, third - 16, sheet.height - 12))
         box = QRectF(third + 8, 6, sheet.width - third - 16, sheet.height - 12)
         row, column = t.corner(self.tile)
-        y = sheet.title(box.x(), box.y(), box.width(), f"Tile {self.tile}",
-                        f"from row {row}, column {column}; numbers and colours are threads")  # fmt: skip
+        y = sheet.title(box.x(), box.y(), box.width(), tr("Tile {}", self.tile),
+                        tr("from row {}, column {}; numbers and colours are threads", row, column))  # fmt: skip
         inner = QRectF(box.x(), y, box.width(), box.bottom() - y - 20)
         self._draw_tile(sheet, inner)
         mine = t.elements(self.tile, self.reader)
         elements = ", ".join(f"({i}, {j})" for i, j in mine[:12]) + (" …" if len(mine) > 12 else "")
         text = (
-            f"Thread {self.reader} reads {elements}"
+            tr("Thread {} reads {}", self.reader, elements)
             if mine
-            else f"Thread {self.reader} reads nothing: all its elements are masked"
+            else tr("Thread {} reads nothing: all its elements are masked", self.reader)
         )
         sheet.text(QRectF(box.x(), box.bottom() - 18, box.width(), 18), text, bold=True)
 
     def _draw_tensor(self, sheet: Sheet, box: QRectF) -> None:
         t = self.tiling
         down, across = t.grid
-        y = sheet.title(box.x(), box.y(), box.width(), "Tensor", f"{t.rows} × {t.columns}, {down * across} tiles")
+        y = sheet.title(
+            box.x(), box.y(), box.width(), tr("Tensor"), tr("{} × {}, {} tiles", t.rows, t.columns, down * across)
+        )
         room = max(box.bottom() - y - WORDS, (box.bottom() - y) / 2)
         scale = min(box.width() / (across * t.tile_columns), room / (down * t.tile_rows))
         below = y + down * t.tile_rows * scale + 6

@@ -1,0 +1,1 @@
+"""The texts of the window: extracted for translators, and looked for in the open window."""
