@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -97,19 +98,25 @@ def explaining(refused: SourceError | None) -> Generator[None]:
         raise MissingCodeError(f"{error.message} {refused.message}", refused.hint, error.node) from error
 
 
+def _free(path: Path) -> Path:
+    """A name beside a file that no file has."""
+    names = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in itertools.count(2))
+    return next(name for name in names if not name.exists())
+
+
 def save(target: Target, project: Project, path: str, *, everything: bool = False) -> str:
     """Write the project; returns the path as given.
 
-    Raises ChangedError, and writes nothing, where it is the opened file and another program has changed that since.
+    Raises ChangedError where it is the opened file and another program has changed that since; the project then is in
+    a new file beside it.
     """
     place = Path(path).resolve()
     try:
-        saved = save_project(
-            project, target.store, place, everything=everything, over=target.versions.get(place)
-        )  # fmt: skip
+        saved = save_project(project, target.store, place, everything=everything, over=target.versions.get(place))
     except ChangedError as error:
-        hint = f"Write the result to another file (-o), or run the command again on the changed {place.name}."
-        raise ChangedError(error.message, hint) from error
+        other = _free(place)
+        save_project(project, target.store, other, everything=everything)
+        raise ChangedError(error.message, f"The result is in {other}.") from error
     if saved.version:
         target.versions[place] = saved.version
     return path

@@ -116,7 +116,7 @@ def _replayed(recipe: Recipe, target: Target, args: Arguments, recorder: Recorde
             try:
                 saved = save(target, project, args.output)
             except ChangedError as changed:  # the failed step is the news
-                error.hint = f"{error.hint} Nothing is saved: {changed.message}".strip()
+                error.hint = f"{error.hint} {changed.message} {changed.hint}".strip()
                 raise error from changed
             before = "The step before it is" if done == 1 else f"The {done} steps before it are"
             error.hint = f"{error.hint} {before} saved in {saved}, with the others switched off.".strip()
