@@ -89,11 +89,18 @@ CELLS: dict[str, nn.Module] = {
     "gru_cell": Function(lambda m, x: m.cell(x), cell=nn.GRUCell(12, 9)),
     "rnn_cell": Function(lambda m, x: m.cell(x), cell=nn.RNNCell(12, 9)),
 }
+
+
+def contracted(m: Any, x: Tensor) -> Tensor:
+    """A product over two axes."""
+    axes: Any = ([2, 1], [0, 1])
+    return torch.tensordot(x, m.w, dims=axes)
+
+
 PRODUCTS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "einsum_ellipsis": (Function(lambda m, x: torch.einsum("...i,oi->...o", x, m.w), w=parameter(5, 12)), (4, 6, 12)),
     "einsum_heads": (Function(lambda m, x: torch.einsum("bhi,hij->bhj", x, m.w), w=parameter(6, 12, 5)), (4, 6, 12)),
-    "tensordot": (Function(lambda m, x: torch.tensordot(x, m.w, dims=([2, 1], [0, 1])), w=parameter(12, 6, 5)),
-                  (4, 6, 12)),
+    "tensordot": (Function(contracted, w=parameter(12, 6, 5)), (4, 6, 12)),
     "inner": (Function(lambda m, x: torch.inner(x, m.w), w=parameter(5, 12)), (4, 6, 12)),
 }  # fmt: skip
 
