@@ -12,8 +12,9 @@ from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.adapters import adapter_macs
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import BITS, Precision, Weight
-from espalier.model.graph.ops import decomposable, floating, macs, spec
-from espalier.model.graph.ports import weight_at
+from espalier.model.graph.ops import decomposable, floating, products, spec
+from espalier.model.graph.ports import choice, weight_at
+from espalier.model.graph.products import FLOAT
 from espalier.model.graph.views import view_at
 from espalier.model.packed.graph import (
     Lines,
@@ -225,7 +226,7 @@ def one_sample(graph: Graph) -> dict[str, int]:
 
 def port_bits(node: Node, port: str, sizes: dict[str, int]) -> float:
     """Stored bits per element of a port at `sizes`, including shared exponents and scales."""
-    chosen, meta = node.precision.get(port), node.ports.get(port)
+    chosen, meta = choice(node, port), node.ports.get(port)
     if chosen:
         return _format_bits(node, port, chosen, sizes)
     return float(BITS.get(meta.dtype, 32)) if meta and floating(meta) else FLOAT_BITS
@@ -251,8 +252,16 @@ def bitops(graph: Graph) -> float:
 
 def node_bitops(node: Node, sizes: dict[str, int]) -> float:
     """BitOPs of a node at `sizes`; the matrices and intermediate values of adapters are float."""
-    node_macs, input_bits = macs(node, sizes), port_bits(node, "data_in", sizes)
-    first, second = adapter_macs(node, sizes) if node.adapters else (0, 0)
-    return node_macs * port_bits(node, "weight", sizes) * input_bits + FLOAT_BITS * (
-        first * input_bits + second * FLOAT_BITS
-    )
+    total = sum(p.macs * _operand_bits(node, p.weight, sizes) * _operand_bits(node, p.data, sizes)
+                for p in products(node, sizes) or ())  # fmt: skip
+    if not node.adapters:
+        return total
+    (first, second), input_bits = adapter_macs(node, sizes), port_bits(node, "data_in", sizes)
+    return total + FLOAT_BITS * (first * input_bits + second * FLOAT_BITS)
+
+
+def _operand_bits(node: Node, port: str, sizes: dict[str, int]) -> float:
+    """The bits of an operand; of values within a node those of its result's type."""
+    if port == FLOAT:
+        return float(BITS.get(node.out.dtype, 32)) if node.out and floating(node.out) else FLOAT_BITS
+    return port_bits(node, port, sizes)

@@ -83,6 +83,8 @@ def _measured(state: NamedState, target: Target, args: Arguments, console: Conso
         return stored_score(state, target.project)
     figures = score(state.graph, target, data_options(args, target))
     print_warning(figures, console)
+    if "uncounted" in figures:
+        console.note(str(figures["uncounted"]))
     return measured(figures)
 
 

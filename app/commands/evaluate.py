@@ -10,12 +10,20 @@ from espalier.app.commands.command import Answer, Arguments, Command, Parser, Us
 from espalier.app.commands.console import Console, cell, facts
 from espalier.app.commands.known_steps import known_steps
 from espalier.app.commands.opening import Target, opened
-from espalier.app.commands.scoring import add_data, data_options, figures, noise_lines, plain, print_warning, score
+from espalier.app.commands.scoring import (
+    add_data,
+    data_options,
+    figures,
+    graph_fields,
+    noise_lines,
+    plain,
+    print_warning,
+    score,
+)
 from espalier.model.document.recipe import Recipe, Step
 from espalier.model.errors import DataError
 from espalier.passes.analysis.baseline import ComparedOptions
 from espalier.passes.base import run_step
-from espalier.passes.dominant import dominant_fields
 from espalier.passes.figure import OPENED
 from espalier.passes.recipes.replay import replay
 from espalier.passes.running.splits import EvaluateOptions
@@ -52,7 +60,7 @@ def _score(target: Target, options: EvaluateOptions, baseline: str) -> dict[str,
     context = replace(target.context, base=graph)
     compared = ComparedOptions(**asdict(options), baseline=f"step {count}" if count else OPENED)
     report = run_step(target.project.graph, Step("evaluate", compared, context.seed), context).report
-    return report.summary | dominant_fields(target.project.graph)
+    return report.summary | graph_fields(target.project.graph)
 
 
 def _position(text: str, steps: int) -> int:

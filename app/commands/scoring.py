@@ -24,6 +24,7 @@ from espalier.passes.running.data_fit import truncation_note
 from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import static_score
 from espalier.passes.tasks.base import TASKS, all_metrics
+from espalier.passes.uncounted import uncounted_fields
 
 OF_TOKENS = {"perplexity": "perplexity", "bits_per_byte": "bits per byte"}
 
@@ -42,16 +43,21 @@ def data_options(args: Arguments, target: Target) -> EvaluateOptions | None:
 def score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict[str, Any]:
     """The score; metrics and loss are None without data."""
     if options is None:
-        return asdict(static_score(graph)) | dominant_fields(graph)
+        return asdict(static_score(graph)) | graph_fields(graph)
     step = Step("evaluate", options, target.context.seed)
-    return dict(run_step(graph, step, target.context).report.summary) | dominant_fields(graph)
+    return dict(run_step(graph, step, target.context).report.summary) | graph_fields(graph)
 
 
 def baseline_score(graph: Graph, target: Target, options: EvaluateOptions | None) -> dict[str, Any]:
     """As `score`, from the cache if the graph was measured on the same samples before."""
     if options is None:
         return score(graph, target, options)
-    return kept_score(graph, options, target.context) | dominant_fields(graph)
+    return kept_score(graph, options, target.context) | graph_fields(graph)
+
+
+def graph_fields(graph: Graph) -> dict[str, Any]:
+    """What a score says of its graph besides figures: dominant bits, and nodes without a count."""
+    return dominant_fields(graph) | uncounted_fields(graph)
 
 
 def age_text(score_: dict[str, Any], name: str) -> str:
@@ -80,8 +86,10 @@ def bit_lines(score_: dict[str, Any], whose: str = "") -> Iterable[str]:
 
 
 def noise_lines(score_: dict[str, Any], change: dict[str, Any]) -> Iterable[str]:
-    """Lines below a table: dominant bits, noise and change of the main metric, task, truncated texts."""
+    """Lines below a table: dominant bits, uncounted nodes, noise and change of the main metric, task, truncations."""
     yield from bit_lines(score_)
+    if "uncounted" in score_:
+        yield f"note: {score_['uncounted']}"
     if now := main_figure(score_):
         yield f"{figure_title(now.name)}: {noise_text(now)}"
         if now.name in change:

@@ -15,6 +15,8 @@ from espalier.model.graph.annotation import MUTED, PLAIN, Annotation
 from espalier.model.graph.check import check
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Adapter, Parallel, Precision, Sharding, Sparsity, TensorMeta, Weight
+from espalier.model.graph.operands import refreshed
+from espalier.model.graph.ops import CELLS, GROUPED
 
 _TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],
                           "sparsity": dict[str, Sparsity], "weights": dict[str, str],
@@ -97,6 +99,7 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
             symbols=decode(dict[str, int], data["symbols"], "symbols"),
             runs=decode(Literal["graph", "module"], data.get("runs", "graph"), "runs"),
         )
+        graph = replace(graph, nodes={k: _with_named_ports(n, graph) for k, n in graph.nodes.items()})
         faults = [p for p in check(graph) if p.severity == "error"]
     except Exception as error:
         message, hint = f"The graph in the file is damaged: {damage(error)}.", "Open an older copy of it."
@@ -107,6 +110,25 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
     if faults:
         raise ProjectError(f"The graph in the file is not legal: {faults[0].message}", "Open an older copy of it.")
     return graph
+
+
+# Functions whose operands had numbers in graphs of before; a weight among them then had the format of data_in.
+_NAMED_LATER = frozenset({*CELLS, *GROUPED, "bilinear", "addmv", "addbmm", "addr"})
+
+
+def _with_named_ports(node: Node, graph: Graph) -> Node:
+    """The node with the present names of its ports."""
+    if (
+        node.op not in _NAMED_LATER
+        or node.call != "call_function"
+        or any(r.node not in graph.nodes for r in node.inputs)
+    ):
+        return node
+    named = refreshed(node, graph.nodes)
+    chosen = node.precision.get("data_in")
+    if chosen is None or "weight" in node.ports or "weight" not in named.ports:
+        return named
+    return replace(named, precision={**named.precision, "weight": replace(chosen, scale=None)})
 
 
 def fingerprint(graph: Graph) -> str:

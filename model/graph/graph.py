@@ -219,3 +219,14 @@ def sort(nodes: Mapping[str, Node]) -> dict[str, Node]:
         name, source = nx.find_cycle(graph)[0][:2]
         raise GraphError(f"{name} and {source} form a cycle.", "Rewire one of them.", name)
     return {name: nodes[name] for name in nx.dfs_postorder_nodes(graph)}
+
+
+def fixed_batch(graph: Graph) -> int | None:
+    """The one batch size that a graph takes: the first size of all inputs, where the model's code fixed it, else None.
+
+    A recorded model runs itself, at any size.
+    """
+    shapes = [n.out.shape for n in graph.placeholders if n.out is not None and n.out.shape]
+    first = {shape[0] for shape in shapes}
+    size = next(iter(first)) if len(first) == 1 and graph.runs == "graph" else None
+    return size if isinstance(size, int) else None

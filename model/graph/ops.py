@@ -2,88 +2,68 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from espalier.model.graph import products as count
 from espalier.model.graph.meta import TensorMeta
 from espalier.model.graph.node import Node
+from espalier.model.graph.products import Product, Symbols
 
 Kind = Literal["module_related_func", "module", "builtin_func", "implicit_func", "placeholder", "get_attr", "output",
                "opaque"]  # fmt: skip
 Category = Literal["linear", "matmul", "activation", "norm", "embedding", "add", "shape", "io", "other"]
-Symbols = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
     """One row: name, kind, colour category, ports that can be quantised, and multiply–accumulates.
 
-    `moves`: its result holds values of its first input as they are, in another place or shape.
+    `macs` gives the number of multiply–accumulates, or each Product where operands are multiplied in several pairs;
+    None for what it cannot count. `moves`: its result holds values of its first input as they are, in another place or
+    shape.
     """
 
     name: str
     kind: Kind = "builtin_func"
     category: Category = "other"
     quantisable: tuple[str, ...] = ()
-    macs: Callable[[Node, Symbols], int] | None = None
+    macs: Callable[[Node, Symbols], int | tuple[Product, ...] | None] | None = None
     moves: bool = False
-
-
-def _sizes(node: Node, port: str, symbols: Symbols) -> tuple[int, ...]:
-    meta: TensorMeta | None = node.ports.get(port)
-    return meta.sizes(symbols) if meta else ()
-
-
-def _contract_last(node: Node, symbols: Symbols) -> int:
-    return math.prod(_sizes(node, "data_out", symbols)) * (_sizes(node, "data_in", symbols) or (0,))[-1]
-
-
-def _conv(node: Node, symbols: Symbols) -> int:
-    weight = _sizes(node, "weight", symbols)
-    return math.prod(_sizes(node, "data_out", symbols)) * math.prod(weight[1:])
-
-
-def _conv_transposed(node: Node, symbols: Symbols) -> int:
-    weight = _sizes(node, "weight", symbols)
-    return math.prod(_sizes(node, "data_in", symbols)) * math.prod(weight[1:])
-
-
-def _attention(node: Node, symbols: Symbols) -> int:
-    query, key, value = (_sizes(node, p, symbols) for p in ("data_in", "weight", "weight_1"))
-    if not (query and key and value):
-        return 0
-    return math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
-
-
-def _einsum(node: Node, symbols: Symbols) -> int:
-    """The product of the sizes of all indices; 0 where the equation has an ellipsis or not two operands."""
-    terms = str(node.args[0]).replace(" ", "").split("->")[0].split(",")
-    sizes = [_sizes(node, p, symbols) for p in ("data_in", "weight")]
-    if len(terms) != len(sizes) or any(len(t) != len(s) for t, s in zip(terms, sizes, strict=True)):
-        return 0
-    return math.prod(dict(zip("".join(terms), (d for s in sizes for d in s), strict=True)).values())
 
 
 _DENSE = ("data_in", "weight", "bias", "data_out")
 _PAIR = ("data_in", "weight", "data_out")
 _THROUGH = ("data_in", "data_out")
 
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+CELLS = tuple(f"{n}_cell" for n in RECURRENT)
+# torch's product with a matrix for each group of rows, and its form in transformers (experts of a mixture).
+GROUPED = ("_grouped_mm", "grouped_mm_fallback")
+
 _ROWS: tuple[OpSpec, ...] = (
     OpSpec("placeholder", "placeholder", "io"),
     OpSpec("get_attr", "get_attr", "io"),
     OpSpec("output", "output", "io"),
     OpSpec("opaque", "opaque", "other"),
-    OpSpec("linear", "module_related_func", "linear", _DENSE, _contract_last),
-    *(OpSpec(f"conv{d}d", "module_related_func", "linear", _DENSE, _conv) for d in (1, 2, 3)),
-    *(OpSpec(f"conv_transpose{d}d", "module_related_func", "linear", _DENSE, _conv_transposed) for d in (1, 2, 3)),
-    *(OpSpec(n, "builtin_func", "matmul", _PAIR, _contract_last) for n in ("matmul", "bmm", "mm")),
-    *(OpSpec(n, "builtin_func", "matmul", _DENSE, _contract_last) for n in ("addmm", "baddbmm")),
-    OpSpec("einsum", "builtin_func", "matmul", _PAIR, _einsum),
+    OpSpec("linear", "module_related_func", "linear", _DENSE, count.contract_last),
+    *(OpSpec(f"conv{d}d", "module_related_func", "linear", _DENSE, count.conv) for d in (1, 2, 3)),
+    *(OpSpec(f"conv_transpose{d}d", "module_related_func", "linear", _DENSE, count.conv_transposed) for d in (1, 2, 3)),
+    *(OpSpec(n, "builtin_func", "matmul", _PAIR, count.contract_last) for n in ("matmul", "bmm", "mm")),
+    *(OpSpec(n, "builtin_func", "matmul", _DENSE, count.contract_last) for n in ("addmm", "baddbmm")),
+    OpSpec("einsum", "builtin_func", "matmul", _PAIR, count.einsum),
     # What takes formats are the matmuls that it is decomposed into.
-    OpSpec("scaled_dot_product_attention", "module_related_func", "matmul", (), _attention),
-    *(OpSpec(n, "builtin_func", "other", _PAIR) for n in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+    OpSpec("scaled_dot_product_attention", "module_related_func", "matmul", (), count.attention),
+    *(OpSpec(n, "builtin_func", "other", _PAIR, count.recurrent) for n in RECURRENT),
+    *(OpSpec(n, "builtin_func", "other", _DENSE, count.cell) for n in CELLS),
+    OpSpec("bilinear", "module_related_func", "other", _DENSE, count.bilinear),
+    *(OpSpec(n, "builtin_func", "other", _DENSE, count.grouped) for n in GROUPED),
+    *(OpSpec(n, "builtin_func", "other", _THROUGH, count.contract_last) for n in (
+        "mv", "dot", "vdot", "inner", "linalg_matmul", "linalg_vecdot", "addmv", "_int_mm", "_scaled_mm")),
+    *(OpSpec(n, "builtin_func", "other", _THROUGH, count.outer) for n in ("outer", "ger", "addr")),
+    OpSpec("addbmm", "builtin_func", "other", _THROUGH, count.summed_products),
+    OpSpec("tensordot", "builtin_func", "other", _THROUGH, count.tensordot),
     *(OpSpec(n, "module_related_func", "activation", _THROUGH) for n in (
         "relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "log_softmax", "leaky_relu", "elu", "hardtanh",
         "hardswish", "hardsigmoid", "softplus", "relu6", "mish", "selu", "celu", "glu", "logsigmoid")),
@@ -175,7 +155,11 @@ _ARG_PORTS: dict[str, tuple[str | tuple[str, ...], ...]] = {
     **dict.fromkeys(("layer_norm", "group_norm", "rms_norm"), ("data_in", "", "weight", "bias")),
     **dict.fromkeys(("matmul", "bmm", "mm", "prelu"), _PAIR[:2]),
     **dict.fromkeys(("addmm", "baddbmm"), ("bias", "data_in", "weight")),
-    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), ("data_in", "", "weight")),
+    **dict.fromkeys(RECURRENT, ("data_in", "", "weight")),
+    **dict.fromkeys(CELLS, ("data_in", "", "weight", "weight_1", "bias", "bias_1")),
+    **dict.fromkeys(GROUPED, ("data_in", "weight", "", "bias")),
+    "bilinear": ("data_in", "", "weight", "bias"),
+    **dict.fromkeys(("addmv", "addbmm", "addr"), ("bias", "data_in")),
     "einsum": ("", ("data_in", "weight")),
     "embedding": ("weight", "data_in"),
     "scaled_dot_product_attention": ("data_in", "weight", "weight_1"),
@@ -203,10 +187,19 @@ def drop_rate(node: Node) -> float | None:
     return float(rate) if isinstance(rate, int | float) else None
 
 
+def products(node: Node, symbols: Symbols) -> tuple[Product, ...] | None:
+    """The multiply–accumulates of one run at the sizes `symbols`, by pair of operands; None where they are unknown."""
+    row, first = spec(node.op), _ARG_PORTS.get(node.op, ("data_in",))[0]
+    if row.macs is None:
+        return ()
+    # A recorded function knows its tensors in order alone.
+    number = None if node.call == "opaque" and first != "data_in" else row.macs(node, symbols)
+    return (Product(number, "data_in", count.second(node)),) if isinstance(number, int) else number
+
+
 def macs(node: Node, symbols: Symbols) -> int:
-    """Multiply–accumulates of one run at the sizes `symbols`."""
-    count = spec(node.op).macs
-    return count(node, symbols) if count else 0
+    """Multiply–accumulates of one run at the sizes `symbols`; 0 for ops without any or without a count."""
+    return sum(p.macs for p in products(node, symbols) or ())
 
 
 def floating(meta: TensorMeta | None) -> bool:

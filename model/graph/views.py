@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.graph.ops import GROUPED
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -128,7 +130,7 @@ def view_of(op: str, port: str, rank: int, groups: int = 1) -> View | None:
         return _channels_last(rank, rank - spatial - 1) if port.startswith("data") else None
     if op in _CHANNELS_SECOND or "_pool" in op:
         return _channels_last(rank, 1) if port.startswith("data") and rank > 2 else None
-    if op in MATMULS and port == "weight" and rank >= 2:
+    if (op in MATMULS or op in GROUPED) and port == "weight" and rank >= 2:
         return View((*axes[:-2], rank - 1, rank - 2))
     return None
 

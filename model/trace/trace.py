@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from espalier.model.errors import TraceError
 from espalier.model.graph.check import Problem, check
-from espalier.model.graph.graph import Graph
+from espalier.model.graph.graph import Graph, fixed_batch
 from espalier.model.store.weights import WeightStore
 from espalier.model.trace.block_equivalence import blocks_equivalent
 from espalier.model.trace.capture import Captured, capture
@@ -91,7 +91,12 @@ def _full(model: nn.Module, example: dict[str, Any], store: WeightStore, program
         )
     seconds = {"capture": exported - start, "raise": done - exported, "check": time.perf_counter() - done}
     dynamic = {k: tuple(v) for k, v in recovery.names.dynamic.items()}
-    every = (*differing, *problems, *_limits(captured.level, captured.failures, recovery), *dropped)
+    every = (
+        *differing,
+        *problems,
+        *_limits(captured.level, captured.failures, recovery, None if program else graph),
+        *dropped,
+    )
     return Traced(graph, every, seconds, dynamic, tuple(recovery.names.fixed), recovery.callables)
 
 
@@ -105,10 +110,16 @@ def _recorded(model: nn.Module, example: dict[str, Any], store: WeightStore, why
     return Traced(graph, (Problem(None, text, "warning"), *check(graph)), seconds, {}, fixed, {MODEL: model})
 
 
-def _limits(level: str, failures: tuple[str, ...], recovery: ModuleRecovery) -> list[Problem]:
+def _limits(level: str, failures: tuple[str, ...], recovery: ModuleRecovery, graph: Graph | None) -> list[Problem]:
     problems = [Problem(node, text, "warning") for node, text in recovery.problems]
     for dimension, least in minimum_sizes(recovery.program).items():
         text = f"The graph is valid for {dimension} ≥ {least}: below, the model may take another branch."
+        problems.append(Problem(None, text, "warning"))
+    # The sizes of an exported program are its own choice.
+    own = fixed_batch(graph) if graph and level != "static" else None
+    if own is not None:
+        text = (f"The model's code fixes the batch size: the graph takes batches of {own} alone. Measure with "
+                f"--batch-size {own}; costs of one sample are those of {own}.")  # fmt: skip
         problems.append(Problem(None, text, "warning"))
     if level == "batch":
         problems.append(Problem(None, f"Only the batch size is dynamic ({failures[-1]}).", "warning"))

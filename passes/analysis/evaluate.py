@@ -136,7 +136,7 @@ def measure(
     context.progress(0, total, "evaluating")
     with in_place(module), torch.no_grad():
         for inputs, labels in length_sorted_batches(split, graph, batch_size):
-            result = _run(module, inputs)
+            result = _run(module, inputs, graph)
             scores = task.scores(result, graph)
             task.fit(scores, labels)
             tally.add(scores, labels)
@@ -147,6 +147,6 @@ def measure(
     return tally
 
 
-def _run(module: nn.Module, inputs: dict[str, Tensor]) -> Any:
-    with fit_error(inputs):
+def _run(module: nn.Module, inputs: dict[str, Tensor], graph: Graph) -> Any:
+    with fit_error(inputs, graph):
         return module(**inputs)

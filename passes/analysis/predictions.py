@@ -81,7 +81,7 @@ def predict(module: Any, graph: Graph, split: Split, size: int, context: Context
     predicted, confidence, width = [], [], 0
     with in_place(module), torch.no_grad():
         for inputs, labels in batches(split, graph, size):
-            with fit_error(inputs):
+            with fit_error(inputs, graph):
                 logits = logits_of(module(**inputs), graph)
             fit(logits, labels)
             best = logits.float().softmax(-1).max(-1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.ops import spec
+from espalier.model.graph.ops import products, spec
 from espalier.passes.costs.base import COSTS, Cost, Floats, Shares, with_candidate
 from espalier.passes.score import node_bitops, one_sample, port_bits
 from espalier.passes.sensitivity.table import Candidate
@@ -23,7 +23,8 @@ def of_node(node: Node, graph: Graph) -> float:
 def grid(node: Node, graph: Graph, ports: Sequence[str], candidates: Sequence[Sequence[Candidate]]) -> Floats:
     """The product of both operands' bits, of every pair of candidates.
 
-    It is linear in the bits of each operand, with an adapter too: so two nodes at the corners tell it all.
+    It is linear in the bits of each operand, with an adapter too: so two nodes at the corners tell it all. Operands of
+    several shapes at a port, such as those of a recurrent layer, have bits of their own: each pair is computed.
     """
     sizes = one_sample(graph)
     bits = [np.array([port_bits(with_candidate(node, p, c), p, sizes) for c in held])
@@ -31,6 +32,9 @@ def grid(node: Node, graph: Graph, ports: Sequence[str], candidates: Sequence[Se
     if len(ports) == 1:
         values = [of_node(with_candidate(node, ports[0], c), graph) for c in candidates[0]]
         return np.array(values, np.float64)
+    if len(products(node, sizes) or ()) > 1:
+        return np.array([[of_node(with_candidate(with_candidate(node, ports[0], a), ports[1], b), graph)
+                          for b in candidates[1]] for a in candidates[0]], np.float64)  # fmt: skip
     low = [int(b.argmin()) for b in bits]
     high = [int(b.argmax()) for b in bits]
     places = [np.where(b.max() > b.min(), (b - b.min()) / max(b.max() - b.min(), 1e-30), 0.0) for b in bits]

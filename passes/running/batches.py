@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import DataError, first_line
-from espalier.model.graph.graph import Graph
+from espalier.model.graph.graph import Graph, fixed_batch
 from espalier.model.graph.ops import floating
 from espalier.passes.tasks.base import task_of
 
@@ -21,12 +21,17 @@ MAX_SCORES = 512 << 20  # bytes of the scores of tokens of a batch
 
 
 @contextlib.contextmanager
-def fit_error(inputs: dict[str, Tensor]) -> Generator[None]:
-    """Convert torch's exceptions for unfit data to a DataError."""
+def fit_error(inputs: dict[str, Tensor], graph: Graph | None = None) -> Generator[None]:
+    """Convert torch's exceptions for unfit data to a DataError, which names the batch size that `graph` has fixed."""
     try:
         yield
     # Sizes that do not fit, token ids outside the vocabulary.
     except (RuntimeError, IndexError) as error:
+        own, size = fixed_batch(graph) if graph else None, next((len(v) for v in inputs.values() if v.dim()), 0)
+        if own is not None and own != size:
+            rest = f", and a number of samples that {own} divides (--limit)" if own > 1 else ""
+            message = f"The model's graph takes batches of {own} alone, and this one has {size}."
+            raise DataError(message, f"Choose --batch-size {own}{rest}.") from error
         shapes = ", ".join(f"{k} {' × '.join(map(str, v.shape))}" for k, v in inputs.items())
         message = f"The model cannot take this data ({shapes}): {first_line(error).rstrip('.')}."
         longer = ", or lower max_length" if "input_ids" in inputs else ""

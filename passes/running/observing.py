@@ -34,7 +34,7 @@ def observe(graph: Graph, split: Split, batch_size: int, wanted: Wanted, sink: S
     seen = 0
     with torch.no_grad():
         for inputs, labels in batches(split, graph, batch_size):
-            with fit_error(inputs):
+            with fit_error(inputs, graph):
                 run(inputs)
             seen += len(labels)
             context.progress(seen, len(split), "observing activations")

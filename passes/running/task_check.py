@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from espalier.model.document.graph_json import fingerprint
-from espalier.model.graph.graph import Graph
+from espalier.model.graph.graph import Graph, fixed_batch
 from espalier.passes.base import Context
 from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.tasks.base import Task, task_of
@@ -33,8 +33,9 @@ def check_task(graph: Graph, split: Split, context: Context) -> None:
     key = task.name, fingerprint(plain)
     if key not in _CHECKED:
         module = build(plain, context.store, context.callables)
-        for inputs, _ in batches(split.take(1), plain, 1):
-            with fit_error(inputs):
+        size = min(fixed_batch(plain) or 1, len(split))
+        for inputs, _ in batches(split.take(size), plain, size):
+            with fit_error(inputs, plain):
                 task.check(inputs, lambda given: module(**given))
     _CHECKED[key] = None
     _CHECKED.move_to_end(key)

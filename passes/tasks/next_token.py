@@ -75,11 +75,10 @@ def depends_on_later(inputs: dict[str, Any], run: Run) -> bool:
     name, ids = next(
         (n, v) for n, v in inputs.items() if v.dim() == 2 and not v.is_floating_point() and "mask" not in n
     )
-    first = {k: v[:1] if len(v) == len(ids) else v for k, v in inputs.items()}
-    other = first[name].clone()
+    other = ids.clone()
     other[0, -1] = ids[0, 0] if ids[0, 0] != ids[0, -1] else (ids[0, -1] + 1) % max(int(ids.max()), 2)
     with torch.no_grad():
-        before, after = (token_scores(run(given)) for given in (first, {**first, name: other}))
+        before, after = (token_scores(run(given)) for given in (inputs, {**inputs, name: other}))
     if before is None or after is None or before.dim() != 3 or before.shape[1] < 2:
         return False  # the comparison with the labels tells
     change = float((after - before).float()[:, :-1].abs().max())

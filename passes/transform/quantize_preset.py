@@ -18,6 +18,7 @@ from espalier.passes.choices.presets import (
 )
 from espalier.passes.choices.quantize import QuantizeOptions, Rule
 from espalier.passes.heads import output_layers
+from espalier.passes.left_float import left_float
 from espalier.passes.select import Select, chosen
 from espalier.passes.transform.quantize import quantize
 
@@ -27,18 +28,21 @@ def quantize_preset(graph: Graph, options: QuantizePresetOptions, context: Conte
     """Set the formats of a preset for weights and inputs of Linears; the output layer of a language model stays float.
 
     Names and schemes are those of compressed-tensors and llm-compressor: `w4a16_g128` is W4A16, `w8a8_dynamic` W8A8,
-    with a scale of each token from the data. Scales are stored in the weight's own type. For a group size that does
-    not divide a row, an error names the layer, or with `uneven = "channel"` the row has one scale.
+    with a scale of each token from the data. As there, Linears are modules: experts that are fused in one parameter and
+    routers that are functions of one stay float, unless they are selected; `float` in the report says how much. Scales
+    are stored in the weight's own type. For a group size that does not divide a row, an error names the layer, or with
+    `uneven = "channel"` the row has one scale.
     """
     able = chosen(graph, options.select, lambda n: n.op == "linear" and "weight" in offered(n), "quantised by a preset")
     heads = frozenset[str]() if options.head else output_layers(graph)
+    others = any(n.call == "call_module" for n in able) and options.select == Select()
     rows: list[Row] = []
     rules: dict[tuple[tuple[str, Format], ...], list[str]] = {}
     uneven: list[tuple[Node, int]] = []
     for node in able:
         name = weight_at(node, "weight", graph)
-        if node.id in heads or name is None:
-            why = "the output layer of a language model" if name is not None else "its weight is computed"
+        why = _excluded(node, name, heads, others)
+        if why or name is None:
             rows.append({"node": node.id, "skipped": why})
             continue
         formats, columns = _formats(node, name, graph, options)
@@ -51,7 +55,18 @@ def quantize_preset(graph: Graph, options: QuantizePresetOptions, context: Conte
     summary: Row = {"preset": options.preset, **report.summary, "skipped": len(rows)}
     if uneven:
         summary["by_channel"] = len(uneven)
+    if text := left_float(after):
+        summary["float"] = text
     return after, Report("quantize_preset", (*report.rows, *rows), summary)
+
+
+def _excluded(node: Node, name: str | None, heads: frozenset[str], layers: bool) -> str:
+    """Why a Linear stays float; empty for one that does not. `layers`: the model's Linears are modules."""
+    if name is None:
+        return "its weight is computed"
+    if node.id in heads:
+        return "the output layer of a language model"
+    return "a function of a parameter, such as a router, not a Linear" if layers and node.call != "call_module" else ""
 
 
 def _formats(node: Node, name: str, graph: Graph, options: QuantizePresetOptions) -> tuple[dict[str, Format], int]:
