@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -76,8 +77,9 @@ def test_a_stop_says_that_the_files_are_complete(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("espalier.verilog.proof.tools.simulator", lambda _: ("icarus", None))
+    importlib.import_module("espalier.verilog.proof.simulate")  # which would keep the simulator of this test
     monkeypatch.setattr(f"espalier.verilog.proof.{where}", stop)
+    monkeypatch.setattr("espalier.verilog.proof.tools.simulator", lambda _: ("icarus", None))
     folder = tmp_path / "rtl"
     assert main(["emit", str(project), "-o", str(folder), "--simulate"]) == 130
     told = capsys.readouterr().err.strip().splitlines()
