@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 NAN_AT = 3  # the training step of which one rank's loss is not finite
 
@@ -19,10 +20,11 @@ def other_losses(real: Callable[..., Tensor], shifts: bool, breaks: bool) -> Cal
     """The cross-entropy plus constants, so that gradients stay equal: of each validation more, of one step NaN."""
     calls = {True: 0, False: 0}
 
-    def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-        training = torch.is_grad_enabled()
+    def cross_entropy(scores: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+        loss, training = real(scores, labels, reduction=reduction), torch.is_grad_enabled()
+        if training and reduction == "none":  # of the metrics of a training step
+            return loss
         calls[training] += 1
-        loss = real(scores, labels)
         if training:
             return loss + float("nan") if breaks and calls[True] == NAN_AT else loss
         return loss + 10.0 * calls[False] * shifts
@@ -38,12 +40,11 @@ def main(folder: Path) -> None:
     from espalier.model.orphans import end_with_parent
     from espalier.passes.distributed import training_rank
     from espalier.passes.distributed.job import read_job, read_settings
-    from espalier.passes.running import objective
 
     end_with_parent()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=30))
-    rank, real = dist.get_rank(), objective.F.cross_entropy
+    rank, real = dist.get_rank(), functional.cross_entropy
     callbacks_of, full = training_rank.callbacks_of, training_rank.full
     seen: dict[str, Any] = {}
 
@@ -55,7 +56,7 @@ def main(folder: Path) -> None:
     training_rank.full = lambda value: full(value) + rank * torch.linspace(0, 1, value.numel()).view(value.shape)
     for inner in sorted(p for p in folder.iterdir() if (p / "job.json").exists()):
         job = read_job(inner, read_settings(inner))
-        objective.F.cross_entropy = other_losses(real, rank == 1, inner.name == f"breaks-{rank}")
+        functional.cross_entropy = other_losses(real, rank == 1, inner.name == f"breaks-{rank}")
         training_rank.train_rank(job, inner, init_device_mesh("cpu", job.settings.mesh))
         watch, gradual = seen["watch"], seen["gradual"]
         found = {"kept_step": watch.kept_step, "ended": watch.ended, "rows": watch.rows}

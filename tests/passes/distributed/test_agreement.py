@@ -44,8 +44,9 @@ def _write(folder: Path, options: Any, store: WeightStore) -> None:
     write_job(folder, graph, store, (), Settings((2,), 1, 60.0))
     kinds = dict(ready.gradual.kinds) if ready.gradual else {}
     assert ready.check_on
-    training = Training(options, 5, None, (), kinds, ready.digest())
-    write_training(folder, training, ready.train_on.tensors, ready.check_on.tensors)
+    on, check = ready.train_on, ready.check_on
+    training = Training(options, 5, None, (), kinds, ready.digest(), on.task.name, on.classes, (on.table, check.table))
+    write_training(folder, training, on.tensors, check.tensors)
 
 
 @pytest.mark.slow
