@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from espalier.app.shell.menus import Menus
     from espalier.app.theme import Palette
 
-JOB_SHARE = 0.28  # of the status line's width that the running job may take from the score
+JOB_SHARE = 0.2  # of the status line's width that is kept for the running job
 # Pixels: around the text of the job, right of it, left of it, and Qt's own margin of the bar.
 JOB_PADDING, EDGE, SPACE, BAR = 30, 8, 6, 2
 TOOL_ICON, ICON_GAP = 16, 3  # pixels
@@ -137,7 +137,10 @@ class StatusLine(QStatusBar):
         self._job.setAccessibleName(tr("Running job"))
         self._job.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._job.clicked.connect(self.pressed)
-        self._text, self._max_width = "", 0
+        self._text = ""
+        keeps = self._job.sizePolicy()
+        keeps.setRetainSizeWhenHidden(True)
+        self._job.setSizePolicy(keeps)
         host = QWidget()
         row = QHBoxLayout(host)
         row.setContentsMargins(0, 0, EDGE, 0)
@@ -161,13 +164,14 @@ class StatusLine(QStatusBar):
         self._elide()
 
     def _elide(self) -> None:
-        """Give the job the width of its text, up to JOB_SHARE of the line plus what the score leaves free."""
+        """Give the job JOB_SHARE of the line, which stays free while none runs, plus what the score leaves free.
+
+        The score is laid out without that share whether a job runs or not, so that no figure moves under the pointer.
+        """
         metrics = self._job.fontMetrics()
         text_width = metrics.horizontalAdvance(self._text) + JOB_PADDING
-        # The width never shrinks while a job runs, so that the score does not move.
-        self._max_width = max(self._max_width, text_width) if self._text else 0
         share = int(JOB_SHARE * self.width())
-        width = min(self._max_width, share + self._free_width(self.width() - share - EDGE - SPACE - BAR))
+        width = min(max(share, text_width), share + self._free_width(self.width() - share - EDGE - SPACE - BAR))
         self._job.setFixedWidth(width)
         # A text that just fits is not elided: widths are rounded, and it would lose its end.
         fits = width >= text_width

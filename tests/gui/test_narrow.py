@@ -75,11 +75,23 @@ def test_what_runs_stands_whole_beside_the_figures(opened: Window) -> None:
         assert job.fontMetrics().horizontalAdvance(job.text()) < job.width()
         assert line.score.geometry().right() < job.geometry().left()
         assert figures and all(f.geometry().right() <= line.score.width() for f in figures)
-        at = job.width()
-        line.show_job("Simulate")
-        assert job.width() == at, "the figures keep their places while it runs"
         line.show_job("")
         assert not job.isVisible()
+
+
+def test_no_figure_moves_when_a_job_begins_or_ends(opened: Window) -> None:
+    line = opened.status
+    job_list_of(opened.session)._clock.stop()  # else it tells that nothing runs
+    for width in (1000, 1280, 1440, 1600, 1920):
+        opened.resize(width, 800)
+        places = set[tuple[int, ...]]()
+        for text in ("", "Simulate", "Search · 12 of 30 trials · 47 s left, about 3 min of processor time", ""):
+            line.show_job(text)
+            QApplication.processEvents()
+            score = line.score
+            shown = (*score.figures.values(), score.more, score.baseline)
+            places.add(tuple(w.mapTo(opened, w.rect().topLeft()).x() if w.isVisible() else -1 for w in shown))
+        assert len(places) == 1, width
 
 
 def test_what_runs_takes_the_room_that_the_figures_leave(opened: Window) -> None:
