@@ -99,14 +99,18 @@ def rewritten(journal: Path, change: Callable[[str, Any], Any]) -> None:
 def attacks(code: Path) -> dict[str, Callable[[str, Any], Any]]:
     source = f"{code}:make"
     steps = [{"pass": "take_weights", "options": {"source": source}}]
+
+    def with_steps(k: str, v: Any, steps: Any) -> Any:
+        return {**v, "steps": steps} if k == "recipe" and isinstance(v, dict) else v  # a digest has that name too
+
     return {
         "source": lambda k, v: {**v, "source": source, "path": source, "digest": ""} if k == "project" else v,
         "path": lambda k, v: {**v, "path": str(code), "digest": ""} if k == "project" else v,
-        "steps": lambda k, v: {**v, "steps": steps} if k == "recipe" else v,
+        "steps": lambda k, v: with_steps(k, v, steps),
         "data": lambda k, v: str(code) if k == "data" else v,
         "model data": lambda k, v: source if k == "data" else v,
         "plug-in": lambda k, v: {**v, "plugins": [str(code)]} if k in ("espalier", "spec") else v,
-        "pass": lambda k, v: {**v, "steps": [{"pass": str(code), "options": {}}]} if k == "recipe" else v,
+        "pass": lambda k, v: with_steps(k, v, [{"pass": str(code), "options": {}}]),
         "kept": lambda k, v: {**v, "kept": source, "begins": source} if k == "user_attr" and "figures" in v else v,
         "everywhere": lambda k, v: source if isinstance(v, str) and v and k not in ("study_name", "worker_id") else v,
     }
