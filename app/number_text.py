@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from espalier.app.cell_text import cell_text
 from espalier.app.translation import numerus, tr
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
@@ -202,12 +203,14 @@ def cell(value: object) -> str:
 
 
 def shown(key: str, value: object) -> str:
-    """A value of a report's row under its column, on one line: shares in per cent, formats by their labels, others like
-    `cell`.
+    """A value of a report's row under its column, on one line: shares in per cent, formats by their labels, texts of
+    passes translated, others like `cell`.
     """
     if _is_share(key) and isinstance(value, float) and value == value:
         return "0" if value == 0 else percent(value, 1 if value >= 0.01 else 3)
-    return _label(value) if key == "format" and isinstance(value, str) else cell(value).replace("\n", "⏎")
+    if isinstance(value, str):
+        return _label(value) if key == "format" else cell_text(key, value).replace("\n", "⏎")
+    return cell(value).replace("\n", "⏎")
 
 
 def _is_share(key: str) -> bool:

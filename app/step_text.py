@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from espalier.app.number_text import cell, percent, plural
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.document.recipe import Raw, Step
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph
@@ -152,7 +152,7 @@ def result(report: Report | None, step: Step | None = None) -> str:
         return ""
     figures = report.summary
     if step is not None and figures.get("warning") and any(saved_in(step.options)):
-        return str(figures["warning"])
+        return message(str(figures["warning"]))
     if "adapters" in figures and "added" in figures:
         share = percent(figures["trainable_share"])
         return (
@@ -181,7 +181,7 @@ def _removed(report: Report) -> str:
     """The number of removed units and branches; the report's warning instead, if it has one."""
     figures = report.summary
     if warning := figures.get("warning"):
-        return str(warning)
+        return message(str(warning))
     branches = sum(r.get("kind") == "branch" for r in report.rows)
     units = plural(int(figures["removed"]), REMOVED.get(report.pass_name, "node"))
     parts = [units] if figures["removed"] or not branches else []

@@ -7,7 +7,7 @@ from typing import Any
 
 from espalier.app.figures.curves import figure_title, shares
 from espalier.app.number_text import cell, count, duration, percent, plural, scaled, signed
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import category
 from espalier.passes.base import Report
@@ -37,7 +37,7 @@ def result_text(report: Report) -> str:
     Missing keys are skipped: a report read from a file may be incomplete.
     """
     summary, rows = report.summary, report.rows
-    parts = [str(summary.get("ended", "finished")).capitalize()]
+    parts = [message(str(summary.get("ended", "finished"))).capitalize()]
     name = next((n for n in _metrics() if summary.get(f"validation_{n}") is not None), "")
     if name:
         best, start = summary[f"validation_{name}"], rows[0].get(f"validation_{name}") if rows else None
@@ -48,7 +48,7 @@ def result_text(report: Report) -> str:
         parts.append(duration(float(summary["seconds"])))
     if summary.get("resumed_from"):
         parts.append(tr("resumed from step {}", count(summary["resumed_from"])))
-    return " · ".join(parts) + "." + (f" {summary['warning']}" if summary.get("warning") else "")
+    return " · ".join(parts) + "." + (f" {message(summary['warning'])}" if summary.get("warning") else "")
 
 
 def _metrics() -> tuple[str, ...]:
