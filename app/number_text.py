@@ -66,6 +66,11 @@ def plural(value: int, noun: str, many: str = "") -> str:
     return f"{count(value)} {noun if value == 1 else many or noun + 's'}"
 
 
+def counted(value: int, one: str, many: str) -> str:
+    """A whole text with a number at `%n`: `one` for 1, else `many`; another language has a form for each number."""
+    return (numerus(one, value) or (one if value == 1 else many)).replace("%n", count(value))
+
+
 def scaled(value: float, digits: int = 2) -> str:
     """A count with a decimal prefix: `0.62 G`, `18.40 k`, `950`."""
     for size, unit in _UNITS:

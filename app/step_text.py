@@ -28,8 +28,6 @@ from espalier.passes.transform.edit_graph import EditGraphOptions
 from espalier.passes.transform.load_adapter import LoadAdapterOptions
 from espalier.passes.transform.take_weights import TakeWeightsOptions
 
-REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # the unit of `removed` per pass; others count nodes
-
 
 def title(step: Step) -> str:
     """The pass's title; its name if it is not installed."""
@@ -161,10 +159,12 @@ def result(report: Report | None, step: Step | None = None) -> str:
             else tr("no adapters left")
         )
     if "fused" in figures:
-        return " · ".join(f"{figures[k]} {k}" for k in ("fused", "skipped", "untied") if figures.get(k))
+        texts = {"fused": tr("{} fused"), "skipped": tr("{} skipped"), "untied": tr("{} untied")}
+        return " · ".join(t.format(figures[k]) for k, t in texts.items() if figures.get(k))
     if "nodes_added" in figures:
-        counts = ((figures[f"{noun}s_added"], noun) for noun in ("node", "parameter"))
-        return " · ".join(f"{'+' if n > 0 else '−'}{plural(abs(n), noun)}" for n, noun in counts if n)
+        nodes, parameters = figures["nodes_added"], figures["parameters_added"]
+        counts = ((nodes, plural(abs(nodes), "node")), (parameters, plural(abs(parameters), "parameter")))
+        return " · ".join(f"{'+' if n > 0 else '−'}{text}" for n, text in counts if n)
     if "removed" in figures:
         return _removed(report)
     if "zeros" in figures and "elements" in figures:
@@ -183,7 +183,13 @@ def _removed(report: Report) -> str:
     if warning := figures.get("warning"):
         return message(str(warning))
     branches = sum(r.get("kind") == "branch" for r in report.rows)
-    units = plural(int(figures["removed"]), REMOVED.get(report.pass_name, "node"))
+    match report.pass_name:
+        case "remove_pruned":
+            units = plural(int(figures["removed"]), "unit")
+        case "remove_layers":
+            units = plural(int(figures["removed"]), "layer")
+        case _:
+            units = plural(int(figures["removed"]), "node")
     parts = [units] if figures["removed"] or not branches else []
     parts += [plural(branches, "branch", "branches")] if branches else []
     return tr("{} removed", tr(" and ").join(parts))

@@ -17,7 +17,7 @@ import pytest
 from espalier.app.translation import is_pattern, places, values_of
 from tests.patience import PATIENCE
 from tests.test_architecture import module_name, sources
-from tests.texts.extract import texts
+from tests.texts.extract import name_of, texts
 from tests.texts.untranslated import untranslated, words
 from tests.texts.walk import Shown
 
@@ -92,6 +92,24 @@ def test_the_extracted_texts_have_valid_places() -> None:
             assert places(text) is not None or not plural, f"{found.place}: {text}"
     assert len(texts()) > 5000
     assert any(plural for _, plural in texts())
+
+
+def test_nouns_with_numbers_are_literals() -> None:
+    """A noun that is composed at run time has no forms in a catalogue."""
+    calls = [
+        (path, node, name_of(node)) for path, tree in sources().items()
+        if path.startswith("app/") and "/commands/" not in path and path != "app/number_text.py"
+        for node in ast.walk(tree) if isinstance(node, ast.Call)
+    ]  # fmt: skip
+    found = [(path, node) for path, node, name in calls if name in ("plural", "counted")]
+    composed = [f"{path}:{node.lineno}" for path, node in found if not _is_literal(node.args[1])]
+    assert len(found) > 100 and not composed, "\n".join(["", *composed])
+
+
+def _is_literal(node: ast.AST) -> bool:
+    if isinstance(node, ast.IfExp):
+        return _is_literal(node.body) and _is_literal(node.orelse)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 CHECK = """

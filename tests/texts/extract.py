@@ -49,6 +49,7 @@ CONSTRUCTORS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "row": ((0,), ()),
     "Chips": ((1,), ()),
 }
+NUMERUS = {"plural": "%n {}", "counted": "{}"}  # functions of a number and a noun or text
 KEYED = ("Pages",)  # constructors that translate the keys of a dict
 # Constants whose texts are also identities: they stay English there, and are translated where they are shown.
 IDENTITIES: dict[str, tuple[str, ...]] = {
@@ -120,8 +121,8 @@ def _texts(node: ast.AST) -> Iterator[tuple[str, bool]]:
         yield str(node.args[0].value), False
     elif name == "translated":
         yield from ((t, False) for t in constants(node.args[0]))
-    elif name == "plural" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-        yield f"%n {node.args[1].value}", True
+    elif name in NUMERUS and len(node.args) > 1:
+        yield from ((NUMERUS[name].format(t), True) for t in _branches(node.args[1]))
     elif name in KEYED and node.args and isinstance(node.args[0], ast.Dict):
         yield from ((k.value, False) for k in node.args[0].keys if isinstance(k, ast.Constant))
     elif name in CHOICES and len(node.args) == 1:

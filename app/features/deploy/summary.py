@@ -73,7 +73,7 @@ def run_html(summary: Row, what: str, random: bool, stale: bool, look: Palette) 
         size = "" if found["equal"] else tr(", largest difference {}", cell(found["largest"]))
         count = plural(summary["compared"][name], "tensor")
         parts.append(tr('<b style="color:{}">{} {}</b> to one process{} (n = {})', colour, name, verdict, size, count))
-    samples = plural(summary["samples"], tr("random sample") if random else "sample")
+    samples = plural(summary["samples"], "random sample" if random else "sample")
     parts.append(
         tr(
             "{} over the mesh {}: {} over {}, {} in {}",

@@ -246,11 +246,15 @@ class SensitivityPanel(QWidget):
         """Show the menu of a column: apply its format to selected or all layers, show or colour by it."""
         self.menu.clear()
         name = self.views.heat.columns[column].title
-        for chosen, scope in ((True, "selected"), (False, "")):
+        for chosen in (True, False):
             cells = self._column(column, chosen)
             count = len({row.node for row, _ in cells})
-            text = tr("Apply {} to the {}", name, plural(count, f'{scope} layer'.strip())) if count else (
-                tr("Apply {} to the selected layers: none is selected", name))  # fmt: skip
+            layers = plural(count, "selected layer" if chosen else "layer")
+            text = (
+                tr("Apply {} to the {}", name, layers)
+                if count
+                else tr("Apply {} to the selected layers: none is selected", name)
+            )
             act = self.menu.addAction(text)
             act.setEnabled(bool(cells))
             act.triggered.connect(partial(self.apply_cells, cells))

@@ -23,11 +23,12 @@ def estimate_text(summary: Mapping[str, Any]) -> str:
         tr("about {} on this machine", duration(float(summary["seconds"]))),
         tr("{} of {} parameters train", scaled(summary["trainable_parameters"]), scaled(summary["parameters"])),
     ]
-    items = [plural(summary[k], k[:-1]) for k in ("formats", "masks") if summary.get(k)]
+    formats, masks = summary.get("formats", 0), summary.get("masks", 0)
+    items = [t for n, t in ((formats, plural(formats, "format")), (masks, plural(masks, "mask"))) if n]
     if items:
-        parts.append(
-            tr("{} {} trained through", ", ".join(items), tr("is") if items[0].startswith("1 ") else tr("are"))
-        )
+        one = (formats or masks) == 1
+        items_text = ", ".join(items)
+        parts.append(tr("{} is trained through", items_text) if one else tr("{} are trained through", items_text))
     return " · ".join(parts)
 
 
@@ -81,5 +82,5 @@ def graph_text(graph: Graph) -> str:
     """Formats and masks of the graph, before an estimate."""
     formats = sum(len(n.precision) for n in graph)
     masks = sum(s.mask is not None for n in graph for s in n.sparsity.values())
-    parts = [plural(v, k) for v, k in ((formats, "format"), (masks, "mask")) if v]
+    parts = [t for n, t in ((formats, plural(formats, "format")), (masks, plural(masks, "mask"))) if n]
     return tr("{} in the graph", tr(" and ").join(parts)) if parts else ""
