@@ -48,7 +48,7 @@ def test_every_text_of_the_window_is_looked_up() -> None:
     assert len(shown) > 2500 and len(found["shown"]) > 100
     assert sum("⟦" in t.text for t in shown) > 2000
     cells = {t.text for t in shown if t.part.startswith("cell of ")}
-    assert {"⟦codes⟧", "⟦parameter⟧", "⟦channels⟧", "⟦held⟧"} & cells > {"⟦parameter⟧", "⟦held⟧"}
+    assert cells >= {"⟦codes⟧", "⟦parameter⟧", "⟦held⟧"}
     wrong = {f"{t.widget} {t.part}: {t.text[:100]!r} {left}" for t, left in untranslated(shown, found["names"])}
     assert not wrong, "\n".join(["", *sorted(wrong)])
 
