@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from espalier.app.api.data import Data
     from espalier.model.document.project import Project
     from espalier.model.graph.node import Node
+    from espalier.model.opening import Opened
 
 PathName = str | PathLike[str]
 
@@ -65,7 +67,8 @@ def open(
         progress: is called with (done, total, text) in long work; what it raises stops the work.
 
     Returns:
-        The Model.
+        The Model. A Python warning names weights with NaN or infinite values; of a project, which is opened without
+        reading its weights, the first score or export does.
 
     Raises:
         SourceError, ProjectError: the source is missing, unreadable or unknown.
@@ -81,6 +84,7 @@ def open(
     scratch = Scratch()
     try:
         opened = open_any(spec, scratch.folder, tuple(inputs), seed, origin=Origin(origin))
+        _warn(opened)
         place = Workplace.of(opened, scratch, progress, is_project=is_project(spec))
         return Model(place, opened.project, path=Path(spec) if is_project(spec) else None)
     except BaseException:
@@ -113,10 +117,20 @@ def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress
     scratch = Scratch()
     try:
         opened = traced(module, example, name, scratch.folder)
+        _warn(opened)
         return Model(Workplace.of(opened, scratch, progress, is_project=False), opened.project)
     except BaseException:
         scratch.close()
         raise
+
+
+def _warn(opened: Opened) -> None:
+    """Warn of weights that are not finite, at the line of the caller of `open` or `trace`."""
+    if opened.problems:
+        from espalier.model.trace.weight_checks import counts_of, weight_warning
+
+        for text in weight_warning(counts_of(opened.problems)):
+            warnings.warn(text, stacklevel=3)
 
 
 def diff(

@@ -184,6 +184,15 @@ def _spare_the_source(path: Path, store: WeightStore) -> None:
         raise ExportError(f"{path} holds the weights that the model was opened from.", "Choose another place.")
 
 
+def _non_finite(project: Project, store: WeightStore, form: str) -> tuple[str, ...]:
+    """A note on weights that are not finite, of a form that holds weights."""
+    if form in ("script", "recipe", "graphml"):
+        return ()
+    from espalier.model.trace.weight_checks import non_finite, weight_warning
+
+    return weight_warning(non_finite(project.graph, store))
+
+
 def export(
     project: Project,
     store: WeightStore,
@@ -198,7 +207,7 @@ def export(
     _spare_the_source(path, store)
     try:
         files, notes, tensors, difference = FORMS[form](project, store, path, settings)
-        notes = [*unhelped(project, store), *notes]
+        notes = [*unhelped(project, store), *notes, *_non_finite(project, store, form)]
         for file in files:  # some writers make files that only their owner may read
             if file.is_symlink():
                 continue
