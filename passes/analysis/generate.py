@@ -172,7 +172,7 @@ def _whole(graph: Graph, context: Context) -> Scores:
 
     def scores(tokens: list[int]) -> Tensor:
         inputs, _ = next(batches(_window(tokens), graph, 1))
-        with fit_error(inputs), in_place(module), torch.no_grad():
+        with fit_error(inputs, graph), in_place(module), torch.no_grad():
             found = token_scores(module(**inputs))
         assert found is not None
         return found[0, -1].double()

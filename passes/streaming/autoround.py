@@ -42,7 +42,7 @@ class AutoroundStage(Stage):
         modules = build(plain(part), store), build(part, store)
         if units:
             check_weights(units, part, store)
-            exact, rounded = (UnitRun(m, list(f), units) for m, f in zip(modules, work.flows, strict=True))
+            exact, rounded = (UnitRun(m, list(f), units, part) for m, f in zip(modules, work.flows, strict=True))
             descent = SignDescent(part, self.options, store, exact, rounded, self.context.seed)
             for number, unit in enumerate(units):
                 descent.learn(number, partial(self._report, unit.title))

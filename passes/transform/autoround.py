@@ -40,7 +40,7 @@ def autoround(graph: Graph, options: AutoroundOptions, context: Context) -> tupl
     if not samples:
         raise DataError("There are no samples to learn from.", "Choose data with at least one sample.")
     exact, rounded = (
-        UnitRun(build(g, context.store, context.callables), samples, units) for g in (plain(graph), graph)
+        UnitRun(build(g, context.store, context.callables), samples, units, g) for g in (plain(graph), graph)
     )
     work = SignDescent(graph, options, context.store, exact, rounded, context.seed)
     total = len(units) * options.steps

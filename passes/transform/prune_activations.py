@@ -115,7 +115,7 @@ class _Measurement:
         unpruned = self._pruned(dict.fromkeys(refs, (0.0, 0.0)))
         module = build(unpruned, self.context.store, self.context.callables)
         samples = samples_of(self.split, unpruned, self.options.batch_size)
-        thresholds = Sequential(module, samples, self.options.sparsity).thresholds(
+        thresholds = Sequential(module, samples, unpruned, self.options.sparsity).thresholds(
             refs, lambda done: self.context.progress(done, len(refs), "measuring thresholds")
         )
         if missing := next((p for p in sorted(refs) if p not in thresholds), None):
