@@ -104,7 +104,7 @@ def non_finite_rows(array: Array) -> Array:
     """bool [n]: which samples hold NaN or infinite numbers."""
     if array.dtype.kind != "f":
         return np.zeros(len(array), bool)
-    return ~np.isfinite(array).all(axis=tuple(range(1, array.ndim)))
+    return ~np.isfinite(array).reshape(len(array), -1).all(1)
 
 
 def non_finite_text(count: int, total: int, name: str) -> str:

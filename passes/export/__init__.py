@@ -87,10 +87,11 @@ def _onnx(project: Project, store: WeightStore, path: Path, settings: Settings) 
 def _program(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
     from espalier.passes.export.program import compare_program, write_program
 
-    files = write_program(project, store, path, settings)
+    files, notes = write_program(project, store, path, settings)
     settings.progress(2, 3, "running it")
     found = compare_program(project.graph, store, files[0])
-    return Written(files, list(found.notes) if found else [], [], found.difference if found else None)
+    notes += found.notes if found else []
+    return Written(files, notes, [], found.difference if found else None)
 
 
 def _adapter(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:

@@ -30,7 +30,7 @@ def grouped_product(x: Any, weight: Any, ends: Any) -> Any:
     return op.Concat(*pieces, op.CastLike(op.ConstantOfShape(rest), x), axis=0)
 
 
-def histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002 - torch's names
+def histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     """aten.histc within given ends: bins of equal widths, the last with its upper end; other values do not count."""
     if min == max:
         raise NotImplementedError("histc without ends")
