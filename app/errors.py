@@ -147,8 +147,8 @@ class Banner(QFrame):
     def _warn(self, text: str) -> None:
         """Show a warning about the data once, although each edit measures on them again; empty hides it."""
         if text and text != self._warning:
-            self.show_message(text)
-        elif not text and self._warning == self._message.text():
+            self.show_message(message(text))
+        elif not text and message(self._warning) == self._message.text():
             self.dismiss()
         self._warning = text
 

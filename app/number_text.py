@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from espalier.app.cell_text import cell_text
 from espalier.app.translation import numerus, tr
 from espalier.model.errors import FormatError
 from espalier.model.formats.base import parse_format
@@ -63,6 +64,11 @@ def plural(value: int, noun: str, many: str = "") -> str:
     if form := numerus(f"%n {noun}", value):
         return form.replace("%n", count(value))
     return f"{count(value)} {noun if value == 1 else many or noun + 's'}"
+
+
+def counted(value: int, one: str, many: str) -> str:
+    """A whole text with a number at `%n`: `one` for 1, else `many`; another language has a form for each number."""
+    return (numerus(one, value) or (one if value == 1 else many)).replace("%n", count(value))
 
 
 def scaled(value: float, digits: int = 2) -> str:
@@ -202,12 +208,14 @@ def cell(value: object) -> str:
 
 
 def shown(key: str, value: object) -> str:
-    """A value of a report's row under its column, on one line: shares in per cent, formats by their labels, others like
-    `cell`.
+    """A value of a report's row under its column, on one line: shares in per cent, formats by their labels, texts of
+    passes translated, others like `cell`.
     """
     if _is_share(key) and isinstance(value, float) and value == value:
         return "0" if value == 0 else percent(value, 1 if value >= 0.01 else 3)
-    return _label(value) if key == "format" and isinstance(value, str) else cell(value).replace("\n", "⏎")
+    if isinstance(value, str):
+        return _label(value) if key == "format" else cell_text(key, value).replace("\n", "⏎")
+    return cell(value).replace("\n", "⏎")
 
 
 def _is_share(key: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from espalier.app.number_text import cell, percent, plural
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.document.recipe import Raw, Step
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph
@@ -27,8 +27,6 @@ from espalier.passes.select import Select
 from espalier.passes.transform.edit_graph import EditGraphOptions
 from espalier.passes.transform.load_adapter import LoadAdapterOptions
 from espalier.passes.transform.take_weights import TakeWeightsOptions
-
-REMOVED = {"remove_pruned": "unit", "remove_layers": "layer"}  # the unit of `removed` per pass; others count nodes
 
 
 def title(step: Step) -> str:
@@ -152,7 +150,7 @@ def result(report: Report | None, step: Step | None = None) -> str:
         return ""
     figures = report.summary
     if step is not None and figures.get("warning") and any(saved_in(step.options)):
-        return str(figures["warning"])
+        return message(str(figures["warning"]))
     if "adapters" in figures and "added" in figures:
         share = percent(figures["trainable_share"])
         return (
@@ -161,10 +159,12 @@ def result(report: Report | None, step: Step | None = None) -> str:
             else tr("no adapters left")
         )
     if "fused" in figures:
-        return " · ".join(f"{figures[k]} {k}" for k in ("fused", "skipped", "untied") if figures.get(k))
+        texts = {"fused": tr("{} fused"), "skipped": tr("{} skipped"), "untied": tr("{} untied")}
+        return " · ".join(t.format(figures[k]) for k, t in texts.items() if figures.get(k))
     if "nodes_added" in figures:
-        counts = ((figures[f"{noun}s_added"], noun) for noun in ("node", "parameter"))
-        return " · ".join(f"{'+' if n > 0 else '−'}{plural(abs(n), noun)}" for n, noun in counts if n)
+        nodes, parameters = figures["nodes_added"], figures["parameters_added"]
+        counts = ((nodes, plural(abs(nodes), "node")), (parameters, plural(abs(parameters), "parameter")))
+        return " · ".join(f"{'+' if n > 0 else '−'}{text}" for n, text in counts if n)
     if "removed" in figures:
         return _removed(report)
     if "zeros" in figures and "elements" in figures:
@@ -181,9 +181,15 @@ def _removed(report: Report) -> str:
     """The number of removed units and branches; the report's warning instead, if it has one."""
     figures = report.summary
     if warning := figures.get("warning"):
-        return str(warning)
+        return message(str(warning))
     branches = sum(r.get("kind") == "branch" for r in report.rows)
-    units = plural(int(figures["removed"]), REMOVED.get(report.pass_name, "node"))
+    match report.pass_name:
+        case "remove_pruned":
+            units = plural(int(figures["removed"]), "unit")
+        case "remove_layers":
+            units = plural(int(figures["removed"]), "layer")
+        case _:
+            units = plural(int(figures["removed"]), "node")
     parts = [units] if figures["removed"] or not branches else []
     parts += [plural(branches, "branch", "branches")] if branches else []
     return tr("{} removed", tr(" and ").join(parts))

@@ -33,6 +33,11 @@ def install(lookup: Lookup | None, messages: Iterable[str] = ()) -> None:
     _message.cache_clear()
 
 
+def is_english() -> bool:
+    """Whether no catalogue is installed."""
+    return _lookup is None
+
+
 def tr(text: str, *values: object) -> str:
     """The translation of an English text, with `values` in its places.
 

@@ -32,11 +32,37 @@ def uncounted(graph: Graph) -> list[Node]:
     They are products without a formula, foreign code that reads weights or several tensors, and unknown operations
     of a stored matrix with other values.
     """
-    sizes = one_sample(graph)
-    return [n for n in graph if n.call not in ("placeholder", "get_attr", "output") and _unknown(n, graph, sizes)]
+    return Uncounted().of(graph)
+
+
+class Uncounted:
+    """Finds `uncounted` of successive graphs; unchanged nodes are not read again."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._nodes: dict[str, tuple[Node, bool]] = {}
+
+    def of(self, graph: Graph) -> list[Node]:
+        """The nodes of a graph without a count."""
+        sizes = one_sample(graph)
+        if sizes != self._sizes:
+            self._sizes, self._nodes = sizes, {}
+        nodes = dict[str, tuple[Node, bool]]()
+        for node in graph:
+            seen = self._nodes.get(node.id)
+            if seen is None or seen[0] is not node:
+                if node.call == "get_attr" and self._nodes:  # the weights of functions come by it
+                    self._nodes = {}
+                    return self.of(graph)
+                seen = node, _unknown(node, graph, sizes)
+            nodes[node.id] = seen
+        self._nodes = nodes
+        return [n for n, is_unknown in nodes.values() if is_unknown]
 
 
 def _unknown(node: Node, graph: Graph, sizes: dict[str, int]) -> bool:
+    if node.call in ("placeholder", "get_attr", "output"):
+        return False
     row = OPS.get(node.op)
     if row is not None and node.op != "opaque":
         return products(node, sizes) is None
@@ -52,9 +78,8 @@ def _unknown(node: Node, graph: Graph, sizes: dict[str, int]) -> bool:
     return matrix and (operands > 1 or not node.target.startswith("aten."))
 
 
-def uncounted_note(graph: Graph) -> str:
-    """A sentence that names the nodes without a count; empty if there are none."""
-    nodes = uncounted(graph)
+def uncounted_note(nodes: list[Node]) -> str:
+    """A sentence that names nodes without a count; empty if there are none."""
     if not nodes:
         return ""
     names = ", ".join(f"{n.id} ({n.op})" if n.op != n.id else n.id for n in nodes[:SHOWN])
@@ -64,5 +89,5 @@ def uncounted_note(graph: Graph) -> str:
 
 def uncounted_fields(graph: Graph) -> dict[str, Any]:
     """`{"uncounted": note}` for scores and reports of costs; empty if all is counted."""
-    note = uncounted_note(graph)
+    note = uncounted_note(uncounted(graph))
     return {"uncounted": note} if note else {}

@@ -12,9 +12,10 @@ from typing import Any
 from espalier.app.commands.command import Arguments
 from espalier.app.commands.console import Console
 from espalier.model.document.project import Project, save_project
-from espalier.model.errors import ChangedError, MissingCodeError, SourceError
+from espalier.model.errors import ChangedError, EspalierError, MissingCodeError, SourceError
 from espalier.model.leftovers import scratch
 from espalier.model.opening import Opened, is_project, needs_source, open_any, reopen
+from espalier.model.private import own_folder, private_folder
 from espalier.model.store.open_files import Version
 from espalier.model.store.weights import WeightStore
 from espalier.model.trust import Origin
@@ -112,10 +113,10 @@ def _free(path: Path) -> Path:
 
 
 def save(target: Target, project: Project, path: str, *, everything: bool = False) -> str:
-    """Write the project; returns the path as given.
+    """Write the project; returns the path as given. An error names another file that has the project, if one has it.
 
-    Raises ChangedError where it is the opened file and another program has changed that since; the project then is in
-    a new file beside it.
+    Raises ChangedError where `path` is the opened file and another program has changed that since: the project then is
+    in a new file beside it. Where the disk is full or the folder gone, it is in the program's own folder.
     """
     place = Path(path).resolve()
     try:
@@ -124,6 +125,21 @@ def save(target: Target, project: Project, path: str, *, everything: bool = Fals
         other = _free(place)
         save_project(project, target.store, other, everything=everything)
         raise ChangedError(error.message, f"The result is in {other}.") from error
+    except EspalierError as error:
+        if isinstance(error.__cause__, OSError) and (other := _kept(project, target.store, place.name, everything)):
+            error.hint = f"{error.hint} The result is in {other}.".strip()
+        raise
     if saved.version:
         target.versions[place] = saved.version
     return path
+
+
+def _kept(project: Project, store: WeightStore, name: str, everything: bool) -> Path | None:
+    """A file in the program's own folder with the project; None if that cannot be written either."""
+    try:
+        place = private_folder(own_folder("state") / "unsaved") / name
+        other = _free(place) if place.exists() else place
+        save_project(project, store, other, everything=everything)
+    except (OSError, EspalierError):
+        return None
+    return other

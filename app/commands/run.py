@@ -26,7 +26,7 @@ from espalier.app.commands.scoring import (
 from espalier.app.figures.curves import figure_title
 from espalier.model.document.recipe import Recipe
 from espalier.model.document.selections import selections_of
-from espalier.model.errors import ChangedError, EspalierError
+from espalier.model.errors import EspalierError
 from espalier.passes.base import StepResult
 from espalier.passes.figure import main_figure
 from espalier.passes.recipes.config import load_recipe
@@ -117,9 +117,9 @@ def _replayed(recipe: Recipe, target: Target, args: Arguments, recorder: Recorde
             project = extended(target.project, Recipe(steps), _partial(recipe, done, memo))
             try:
                 saved = save(target, project, args.output)
-            except ChangedError as changed:  # the failed step is the news
-                error.hint = f"{error.hint} {changed.message} {changed.hint}".strip()
-                raise error from changed
+            except EspalierError as other:  # the failed step is the news
+                error.hint = f"{error.hint} {other.message} {other.hint}".strip()
+                raise error from other
             before = "The step before it is" if done == 1 else f"The {done} steps before it are"
             error.hint = f"{error.hint} {before} saved in {saved}, with the others switched off.".strip()
         raise

@@ -52,10 +52,10 @@ def _of_block(fmt: BlockFormat, rows: Array) -> tuple[Array, str]:
     pair = of_pairs(fmt)
     probes = np.linspace(-top, top, PROBES, dtype=np.float32)
     values = pair.rounded(np.stack([probes, np.full_like(probes, top)], axis=1))[:, 0]
-    noun = "tile" if fmt.blocks.rows > 1 else "block"
-    return np.unique(values).astype(np.float64), tr(
-        "grid of the median {} of {} (max {})", noun, fmt.blocks.text, figure(top)
-    )
+    text = tr("grid of the median tile of {} (max {})") if fmt.blocks.rows > 1 else (
+        tr("grid of the median block of {} (max {})"))  # fmt: skip
+    about = text.format(fmt.blocks.text, figure(top))
+    return np.unique(values).astype(np.float64), about
 
 
 def _of_scale(fmt: ScaledFormat, rows: Array) -> tuple[Array, str]:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 from espalier.app.number_text import THIN
 from espalier.app.theme import CATEGORIES, LIGHT, Palette, css_fonts, rgb
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.errors import FileError
 from espalier.model.files import Kind, replacing, write_text
 from espalier.passes.figure import is_near
@@ -23,7 +23,6 @@ from espalier.passes.sweep.results import (
     Mean,
     Outcome,
     bands,
-    baseline_label,
     baseline_of,
     curves,
     guessing_of,
@@ -194,7 +193,7 @@ def lay_out(sweep: Sweep, outcomes: Sequence[Outcome], figure: str, look: Palett
     level = base.score.get(figure) if base else None
     entries = [(v.label or figure_title(figure), *line_style(i)) for i, v in enumerate(sweep.variants)]
     if level is not None:
-        entries.append((f"{baseline_label(sweep)} {figure_text(figure, float(level))}", look.muted, (4.0, 4.0)))
+        entries.append((f"{baseline_text(sweep)} {figure_text(figure, float(level))}", look.muted, (4.0, 4.0)))
     guess = guessing_of(outcomes, figure)
     if guess is not None:
         entries.append((tr("guessing {}", figure_text(figure, guess)), look.bad, (2.0, 3.0)))
@@ -425,3 +424,8 @@ def _dashed(dots: Sequence[Dot], dashes: Sequence[float]) -> list[list[Dot]]:
                 number += 1
                 on, rest = not on, dashes[number % len(dashes)]
     return pieces
+
+
+def baseline_text(sweep: Sweep) -> str:
+    """`baseline (opened)`, translated."""
+    return tr("baseline ({})", message(sweep.baseline_name))

@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject as Base
 
 from espalier.app.file_claims import claim, give_back, holder, is_wanted, want
 from espalier.app.locks import Locked
-from espalier.app.number_text import plural
+from espalier.app.number_text import counted
 from espalier.app.session.measures import Baseline
 from espalier.app.step_text import summary, title
 from espalier.app.translation import tr
@@ -249,9 +249,7 @@ def recipe_differences(mine: Recipe, theirs: Recipe) -> str:
         return tr("Both have the same steps.")
     here, there = (", ".join(map(_described, r.steps[shared:])) or tr("no step") for r in (mine, theirs))
     prefix = (
-        tr("The first {} {} equal; then ", plural(shared, "step"), tr("is") if shared == 1 else tr("are"))
-        if shared
-        else ""
+        counted(shared, "The first %n step is equal; then ", "The first %n steps are equal; then ") if shared else ""
     )
     return tr("{}{} here, {} on disk.", prefix, here, there)
 

@@ -191,7 +191,8 @@ class PictureHandle(DragHandle):
 
     def rows(self) -> dict[str, Callable[[], object]]:
         """Copy the picture, or its values."""
-        return {"Copy picture": self.copy, **({"Copy values": self.copy_values} if self._values else {})}
+        values = {tr("Copy values"): self.copy_values} if self._values else {}
+        return {tr("Copy picture"): self.copy, **values}
 
     def copy_values(self) -> None:
         """Put the values on the clipboard as TSV."""

@@ -7,7 +7,7 @@ from typing import Protocol
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QInputDialog, QMenu, QWidget
 
-from espalier.app.number_text import plural
+from espalier.app.number_text import counted
 from espalier.app.translation import tr
 
 
@@ -52,8 +52,8 @@ def fill_selections(menu: QMenu, selections: Selections, parent: QWidget, *, can
         action = menu.addAction(f"{_shown(name)} ({there})", lambda n=name: selections.select(n))
         action.setEnabled(there > 0)
         if there < total:
-            verb = "is" if total - there == 1 else "are"
-            action.setToolTip(tr("{} of it {} not in the graph now", plural(total - there, "node"), verb))
+            action.setToolTip(counted(total - there, "%n node of it is not in the graph now",
+                                      "%n nodes of it are not in the graph now"))  # fmt: skip
     menu.setToolTipsVisible(True)
     menu.addSeparator()
     menu.addAction(tr("Save this selection…"), lambda: ask_name(selections, parent)).setEnabled(can_save)

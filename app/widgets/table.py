@@ -22,6 +22,7 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
+from espalier.app.cell_text import cell_text
 from espalier.app.number_text import cell, column_title, row_value, shown
 from espalier.app.theme import ROW
 from espalier.app.widgets.asking import header_text, offer_meaning
@@ -86,6 +87,7 @@ class TableModel(QAbstractTableModel):
         self._rows: list[Row] = []
         self._filter = ""
         self._sort: tuple[int, Qt.SortOrder] | None = None
+        self.written: tuple[str, ...] = ()  # columns in which users write: never translated
 
     def set_rows(self, rows: Sequence[Row]) -> None:
         """Replace the rows."""
@@ -128,9 +130,10 @@ class TableModel(QAbstractTableModel):
         column = self.columns[index.column()]
         value = self.shown[index.row()].get(column)
         if role == Qt.ItemDataRole.DisplayRole:
-            return shown(column, row_value(self.shown[index.row()], column))
+            return shown("" if column in self.written else column, row_value(self.shown[index.row()], column))
         if role == Qt.ItemDataRole.ToolTipRole:
-            return plain(value) or None
+            text = isinstance(value, str) and column not in self.written
+            return (cell_text(column, str(value)) if text else plain(value)) or None
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return alignment(value)
         return None

@@ -61,3 +61,43 @@ def test_a_command_replaces_the_project_that_it_opened(project: Path, tmp_path: 
     words = ["run", str(project), str(tmp_path / "r.toml"), "-o", str(project)]
     assert main(words) == main(words) == 0
     assert steps(project, tmp_path / "work") == 2
+
+
+def test_a_result_whose_folder_is_gone_is_kept_elsewhere(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A training may have taken hours: what it made is not thrown away, and the error says where it is."""
+    state, out, real = tmp_path / "state", tmp_path / "out", opening.open_any
+    monkeypatch.setenv("ESPALIER_STATE", str(state))
+
+    def meanwhile(spec: str, *args: object, **more: object) -> Opened:
+        shutil.rmtree(out)
+        return real(spec, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(opening, "open_any", meanwhile)
+    names = []
+    for state_works in (True, True, False):
+        out.mkdir()
+        if not state_works:
+            shutil.rmtree(state)
+            state.write_text("no folder")
+        capsys.readouterr()
+        assert main(["run", str(project), str(tmp_path / "r.toml"), "-o", str(out / "two.espalier")]) == 2
+        told = capsys.readouterr().err
+        assert f"{out / 'two.espalier'} could not be written" in told
+        names.append(told.partition("The result is in ")[2].strip().removesuffix("."))
+    monkeypatch.undo()
+    assert [Path(n).name for n in names] == ["two.espalier", "two-2.espalier", ""] and not out.exists()
+
+
+def test_the_result_that_is_kept_elsewhere_opens(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ESPALIER_STATE", str(tmp_path / "state"))
+    assert main(["run", str(project), str(tmp_path / "r.toml"), "-o", str(tmp_path / ("x" * 250 + ".espalier"))]) == 2
+    told = capsys.readouterr().err
+    assert "The result is in" not in told, "the name is too long there as well"
+    (tmp_path / "file").write_text("no folder")
+    assert main(["run", str(project), str(tmp_path / "r.toml"), "-o", str(tmp_path / "file" / "two.espalier")]) == 2
+    kept = Path(capsys.readouterr().err.partition("The result is in ")[2].strip().removesuffix("."))
+    assert steps(kept, tmp_path / "work") == 1

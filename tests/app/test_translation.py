@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from espalier.app import number_text, translation
+from espalier.app.number_text import counted
 from espalier.app.translation import english, error_text, install, message, places, tr, translated, values_of
 from espalier.model.errors import OptionsError
 
@@ -121,3 +122,12 @@ def test_english_is_back(speak: Install) -> None:
     assert tr("size") == "Größe"
     translation.install(None)
     assert tr("size") == "size" and english("Größe") == "Größe"
+
+
+def test_whole_texts_with_a_number(speak: Install) -> None:
+    texts = ("The first %n step is equal", "The first %n steps are equal")
+    assert counted(1, *texts) == "The first 1 step is equal" and counted(2000, *texts) == (
+        "The first 2\u2009000 steps are equal"
+    )
+    speak({}, forms={texts[0]: ("Schritt %n ist gleich", "%n Schritte sind gleich")})
+    assert counted(1, *texts) == "Schritt 1 ist gleich" and counted(3, *texts) == "3 Schritte sind gleich"

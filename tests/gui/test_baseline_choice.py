@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from espalier.app.features.score.causes import Causes
 from espalier.app.shell.window import Window
 from espalier.model.document.recipe import Recipe
 from espalier.model.formats.base import parse_format
@@ -108,3 +110,18 @@ def test_what_holds_the_average_of_bits_stands_beside_it(window: Window, runner:
     assert found is not None and found.kind == "embedding"
     assert figure._label.text().replace("\u2009", " ") == f"weight bits · embedding {100 * found.share:.0f} %"
     assert "of the stored bits" in figure.toolTip()
+
+
+def test_nodes_that_bitops_leave_out_are_named_beside_them(window: Window, runner: list[FakeRunner]) -> None:
+    """A product without a count in place of a layer: the figure says that it is incomplete, and what is missing."""
+    open_bert(window.session, runner)
+    window.live.enabled = False
+    session, figure = window.session, window.status.score.figures["bitops"]
+    assert "·" not in figure._label.text()
+    graph = session.open_document.graph
+    node = next(n for n in graph if n.op == "linear")
+    unknown = graph.replace(replace(node, op="cdist", target="aten.cdist.default"))
+    figure.name_cause(Causes().of(unknown)["bitops"])
+    figure.lay_out(brief=False, minimum=0)
+    assert figure._label.text() == "BitOPs · incomplete"
+    assert f"leave out {node.id} (cdist), whose multiplications are not known" in figure.toolTip()

@@ -14,7 +14,7 @@ from espalier.app.cli import main
 from espalier.model.graph.graph import Graph
 from espalier.passes.analysis.cost import cost
 from espalier.passes.base import Context, NoOptions, Row
-from espalier.passes.uncounted import uncounted, uncounted_fields, uncounted_note
+from espalier.passes.uncounted import Uncounted, uncounted, uncounted_fields, uncounted_note
 from tests.model.test_products import Function, first, parameter, traced
 from tests.model.zoo import case
 
@@ -64,7 +64,7 @@ def test_products_of_more_than_two_operands_are_named() -> None:
 def test_a_counted_model_has_no_note() -> None:
     for model in (first(nn.LSTM(12, 9)), Function(lambda m, x: x * m.w + m.w.exp(), w=parameter(6, 12))):
         graph = traced(model, 4, 6, 12)
-        assert named(graph) == [] and uncounted_note(graph) == "" and uncounted_fields(graph) == {}
+        assert named(graph) == [] and uncounted_note([]) == "" and uncounted_fields(graph) == {}
         assert "uncounted" not in costs(graph)
 
 
@@ -88,8 +88,18 @@ def test_a_note_names_the_first_nodes() -> None:
             x = torch.cdist(x, m.get_parameter("w"))
         return x
 
-    note = uncounted_note(traced(Function(many, w=parameter(12, 12)), 4, 12))
+    note = uncounted_note(uncounted(traced(Function(many, w=parameter(12, 12)), 4, 12)))
     assert "cdist, cdist_1 (cdist), cdist_2 (cdist), cdist_3 (cdist) and 2 more" in note
+
+
+def test_successive_graphs_have_the_same_nodes_as_each_alone() -> None:
+    graph = traced(Function(lambda m, x: x @ m.w, w=parameter(12, 5)), 4, 12)
+    node = next(n for n in graph if n.op == "matmul")
+    opaque = graph.replace(replace(node, op="opaque", call="opaque", target="opaque.matmul"))
+    other = traced(Function(lambda m, x: torch.cdist(x, m.w), w=parameter(5, 12)), 4, 12)
+    found = Uncounted()
+    for each in (graph, opaque, opaque, other, graph, opaque):
+        assert found.of(each) == uncounted(each)
 
 
 # -- FLOPs and bytes of recurrent layers

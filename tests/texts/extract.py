@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
@@ -26,6 +25,8 @@ from espalier.passes.search.spec import SearchSpec
 from espalier.passes.tasks.base import all_metrics
 from tests.reference.markdown import structures
 from tests.test_architecture import sources
+from tests.texts.cells import SENTENCE, of_cells, of_columns, of_types
+from tests.texts.patterns import patterns
 
 
 class Text(NamedTuple):
@@ -48,6 +49,7 @@ CONSTRUCTORS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "row": ((0,), ()),
     "Chips": ((1,), ()),
 }
+NUMERUS = {"plural": "%n {}", "counted": "{}"}  # functions of a number and a noun or text
 KEYED = ("Pages",)  # constructors that translate the keys of a dict
 # Constants whose texts are also identities: they stay English there, and are translated where they are shown.
 IDENTITIES: dict[str, tuple[str, ...]] = {
@@ -82,7 +84,6 @@ ALL = ("passes/structure/summary.py", "passes/running/data_fit.py")  # modules w
 RAISED = ("Failed", "Problem", "Impossible", "Damage", "Progress", "Unsafe", "BitField")
 LINES, KERNELS_ = ("Line", "BitStep"), "kernels/bench/answers/"  # of answers about kernels
 GENERATING = ("verilog/", "kernels/fake_quant/")  # what their functions return is mostly source text
-SENTENCE = re.compile(r"[a-z]{2,} (?:\{\} )?[a-z]{2,}")  # in what a function returns
 NOTED = ("warning", "note", "why", "remark")  # keys of summaries whose texts the window shows
 
 
@@ -103,21 +104,6 @@ def constants(node: ast.AST) -> Iterator[str]:
             yield each.value
 
 
-def patterns(node: ast.AST) -> list[str]:
-    """What an expression may be: a text, an f-string with `{}` in the place of each value, either of two, a sum."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return [text]
-        case ast.JoinedStr(values=parts):
-            return ["".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in parts)]
-        case ast.IfExp(body=body, orelse=other):
-            return [*patterns(body), *patterns(other)]
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return [first + second for first in patterns(left) for second in patterns(right)]
-        case _:
-            return []
-
-
 def of_window() -> Iterator[Text]:
     """Texts in the source of the window."""
     for path, tree in sources().items():
@@ -135,8 +121,8 @@ def _texts(node: ast.AST) -> Iterator[tuple[str, bool]]:
         yield str(node.args[0].value), False
     elif name == "translated":
         yield from ((t, False) for t in constants(node.args[0]))
-    elif name == "plural" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-        yield f"%n {node.args[1].value}", True
+    elif name in NUMERUS and len(node.args) > 1:
+        yield from ((NUMERUS[name].format(t), True) for t in _branches(node.args[1]))
     elif name in KEYED and node.args and isinstance(node.args[0], ast.Dict):
         yield from ((k.value, False) for k in node.args[0].keys if isinstance(k, ast.Constant))
     elif name in CHOICES and len(node.args) == 1:
@@ -182,6 +168,8 @@ def of_messages() -> Iterator[Text]:
             for node in ast.walk(tree):
                 found = _messages(node, path)
                 yield from (Text(t, path) for each in found for t in patterns(each) if has_letters(t))
+            yield from (Text(t, path) for t in (*of_cells(path, tree), *of_columns(path, tree)))
+    yield from (Text(t, "cell") for t in of_types())
 
 
 def _messages(node: ast.AST, path: str) -> Iterator[ast.AST]:

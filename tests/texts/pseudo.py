@@ -6,16 +6,17 @@ import json
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSettings, QThreadPool
-from PySide6.QtWidgets import QApplication, QDialog, QMenu, QTabBar, QWidget
+from PySide6.QtWidgets import QDialog, QMenu, QTabBar, QWidget
 
 from espalier.app import translation
 from espalier.model.errors import OptionsError
+from tests.texts.results import visit_results
+from tests.texts.settling import settle, wait
 from tests.texts.walk import Shown, shown
 
 if TYPE_CHECKING:
@@ -30,14 +31,6 @@ def bracketed(text: str) -> str:
     return "".join(
         f"{OPEN}{p}{CLOSE}" if any(c.isalpha() for c in p) and i % 2 == 0 else p for i, p in enumerate(parts)
     )
-
-
-def settle(milliseconds: int = 100) -> None:
-    """Run the events for a while."""
-    end = time.monotonic() + milliseconds / 1000
-    while time.monotonic() < end:
-        QApplication.processEvents()
-        time.sleep(0.005)
 
 
 def main(spec: str) -> int:
@@ -66,7 +59,7 @@ def main(spec: str) -> int:
 
         names: set[str] = set()
         try:
-            visit(window, spec, look)
+            visit(window, spec, look, names)
             names |= names_of(window)
         finally:
             window.close_now()
@@ -111,24 +104,18 @@ def names_of(window: Window) -> set[str]:
     return {*found, "negative", "positive", "train", "validation", "test", "all", "English"}  # of the demo
 
 
-def visit(window: Window, spec: str, look: Callable[..., None]) -> None:
+def visit(window: Window, spec: str, look: Callable[..., None], names: set[str]) -> None:
     """Go through the start page, all workspaces and panels, the menus, the dialogs and the forms."""
     look("start")
     window.begin_opening(spec)
-    _wait(window)
+    wait(window)
+    names |= names_of(window)  # edits remove some
     for menu in window.findChildren(QMenu):
         menu.aboutToShow.emit()
     _visit_panels(window, look)
     _visit_dialogs(window, look)
     _visit_edits(window, look)
-
-
-def _wait(window: Window, seconds: float = 120) -> None:
-    """Until the model is open and no job runs."""
-    end = time.monotonic() + seconds
-    while (window.session.document is None or window.session.jobs or window.live.waiting) and time.monotonic() < end:
-        settle()
-    assert window.session.document is not None and not window.session.jobs
+    visit_results(window, look)
 
 
 def _visit_panels(window: Window, look: Callable[..., None]) -> None:
@@ -176,7 +163,7 @@ def _visit_edits(window: Window, look: Callable[..., None]) -> None:
     session = window.session
     layers = [n.id for n in session.open_document.graph if n.op == "linear"]
     session.set_format(layers[:1], "weight", parse_format("integer(width=8, frac_width=6)"))
-    _wait(window)
+    wait(window)
     for chosen in (layers[:1], layers[:2]):
         session.select(tuple(chosen))
         window.docks.bring("inspector")
@@ -194,7 +181,7 @@ def _visit_edits(window: Window, look: Callable[..., None]) -> None:
             form.close()
     window.actions_table.run("evaluate")
     look("evaluate")
-    _wait(window)
+    wait(window)
     look("end")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from tests.texts.walk import Shown
 
-BRACKETED = re.compile(r"⟦[^⟦⟧]*⟧")
+BRACKETED = re.compile(r"⟦[^⟦⟧]*(?:⟧|…)")  # also one that is cut
 WORD = re.compile(r"[A-Za-z][\w./-]*\w|[A-Za-z]{2,}")
 KEYS = re.compile(r"(?:(?:Ctrl|Alt|Shift)\+)+\S+|\b(?:F\d+|Esc|Return|Tab|Space|Del(?:ete)?|Up|Down|PgUp|PgDown)\b")
 CODE = re.compile(  # Python, assignments, paths, files with lines, functions of a file, sizes
@@ -22,8 +22,11 @@ PROGRAMS = (
 )
 CODES = "bf16 fp16 fp32 mxint4 float mask softmax frac_width cta_tiler layout_sX encoder.layer.0 module_related_func"
 DEVICES = "a100 h100 this"  # presets of plans; `this` is the machine as it was measured
-COMPOSED = "rows columns"  # of members of a set of units, which passes/structure/summary.py composes of names
+COMPOSED = "rows columns layers"  # of members of a set of units, which passes/structure/summary.py composes of names
+OF_RUNS = "against"  # the name of a sweep is kept with the project
+OF_TABLES = "scalar count logits"  # a shape, a unit, an output
 OF_QT = (
+    "Cancel",
     "Close",
     "Float",
     "Scroll Left",
@@ -33,14 +36,15 @@ OF_QT = (
     "Press shortcut",
 )
 OF_DATA = ("SampleTable", "SourceText")  # widgets whose texts are samples or code
-LEFT = (UNITS, SYMBOLS, PROGRAMS, CODES, CODES.replace("_", " "), DEVICES, COMPOSED)
+CUT = ("Elided", "text")  # in the middle; the whole text is its tool tip
+LEFT = (UNITS, SYMBOLS, PROGRAMS, CODES, CODES.replace("_", " "), DEVICES, COMPOSED, OF_RUNS, OF_TABLES)
 
 
 def untranslated(texts: Iterable[Shown], names: Iterable[str]) -> Iterator[tuple[Shown, list[str]]]:
     """Each text with its English words. `names`: those of the model, of its data and of what is registered."""
     known = {w for n in (*names, *LEFT) for w in words(n)}
     for text in texts:
-        if text.text not in OF_QT and text.widget not in OF_DATA:
+        if text.text not in OF_QT and text.widget not in OF_DATA and (text.widget, text.part) != CUT:
             rest = KEYS.sub(" ", CODE.sub(" ", outside(text.text)))
             if left := [w for w in WORD.findall(rest) if w not in known and not {*parts(w)} <= known]:
                 yield text, left

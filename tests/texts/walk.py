@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+FEW = 200  # rows of a table that are read
 TAG = re.compile(r"<[^>]*>|&\w+;")
 
 
@@ -70,6 +71,7 @@ def _texts(widget: QWidget) -> Iterator[tuple[str, str]]:
             yield "title", widget.title()
         case QAbstractItemView():
             yield from _of_tips(widget)
+            yield from _of_cells(widget)
         case _:
             return
 
@@ -96,3 +98,14 @@ def _of_tips(view: QAbstractItemView) -> Iterator[tuple[str, str]]:
         columns = 1 if isinstance(model, QAbstractListModel) else min(model.columnCount(QModelIndex()), 12)
         for column in range(columns):
             yield "tool tip", str(model.index(row, column).data(Qt.ItemDataRole.ToolTipRole) or "")
+
+
+def _of_cells(view: QAbstractItemView) -> Iterator[tuple[str, str]]:
+    """The texts of cells of a report's table, without numbers."""
+    from espalier.app.widgets.table import Table  # translated as it is imported
+
+    if isinstance(view, Table):
+        for at, row in enumerate(view.rows.shown[:FEW]):
+            for place, column in enumerate(view.rows.columns):
+                if isinstance(row.get(column), str):
+                    yield f"cell of {column}", str(view.rows.index(at, place).data())

@@ -8,7 +8,7 @@ from typing import Any
 
 from espalier.app.number_text import cell, data_size, mebibytes, plural
 from espalier.app.theme import Palette
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 
 Row = dict[str, Any]
 
@@ -22,7 +22,7 @@ def plan_html(summary: Row, compared: Sequence[Row], outdated: str, look: Palett
         parts.insert(0, tr('<b style="color:{}">{}: plan again</b>', look.bad, outdated))
     for row in compared[1:]:
         if row["problem"]:
-            parts.append(escape(row["problem"].rstrip(".")))
+            parts.append(escape(message(row["problem"]).rstrip(".")))
         elif summary["step_ms"]:
             fits = "" if row["fits"] else tr(", does not fit")
             parts.append(tr("{} takes {:.2f} ×{}", row["plan"], row["step_ms"] / summary["step_ms"], fits))
@@ -35,9 +35,9 @@ def plan_html(summary: Row, compared: Sequence[Row], outdated: str, look: Palett
     for row in compared:
         notes = notes.replace(row["problem"], "") if row["problem"] else notes  # said already
     if notes.strip():
-        parts.append(escape(notes.strip()))
+        parts.append(escape(message(notes.strip())))
     source = summary["source"]
-    parts.append(f'<span style="color:{look.muted}">{escape(source)}</span>' if source else "")
+    parts.append(f'<span style="color:{look.muted}">{escape(message(source))}</span>' if source else "")
     return " · ".join(p for p in parts if p)
 
 
@@ -45,7 +45,7 @@ def devices_html(row: Row, outdated: str, look: Palette) -> str:
     """The prediction of one number of devices; first, what it is `outdated` by."""
     parts = [tr('<b style="color:{}">{}: predict again</b>', look.bad, outdated)] if outdated else []
     if row["problem"]:
-        return " · ".join([*parts, f"mesh {row['mesh']}", escape(row["problem"])])
+        return " · ".join([*parts, f"mesh {row['mesh']}", escape(message(row["problem"]))])
     parts += [
         tr("<b>step {} ms</b> predicted, mesh {}", cell(row["step_ms"]), row["mesh"]),
         tr("compute {} ms, communication {} ms", cell(row["compute_ms"]), cell(row["communication_ms"])),
@@ -67,13 +67,13 @@ def run_html(summary: Row, what: str, random: bool, stale: bool, look: Palette) 
             if found["equal"]
             else tr("equal within rounding")
             if found["within"]
-            else "different"
+            else tr("different")
         )
         colour = look.good if found["within"] else look.bad
         size = "" if found["equal"] else tr(", largest difference {}", cell(found["largest"]))
         count = plural(summary["compared"][name], "tensor")
         parts.append(tr('<b style="color:{}">{} {}</b> to one process{} (n = {})', colour, name, verdict, size, count))
-    samples = plural(summary["samples"], tr("random sample") if random else "sample")
+    samples = plural(summary["samples"], "random sample" if random else "sample")
     parts.append(
         tr(
             "{} over the mesh {}: {} over {}, {} in {}",
@@ -91,9 +91,11 @@ def run_html(summary: Row, what: str, random: bool, stale: bool, look: Palette) 
 def run_notes(summary: Row) -> str:
     """What limits the figures of a run."""
     predicted = summary["predicted"]
-    why = tr("No prediction: {}", predicted["why"]) if "why" in predicted else ""
+    why = tr("No prediction: {}", message(predicted["why"])) if "why" in predicted else ""
     source = predicted.get("source", "")
-    return " ".join(filter(None, (*summary["notes"], why, tr("Predicted: {}.", source) if source and not why else "")))
+    notes = map(message, summary["notes"])
+    basis = tr("Predicted: {}.", message(source)) if source and not why else ""
+    return " ".join(filter(None, (*notes, why, basis)))
 
 
 def run_figures(summary: Row, rows: Sequence[Row]) -> list[Row]:

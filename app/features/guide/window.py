@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from espalier.app.features.guide.pages import FRONT, ROOT, Hit, pages, search, slug
 from espalier.app.features.guide.reader import Reader
+from espalier.app.number_text import plural
 from espalier.app.translation import tr
 from espalier.app.widgets.heading import muted
 from espalier.app.widgets.style import Appearance
@@ -187,8 +188,7 @@ class GuideWindow(QDialog):
         self.results.blockSignals(False)
         for widget, on in ((self.results, bool(query)), (self.contents, not query), (self.count, bool(query))):
             widget.setVisible(on)
-        one = tr("1 section") if len(hits) == 1 else tr("{} sections", len(hits))
-        self.count.setText(one if hits else tr("No page has the words “{}”.", query))
+        self.count.setText(plural(len(hits), "section") if hits else tr("No page has the words “{}”.", query))
 
     def _add_hit(self, hit: Hit) -> None:
         title = hit.page.title + (f" › {hit.heading}" if hit.heading else "")

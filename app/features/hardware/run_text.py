@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from espalier.app.features.hardware.state.score_comparison import scored_accuracy, scored_verdict
 from espalier.app.number_text import count, percent, plural
 from espalier.app.theme import Palette
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 
 if TYPE_CHECKING:
     from espalier.app.features.hardware.state.project_tables import RunResult
@@ -68,7 +68,7 @@ def verdicts(result: RunResult) -> list[tuple[str, str]]:
     if not summary["mismatches"] and not summary["stuck"]:
         texts.append(("good", tr("✓ matches in every beat, {}", ran)))
     if remark := summary.get("simulator_remark"):
-        texts.append(("same", remark))
+        texts.append(("same", message(remark)))
     if edited := result.used(result.copies):
         texts.append(("same", tr("with edited {}", ", ".join(sorted(edited)))))
     return texts

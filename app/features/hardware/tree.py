@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeWidget, QTreeWidgetItem
 
+from espalier.app.cell_text import cell_text
 from espalier.app.features.hardware.elided_table import ElidedColumns
 from espalier.app.number_text import column_title, count, shown
 from espalier.app.translation import tr, translated
@@ -208,4 +209,6 @@ def _parts(item: QTreeWidgetItem) -> list[QTreeWidgetItem]:
 def _cell_text(name: str, value: object) -> str:
     if name == "busy" and isinstance(value, float):
         return shown(name, value) if value else ""
+    if isinstance(value, str):
+        return cell_text(name, value)
     return count(value) if isinstance(value, int) and value else "" if value in (None, 0) else str(value)

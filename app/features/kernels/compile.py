@@ -14,7 +14,7 @@ from espalier.app.features.kernels.charts.compile_payback import EACH, SUMMED, C
 from espalier.app.features.kernels.measurement_tab import OLD, MeasurementTab, Pages, disable_item, titled
 from espalier.app.features.kernels.state.measurement import MeasurementResult
 from espalier.app.number_text import count, figure, percent, plural, time_text
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.app.widgets.forms.fields import Choice, Line, tokens
 from espalier.app.widgets.forms.flow_layout import FlowLayout
 from espalier.app.widgets.heading import link, muted
@@ -280,7 +280,7 @@ def why(result: MeasurementResult) -> str:
         percent(summary["products_share"], 0),
     )
     parts = [
-        tr("<b>Why</b><br>{}", escape(summary["why"])),
+        tr("<b>Why</b><br>{}", escape(message(summary["why"]))),
         f"<b>{title}</b><br>{listed}",
         tr("<b>Basis</b><br>{}", shares),
     ]

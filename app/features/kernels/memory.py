@@ -12,7 +12,7 @@ from espalier.app.features.kernels.charts.ledger import LedgerChart
 from espalier.app.features.kernels.measurement_tab import OLD, MeasurementTab, Pages
 from espalier.app.features.kernels.state.measurement import MeasurementResult
 from espalier.app.number_text import mebibytes, percent
-from espalier.app.translation import tr, translated
+from espalier.app.translation import message, tr, translated
 from espalier.app.widgets.forms.fields import tokens
 from espalier.app.widgets.heading import link, muted
 from espalier.app.widgets.table import Table
@@ -110,7 +110,7 @@ class MemoryPage(MeasurementTab):
         self.pages.tabs.setTabText(MORE, tr("Save more {}", len(self.gains)) if self.gains else tr("Save more"))
 
     def _gain(self, about: str, act: str, nodes: tuple[str, ...]) -> QWidget:
-        widget, row, text = QWidget(), QHBoxLayout(), QLabel(about, wordWrap=True)
+        widget, row, text = QWidget(), QHBoxLayout(), QLabel(message(about), wordWrap=True)
         text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)

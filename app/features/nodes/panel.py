@@ -43,6 +43,7 @@ class NodesPanel(QWidget):
         self._graph: Graph | None = None  # whose rows are shown
         self._rows: list[Row] = []
         self.table = Table()
+        self.table.rows.written = ("title", "note")
         self.table.setAccessibleName(tr("Nodes"))
         self.field = QLineEdit(placeholderText=HINT, clearButtonEnabled=True)
         self.field.setAccessibleName(tr("Filter of the nodes"))

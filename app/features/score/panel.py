@@ -11,6 +11,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QWidget
 
 from espalier.app.features.score.baseline import BaselineChoice
+from espalier.app.features.score.causes import Cause, Causes
 from espalier.app.features.score.entries import ENTRIES, Entry, value_of
 from espalier.app.features.score.positions import positions_of
 from espalier.app.features.score.trace import Trace, Values
@@ -18,20 +19,16 @@ from espalier.app.measured.estimate import estimate_of
 from espalier.app.number_text import (
     NOT_MEASURED,
     change_text,
-    dominant_text,
     duration,
     noise_text,
-    percent,
 )
 from espalier.app.translation import message, tr
 from espalier.app.widgets.asking import offer_meaning
-from espalier.passes.dominant import Dominant, Dominants
 from espalier.passes.tasks.base import all_metrics
 
 if TYPE_CHECKING:
     from espalier.app.measured.live import LiveMeasure
     from espalier.app.session.session import Session
-    from espalier.model.graph.graph import Graph
 
 
 PAD, GAP, TIGHT_GAP, CHANGE_GAP = 12, 26, 14, 7  # pixels: margin, gap, narrow gap, before a change
@@ -50,7 +47,7 @@ class Figure(QWidget):
         super().__init__(toolTip=entry.help)
         offer_meaning(self, lambda _: entry.label)
         self._entry = entry
-        self._note = self._noise = self.texts = self.baseline = ""
+        self._note = self._noise = self._cause = self.texts = self.baseline = ""
         self.chip = QPushButton()
         self.chip.setProperty("chip", "small")
         self.chip.hide()
@@ -117,15 +114,16 @@ class Figure(QWidget):
         if now is not None or self._entry.measured:
             self._max_width = max(self._max_width, self.wide())
 
-    def name_cause(self, text: str) -> None:
-        """Show the dominant contribution next to the name."""
-        if text:
-            self._label.setText(f"{self._entry.label} · {text}")
+    def name_cause(self, cause: Cause) -> None:
+        """Show next to the name what the figure is due to, or what it lacks."""
+        self._cause = cause.text
+        if cause.label:
+            self._label.setText(f"{self._entry.label} · {cause.label}")
             self._max_width = max(self._max_width, self.wide())
 
     def show_noted(self, value: float, note: str, *, present: bool) -> None:
         """Show a figure with a note of its source, grey unless it belongs to the current graph."""
-        self._noise = ""
+        self._noise = self._cause = ""
         self._label.setText(f"{self._entry.label} {note}".rstrip())
         self._role(self._value, "role", "score" if present else "muted")
         self._value.setText(self._entry.write(value))
@@ -168,6 +166,7 @@ class Figure(QWidget):
         self.setMinimumWidth(minimum)
         help_ = self._entry.help
         help_ += f". {self._note}" if self._note else ""
+        help_ += f"\n{self._cause}" if self._cause else ""
         help_ += tr("\nTexts: {}", message(self.texts)) if self.texts and self._entry.measured else ""
         compared = self.baseline and self._change.text() not in ("", self._entry.suffix)
         change_text = (
@@ -235,8 +234,7 @@ class ScorePanel(QWidget):
         self._session = session
         self._estimate = estimate_of(session)
         self._shown = tuple(e.key for e in ENTRIES)
-        self._dominants = Dominants()
-        self._dominant: tuple[Graph | None, Dominant | None] = (None, None)
+        self._causes = Causes()
         self._read: object = None  # the state that the figures show
         self.figures = {e.key: Figure(e) for e in ENTRIES}
         self.baseline = BaselineChoice(session)
@@ -292,13 +290,6 @@ class ScorePanel(QWidget):
             return {}, {}
         return session.measures.metrics(session.document.recipe), session.measures.metrics(session.compared.recipe)
 
-    def _dominant_texts(self, graph: Graph | None) -> tuple[str, str]:
-        """The dominant contribution to the average of stored bits, as a sentence and as a short label."""
-        if self._dominant[0] is not graph:
-            self._dominant = graph, self._dominants.of(graph) if graph else None
-        dominant = self._dominant[1]
-        return (dominant_text(dominant), f"{dominant.kind} {percent(dominant.share, 0)}") if dominant else ("", "")
-
     def _noise(self) -> tuple[str, bool]:
         """Text about the samples and the change of the main metric, and whether the change is within noise."""
         session = self._session
@@ -320,7 +311,7 @@ class ScorePanel(QWidget):
         missing = self._missing()
         texts = self._session.measures.truncation
         noise, within = self._noise()
-        dominant, dominant_label = self._dominant_texts(document.graph if document else None)
+        causes = self._causes.of(document.graph if document else None)
         named = tr("{}, from {}", estimate.how, tr(estimate.baseline))
         base = self._session.compared.name if document else ""
         metrics, compared = self._metrics()
@@ -338,7 +329,7 @@ class ScorePanel(QWidget):
             missing,
             texts,
             noise,
-            dominant,
+            causes,
             base,
         )
         if read == self._read:
@@ -353,9 +344,9 @@ class ScorePanel(QWidget):
                 figure.show_noted(old, "" if missing and figure.asks else STALE, present=False)
             else:
                 main = key == task.main.name
-                note = noise if main else dominant if key == "weight_bits" else ""
-                figure.show_value(current, value_of(before, compared, key), edited, note, within=within and main)
-                figure.name_cause(dominant_label if key == "weight_bits" else "")
+                was = value_of(before, compared, key)
+                figure.show_value(current, was, edited, noise if main else "", within=within and main)
+                figure.name_cause(causes.get(key, Cause()))
             if figure.asks:
                 figure.offer((STALE_MEASURE if old is not None else MEASURE) if missing else "", missing)
         has_divergence = edited and estimate.kl is not None

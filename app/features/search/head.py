@@ -187,11 +187,15 @@ def progress_text(study: Study, now: float) -> str:
     unmeasured = sum(t.unmeasured for t in trials)
     early = sum(t.state == "pruned" and t.counts for t in trials)
     twice = sum(t.reused and not t.unmeasured for t in trials)
-    doubled = "duplicate" if twice == 1 else "duplicates"
-    kinds = {"failed": failed, doubled: twice, "not measured": unmeasured, "ended early": early}
+    kinds = (
+        tr("{} failed", failed) if failed else "",
+        plural(twice, "duplicate") if twice else "",
+        tr("{} not measured", unmeasured) if unmeasured else "",
+        tr("{} ended early", early) if early else "",
+    )
     total = max(study.spec.trials, study.done)  # the project may have been saved before more trials were requested
     parts = [tr("{} of {}", count(study.done), plural(total, "trial")),
-             *(f"{number} {kind}" for kind, number in kinds.items() if number), *_doing(study, now)]  # fmt: skip
+             *kinds, *_doing(study, now)]  # fmt: skip
     return " · ".join(w for w in parts if w)
 
 

@@ -246,12 +246,10 @@ class SensitivityPanel(QWidget):
         """Show the menu of a column: apply its format to selected or all layers, show or colour by it."""
         self.menu.clear()
         name = self.views.heat.columns[column].title
-        for chosen, scope in ((True, "selected"), (False, "")):
+        for chosen in (True, False):
             cells = self._column(column, chosen)
             count = len({row.node for row, _ in cells})
-            text = tr("Apply {} to the {}", name, plural(count, f'{scope} layer'.strip())) if count else (
-                tr("Apply {} to the selected layers: none is selected", name))  # fmt: skip
-            act = self.menu.addAction(text)
+            act = self.menu.addAction(_apply_text(name, count, chosen))
             act.setEnabled(bool(cells))
             act.triggered.connect(partial(self.apply_cells, cells))
         self.menu.addSeparator()
@@ -307,3 +305,10 @@ def _label(cells: list[Cell]) -> str:
     if len(cells) == 1:
         return f"{cells[0][0].port} → {cells[0][1].label}"
     return f"{plural(len({row.node for row, _ in cells}), 'layer')} → {format_text}"
+
+
+def _apply_text(name: str, count: int, chosen: bool) -> str:
+    """The action that applies a format to `count` layers, the selected or all."""
+    if not count:
+        return tr("Apply {} to the selected layers: none is selected", name)
+    return tr("Apply {} to the {}", name, plural(count, "selected layer" if chosen else "layer"))

@@ -12,7 +12,7 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from espalier.app.figures.curves import figure_text, figure_title, is_log, line_style, positions
+from espalier.app.figures.curves import baseline_text, figure_text, figure_title, is_log, line_style, positions
 from espalier.app.number_text import change_text, count, noise_text
 from espalier.app.theme import Palette
 from espalier.app.translation import tr
@@ -23,7 +23,6 @@ from espalier.passes.sweep.results import (
     Mean,
     Outcome,
     bands,
-    baseline_label,
     baseline_of,
     change_of,
     curves,
@@ -110,7 +109,7 @@ class CurveChart(Chart):
                  for i, v in enumerate(self.sweep.variants) if v.label]  # fmt: skip
         texts += [] if self.sweep.axis else [self._spread(m) for line in self.lines for _, m in line]
         if (level := self.baseline) is not None:
-            text = _unbroken(f"╌ {baseline_label(self.sweep)} {figure_text(self.figure, level)}")
+            text = _unbroken(f"╌ {baseline_text(self.sweep)} {figure_text(self.figure, level)}")
             texts.append(f'<span style="color:{self.look.muted}">{text}</span>')
         samples = sampled(self.outcomes)
         samples = samples if samples and samples.name == self.figure else None

@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from espalier.app.number_text import count, duration, plural
-from espalier.app.translation import error_text, tr
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.forms.axis_field import AxisField, caption
 from espalier.app.widgets.forms.fields import Choice, NumberField, apply_field_style
 from espalier.app.widgets.forms.score_field import ScoreField
@@ -127,7 +127,7 @@ class SweepSetup(QWidget):
         main = self.main.place
         for title, offer in suggested_lines(self._recipe, Axis(*main, ()) if main else None):
             if (offer.step, offer.path) not in used:
-                self._links.addWidget(_left(link(f"+ {title}", lambda o=offer: self.add_line(o))))
+                self._links.addWidget(_left(link(f"+ {message(title)}", lambda o=offer: self.add_line(o))))
         self._links.addWidget(_left(link(tr("+ a line for each value of…"), self.add_line)))
 
     def add_line(self, offer: Offer | None = None) -> AxisField:
@@ -234,7 +234,7 @@ def work_text(number: int, runs: Mapping[str, int], seconds: float, untimed: tup
 
 
 def _title(name: str) -> str:
-    return PASSES.get(name).title if name in PASSES else name
+    return tr(PASSES.get(name).title) if name in PASSES else name
 
 
 def _left(widget: QWidget) -> QWidget:

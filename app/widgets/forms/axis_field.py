@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from espalier.app.number_text import plural
 from espalier.app.step_text import title
-from espalier.app.translation import error_text, tr
+from espalier.app.translation import error_text, message, tr
 from espalier.app.widgets.forms.fields import Choice, Line, set_tab_chain
 from espalier.app.widgets.heading import link, muted, set_role
 from espalier.model.document.recipe import Recipe
@@ -16,6 +16,7 @@ from espalier.passes.sweep.sweep import Axis, Sweep, points
 from espalier.passes.sweep.values import parse_values, value_text
 from espalier.passes.sweep.variable_options import Offer, offer_for, offers
 
+_PORTS = ("weight ", "bias ", "data in ", "data out ")  # as options of formats begin
 MAX_PREVIEW = 14  # values that the preview lists
 
 
@@ -93,7 +94,7 @@ class AxisField(QWidget):
         if wanted and wanted not in self._options(index):
             self._offers[index] = (wanted, *self._options(index))
         options = self._options(index)
-        self.option.offer(tuple(o.path for o in options), tuple(o.label for o in options))
+        self.option.offer(tuple(o.path for o in options), tuple(_label(o.label) for o in options))
         self.option.put(wanted.path if wanted else options[0].path)
 
     def choose(self, index: int, path: str | None = None, values: str = "") -> None:
@@ -148,3 +149,9 @@ def caption(text: str) -> QLabel:
     label = QLabel(text)
     label.setProperty("role", "strong")
     return label
+
+
+def _label(label: str) -> str:
+    """The translation of an option's label, but for the name of a port: `weight width`."""
+    port = next((p for p in _PORTS if label.startswith(p)), "")
+    return port + message(label.removeprefix(port))

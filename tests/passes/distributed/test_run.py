@@ -145,6 +145,7 @@ def test_the_bytes_of_a_forward_run_are_those_that_follow_from_the_placements(
     assert planned == {k: v["bytes"] for k, v in report["forward_totals"].items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "name"), [(2, "columns"), (2, "llama"), (2, "lstm"), (4, "both")])
 def test_the_bytes_of_a_backward_pass_are_those_that_follow_from_the_placements(
     ranks: int, name: str, folders: dict[int, Path]
@@ -157,6 +158,7 @@ def test_the_bytes_of_a_backward_pass_are_those_that_follow_from_the_placements(
     assert not report["backward_gaps"]
 
 
+@pytest.mark.slow
 def test_a_rank_stores_a_part_of_the_weights(folders: dict[int, Path]) -> None:
     reports = _reports(2, folders[2])
     whole = reports["lstm"]["memory"][0]
@@ -165,6 +167,7 @@ def test_a_rank_stores_a_part_of_the_weights(folders: dict[int, Path]) -> None:
     assert parts["stored_bytes"] < 0.7 * all_of_it["stored_bytes"]
 
 
+@pytest.mark.slow
 def test_the_report_names_what_ran_on_whole_tensors(folders: dict[int, Path]) -> None:
     reports = _reports(2, folders[2])
     assert any("lstm" in row["node"] for row in reports["lstm"]["gathered"])

@@ -205,7 +205,7 @@ class MaskMap(QWidget):
         i, j = min(at.y() * high // frame.height(), high - 1), min(at.x() * wide // frame.width(), wide - 1)
         rows = _span(picture.region.top, picture.region.high, high, i)
         columns = _span(picture.region.left, picture.region.wide, wide, j)
-        where = f"{_range('output', *rows)}, {_range('input', *columns)}"
+        where = f"{_range(tr('output'), tr('outputs'), *rows)}, {_range(tr('input'), tr('inputs'), *columns)}"
         if picture.values is not None:
             return f"{where}: {figure(float(picture.values[i, j]))}{'' if picture.kept[i, j] else tr(', pruned')}"
         number = (rows[1] - rows[0]) * (columns[1] - columns[0])
@@ -226,8 +226,8 @@ def _span(first: int, length: int, cells: int, cell: int) -> tuple[int, int]:
     return first + length * cell // cells, first + length * (cell + 1) // cells
 
 
-def _range(noun: str, first: int, last: int) -> str:
-    return f"{noun} {first}" if last - first == 1 else f"{noun}s {first}–{last - 1}"
+def _range(one: str, many: str, first: int, last: int) -> str:
+    return f"{one} {first}" if last - first == 1 else f"{many} {first}–{last - 1}"
 
 
 def _image_of(picture: Picture, look: Palette) -> QImage:

@@ -166,10 +166,11 @@ class PaybackChart(Chart):
             return ""
         if self.kind == SUMMED:
             lines = [f"{n}: {time_text(c.summed(call))}" for n, c in self.calls.items() if n != "captured"]
-            return "\n".join([f"after {plural(call, 'call')}", *lines])
+            return "\n".join([tr("after {}", plural(call, "call")), *lines])
         times_of = {n: (c.first, *c.later) for n, c in self.calls.items()}
         lines = [f"{n}: {time_text(times[call - 1])}" for n, times in times_of.items() if call <= len(times)]
-        return "\n".join([f"call {count(call)}" + (", the first" if call == 1 else ""), *lines])
+        title = tr("call {}, the first", count(call)) if call == 1 else tr("call {}", count(call))
+        return "\n".join([title, *lines])
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QMouseEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from espalier.app.cell_text import reason
 from espalier.app.number_text import count, mebibytes, percent, plural
 from espalier.app.theme import CATEGORIES, Palette
 from espalier.app.translation import tr, translated
@@ -89,7 +90,7 @@ class LedgerChart(Chart):
     def _axes(self, palette: Palette) -> None:
         left, bottom = self.plot.getAxis("left"), self.plot.getAxis("bottom")
         metrics = QFontMetrics(left.style["tickFont"] or self.font())
-        names = [(len(self.rows) - 1 - k, r["line"]) for k, r in enumerate(self.rows)]
+        names = [(len(self.rows) - 1 - k, reason(r["line"])) for k, r in enumerate(self.rows)]
         widest = max((metrics.horizontalAdvance(n) for _, n in names), default=0)
         wide = min(widest + 16, WIDE, max(self.width() // 3, 90))
         left.setWidth(wide)
@@ -127,7 +128,7 @@ class LedgerChart(Chart):
         if not 0 <= index < len(self.rows):
             return ""
         row = self.rows[index]
-        lines = [row["line"], tr("{}, {} bytes", mebibytes(row["bytes"]), count(row["bytes"]))]
+        lines = [reason(row["line"]), tr("{}, {} bytes", mebibytes(row["bytes"]), count(row["bytes"]))]
         if row["elements"]:
             lines.append(tr("{}, {} as float32", plural(row["elements"], "element"), mebibytes(row["float_bytes"])))
         if row["kind"] == "codes":

@@ -155,7 +155,7 @@ class ComparisonChart(StudyChart):
                 reached = rows[:, trial - 1]
                 spread = f" ± {value_words(self.y_name, float(reached.std(ddof=1)))}" if len(rows) > 1 else ""
                 texts.append(f"{label} {value_words(self.y_name, float(reached.mean()))}{spread}")
-        return "\n".join([f"After {plural(trial, 'trial')}", *texts]) if texts else ""
+        return "\n".join([tr("After {}", plural(trial, "trial")), *texts]) if texts else ""
 
     @override
     def near(self, at: QPointF) -> int | None:

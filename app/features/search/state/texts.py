@@ -84,14 +84,23 @@ def entry_text(choices: Iterable[Choice]) -> str:
     texts = [plural(len(nodes), "layer") if nodes else ""]
     if nodes and len(parts) not in (len(nodes), 0):
         texts.append(plural(len(parts), "choice"))
-    noun = {"format": "format", "identity": "way"}.get(parts[0].kind if parts else "", "value")
     ends = [s for s in (sizes[0], sizes[-1]) if not math.isinf(s)] if sizes else []
     if ends:
         low, high = int(ends[0]), int(ends[-1])
-        texts.append(plural(high, noun) if low == high else tr("{} to {} {}s", low, high, noun))
+        texts.append(_options_text(low, high, parts[0].kind))
     elif sizes:
         texts.append(tr("a range"))
     return " · ".join(w for w in texts if w)
+
+
+def _options_text(low: int, high: int, kind: str) -> str:
+    match kind:
+        case "format":
+            return plural(high, "format") if low == high else tr("{} to {} formats", low, high)
+        case "identity":
+            return plural(high, "way") if low == high else tr("{} to {} ways", low, high)
+        case _:
+            return plural(high, "value") if low == high else tr("{} to {} values", low, high)
 
 
 def pace_text(trials: Iterable[Trial]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from espalier.app.figures.curves import figure_title, shares
 from espalier.app.number_text import cell, count, duration, percent, plural, scaled, signed
-from espalier.app.translation import tr
+from espalier.app.translation import message, tr
 from espalier.model.graph.graph import Graph
 from espalier.model.graph.ops import category
 from espalier.passes.base import Report
@@ -23,11 +23,12 @@ def estimate_text(summary: Mapping[str, Any]) -> str:
         tr("about {} on this machine", duration(float(summary["seconds"]))),
         tr("{} of {} parameters train", scaled(summary["trainable_parameters"]), scaled(summary["parameters"])),
     ]
-    items = [plural(summary[k], k[:-1]) for k in ("formats", "masks") if summary.get(k)]
+    formats, masks = summary.get("formats", 0), summary.get("masks", 0)
+    items = [t for n, t in ((formats, plural(formats, "format")), (masks, plural(masks, "mask"))) if n]
     if items:
-        parts.append(
-            tr("{} {} trained through", ", ".join(items), tr("is") if items[0].startswith("1 ") else tr("are"))
-        )
+        one = (formats or masks) == 1
+        items_text = ", ".join(items)
+        parts.append(tr("{} is trained through", items_text) if one else tr("{} are trained through", items_text))
     return " · ".join(parts)
 
 
@@ -37,7 +38,7 @@ def result_text(report: Report) -> str:
     Missing keys are skipped: a report read from a file may be incomplete.
     """
     summary, rows = report.summary, report.rows
-    parts = [str(summary.get("ended", "finished")).capitalize()]
+    parts = [message(str(summary.get("ended", "finished"))).capitalize()]
     name = next((n for n in _metrics() if summary.get(f"validation_{n}") is not None), "")
     if name:
         best, start = summary[f"validation_{name}"], rows[0].get(f"validation_{name}") if rows else None
@@ -48,7 +49,7 @@ def result_text(report: Report) -> str:
         parts.append(duration(float(summary["seconds"])))
     if summary.get("resumed_from"):
         parts.append(tr("resumed from step {}", count(summary["resumed_from"])))
-    return " · ".join(parts) + "." + (f" {summary['warning']}" if summary.get("warning") else "")
+    return " · ".join(parts) + "." + (f" {message(summary['warning'])}" if summary.get("warning") else "")
 
 
 def _metrics() -> tuple[str, ...]:
@@ -81,5 +82,5 @@ def graph_text(graph: Graph) -> str:
     """Formats and masks of the graph, before an estimate."""
     formats = sum(len(n.precision) for n in graph)
     masks = sum(s.mask is not None for n in graph for s in n.sparsity.values())
-    parts = [plural(v, k) for v, k in ((formats, "format"), (masks, "mask")) if v]
+    parts = [t for n, t in ((formats, plural(formats, "format")), (masks, plural(masks, "mask"))) if n]
     return tr("{} in the graph", tr(" and ").join(parts)) if parts else ""

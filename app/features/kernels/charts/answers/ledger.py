@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF
 
+from espalier.app.cell_text import reason
 from espalier.app.features.kernels.charts.answers.picture import RIGHT, Picture, Sheet
 from espalier.app.features.kernels.state.answer_text import value_text
 from espalier.app.number_text import NOT_MEASURED, mebibytes, percent
@@ -73,7 +74,7 @@ class LedgerPicture(Picture):
         for row in rows[:room]:
             size, plain = _number(row.get("bytes")), _number(row.get("float_bytes"))
             measured = row.get("kind") == "measured"
-            sheet.text(QRectF(box.x(), y, label - 6, high), str(row["line"]))
+            sheet.text(QRectF(box.x(), y, label - 6, high), reason(str(row["line"])))
             bar = QRectF(box.x() + label, y + 3, 1, high - 6)
             if plain > size:
                 sheet.box(QRectF(bar.x(), bar.y(), plain * scale, bar.height()), sheet.look.chip)
