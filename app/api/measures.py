@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -71,6 +72,7 @@ class Measurable(Editable):
                      for k, v in figures.items() if isinstance(v, int | float))  # fmt: skip
         for name, change in changed(before, now, OPENED).items():
             figures |= {f"{name}_change": change["value"], "baseline": OPENED, "within_noise": change["within_noise"]}
+        _warn(figures)
         return Report("score", figures, rows, time.perf_counter() - start)
 
     def evaluate(self, data: Data | None = None, metric: Metric | None = None, **options: Any) -> Report:
@@ -93,7 +95,9 @@ class Measurable(Editable):
             m.evaluate((x, y), metric=lambda out, y: (out.squeeze(1) - y).abs().mean().item())
         """
         if metric is None:
-            return self.run("evaluate", **({} if data is None else {"data": data}), **options)
+            report = self.run("evaluate", **({} if data is None else {"data": data}), **options)
+            _warn(report.figures)
+            return report
         start = time.perf_counter()
         evaluate_options: EvaluateOptions = decode(EvaluateOptions, {**options, "data": "given"})
         split = self._samples(data, evaluate_options)
@@ -295,6 +299,12 @@ def _result(result: Any) -> Any:
     if "logits" in named or len(named) == 1:
         return named.get("logits", next(iter(named.values())))
     return named
+
+
+def _warn(figures: Mapping[str, Any]) -> None:
+    """Warn of samples without a finite loss, at the line of the caller of `score` or `evaluate`."""
+    if figures.get("unscored"):
+        warnings.warn(figures["warning"], stacklevel=3)
 
 
 def _number(value: Any) -> Any:

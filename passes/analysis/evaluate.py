@@ -73,9 +73,10 @@ def summary_of(
     summary |= text_facts(split, length_of(options, context))
     warning = [*_warning(data, options, context, split.name).values(), *notes]
     if tally.unscored:
+        summary["unscored"] = tally.unscored
         count = f"{tally.unscored} of {tally.count} samples"
-        warning.append(f"The loss is not finite (NaN or infinite) for {count}: other metrics count them as predicted. "
-                       "Look for such numbers in the data, weights and formats.")  # fmt: skip
+        warning.append(f"The loss is not finite (NaN or infinite) for {count}: scores that are NaN or infinite "
+                       "count as wrong. Look for such numbers in the data, weights and formats.")  # fmt: skip
     return {**summary, **({"warning": " ".join(warning)} if warning else {})}
 
 

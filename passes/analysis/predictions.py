@@ -12,15 +12,20 @@ from espalier.passes.figure import wilson
 from espalier.passes.running.batches import batches, fit_error
 from espalier.passes.running.splits import EvaluateOptions, load_task, measured_split
 from espalier.passes.tasks.base import TASKS
-from espalier.passes.tasks.scores import fit, logits_of
+from espalier.passes.tasks.scores import fit, is_defined, logits_of
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Array, Split
 
+NONE = -1  # the predicted class of a sample whose scores are not finite
+
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Per sample: true class, predicted class, and the probability of the predicted class (`confidence`)."""
+    """Per sample: true class, predicted class, and the probability of the predicted class (`confidence`).
+
+    Samples whose scores are not finite have a last class of their own, with confidence 0.
+    """
 
     split: str
     classes: tuple[str, ...]
@@ -59,6 +64,9 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
     module = build(graph, context.store, context.callables, packed=True)
     predicted, confidence, width = predict(module, graph, split, options.batch_size, context)
     extra = tuple(f"class {n}" for n in range(len(task.classes), width))
+    if (predicted == NONE).any():
+        extra = *extra, "none (scores not finite)"
+        predicted[predicted == NONE] = len(task.classes) + len(extra) - 1
     result = Predictions(options.split, (*task.classes, *extra), split.labels, predicted, confidence)
     context.found(result)
     right = predicted == split.labels
@@ -72,7 +80,7 @@ def predictions(graph: Graph, options: EvaluateOptions, context: Context) -> tup
 
 
 def predict(module: Any, graph: Graph, split: Split, size: int, context: Context) -> tuple[Array, Array, int]:
-    """([samples] predicted classes, [samples] their probabilities, number of classes)."""
+    """([samples] predicted classes, [samples] their probabilities, number of classes); NONE and 0 without a softmax."""
     import numpy as np
     import torch
 
@@ -84,9 +92,9 @@ def predict(module: Any, graph: Graph, split: Split, size: int, context: Context
             with fit_error(inputs, graph):
                 logits = logits_of(module(**inputs), graph)
             fit(logits, labels)
-            best = logits.float().softmax(-1).max(-1)
-            predicted.append(best.indices.numpy())
-            confidence.append(best.values.numpy())
+            best, defined = logits.float().softmax(-1).max(-1), is_defined(logits)
+            predicted.append(best.indices.where(defined, NONE).numpy())
+            confidence.append(best.values.where(defined, 0.0).numpy())
             width = logits.shape[-1]
             context.progress(sum(map(len, predicted)), len(split), "predicting")
     return np.concatenate(predicted), np.concatenate(confidence).astype(np.float32), width

@@ -177,19 +177,26 @@ class Task:
         import numpy as np
         import torch.nn.functional as F
 
+        from espalier.passes.tasks.scores import hits_of
+
         targets = labels.reshape(-1)
         losses = F.cross_entropy(scores.float(), targets, reduction="none").double()
-        right, counts = (scores.argmax(-1) == targets).double(), (targets != IGNORED).double()
+        right, counts = hits_of(scores, targets).double(), (targets != IGNORED).double()
         return np.stack([c.reshape(len(labels), -1).sum(1).numpy() for c in (right, losses, counts)], 1)
 
     def hits(self, scores: Tensor, labels: Tensor) -> Array | None:
         """bool [units]: which are predicted correctly, in order; None if nothing is right or wrong."""
+        from espalier.passes.tasks.scores import hits_of
+
         targets = labels.reshape(-1)
-        return (scores.argmax(-1) == targets)[targets != IGNORED].numpy()
+        return hits_of(scores, targets)[targets != IGNORED].numpy()
 
     def decided(self, scores: Tensor, labels: Tensor) -> Tensor | None:
-        """The prediction in the form of `labels`; None for numbers."""
-        return scores.argmax(-1).reshape(labels.shape).where(labels != IGNORED, IGNORED)
+        """The prediction in the form of `labels`, IGNORED where there is none; None for numbers."""
+        from espalier.passes.tasks.scores import is_defined
+
+        predicted = scores.argmax(-1).where(is_defined(scores), IGNORED)
+        return predicted.reshape(labels.shape).where(labels != IGNORED, IGNORED)
 
     def agreeing(self, scores: Tensor, others: Tensor, labels: Tensor) -> int:
         """How many predictions [units] equal those of other scores; `labels`: of the same samples."""

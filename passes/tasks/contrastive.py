@@ -240,9 +240,13 @@ def _ranks(queries: Array, candidates: Array, asked: Array, offered: Array, rela
     found, step = np.zeros(len(queries), np.int64), max(1, CHUNK // max(len(candidates), 1))
     for start in range(0, len(queries), step):
         near = queries[start : start + step] @ candidates.T
+        near = np.where(np.isfinite(near), near, -np.inf)  # an embedding of NaN is near to nothing
         for row, number in enumerate(asked[start : start + step].tolist()):
             own = np.array(sorted(places[number]))
             best = own[near[row, own].argmax()]
+            if near[row, best] == -np.inf:
+                found[start + row] = len(candidates)
+                continue
             equal = np.flatnonzero(near[row] == near[row, best])
             found[start + row] = (near[row] > near[row, best]).sum() + (equal < best).sum()
     return found

@@ -84,20 +84,25 @@ class MultiLabel(Task):
         return (own - least).sum(-1).mean() * temperature**2
 
     def statistics(self, scores: Tensor, labels: Tensor) -> Array:
-        """Per sample: set right, mean loss of its decisions, 1, share of right decisions, then tp, fp, fn a class."""
+        """Per sample: set right, mean loss of its decisions, 1, share of right decisions, then tp, fp, fn a class.
+
+        Decisions of undefined scores count as wrong.
+        """
         import torch
         import torch.nn.functional as F
 
         truth = _aligned(labels, scores)
         loss = F.binary_cross_entropy_with_logits(scores.float(), truth, reduction="none").double().mean(-1)
-        on, true = scores > 0, truth > 0.5
+        true = truth > 0.5
+        on = (scores > 0).where(_is_defined(scores), ~true)  # an undefined decision is wrong
         right = on == true
         first = torch.stack([right.all(-1).double(), loss, torch.ones_like(loss), right.double().mean(-1)], 1)
         return torch.cat([first, *(x.double() for x in (on & true, on & ~true, ~on & true))], 1).numpy()
 
     def hits(self, scores: Tensor, labels: Tensor) -> Array | None:
         """Whether each sample's set is right."""
-        return ((scores > 0) == (_aligned(labels, scores) > 0.5)).all(-1).numpy()
+        right = (scores > 0) == (_aligned(labels, scores) > 0.5)
+        return (right & _is_defined(scores)).all(-1).numpy()
 
     def decided(self, scores: Tensor, labels: Tensor) -> Tensor | None:
         """1 for each class with a positive score."""
@@ -135,6 +140,11 @@ def _aligned(labels: Tensor, scores: Tensor) -> Tensor:
     import torch.nn.functional as F
 
     return F.pad(labels.to(scores.device).float(), (0, scores.shape[-1] - labels.shape[-1]))
+
+
+def _is_defined(scores: Tensor) -> Tensor:
+    """Which decisions have a loss: not those of NaN or +∞; −∞ rules a class out."""
+    return scores < float("inf")
 
 
 def _f1(tp: Array, fp: Array, fn: Array) -> Array:

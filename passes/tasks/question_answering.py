@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 QUESTION_ANSWERING = "question-answering"
 MAX_TOKENS = 30  # of an answer
+LEAST = -1e30  # score of the best span where there is none
 F1 = Metric("f1", "F1", "high", "Mean F1 of the words of answers, normalised as in SQuAD", True)
 EXACT = Metric(
     "exact_match", "exact match", "high", "Share of the answers that are right, normalised as in SQuAD", True
@@ -307,11 +308,15 @@ def best_span(scores: Array, spans: Array) -> tuple[float, int, int]:
 
 def _measured(window: Window, scores: Array) -> tuple[float, ...]:
     """The columns of a window after the loss and its 1."""
+    import numpy as np
+
+    if not np.isfinite(scores.max(-1)).all():  # no softmax, so no answer, which is right of no question
+        return (window.question, LEAST, 0.0, 0.0, np.inf, 0.0, float(window.unanswerable))
     score, start, end = best_span(scores, window.spans)
     text = window.text[int(window.spans[start, 0]) : int(window.spans[end, 1])] if score > -float("inf") else ""
     exact, f1 = compared(text, window.answers)
     null = float(scores[0, window.first]) + float(scores[1, window.first])
-    finite = score if score > -float("inf") else -1e30
+    finite = score if score > -float("inf") else LEAST
     return (window.question, finite, exact, f1, null, float(not any(map(normalised, window.answers))),
             float(window.unanswerable))  # fmt: skip
 

@@ -131,6 +131,7 @@ class Regression(Task):
         with np.errstate(divide="ignore", invalid="ignore"):
             r2 = np.where(of_y > tiny, 1 - squared / of_y, 0.0)
             r = np.where(spread > 1e-12 * np.sqrt(np.maximum(yy * pp, 1e-300)), both / spread, 0.0)
+        r = np.where(np.isfinite(spread), r, np.nan)
         mse = squared / n
         return {"mse": mse, "mae": absolute / n, "r2": r2, "pearson": np.clip(r, -1, 1), "loss": mse}
 
@@ -138,6 +139,8 @@ class Regression(Task):
         """Spearman's correlation: Pearson's of the ranks, equal values with their mean rank."""
         import numpy as np
 
+        if not np.isfinite(statistics[:, 4]).all():
+            return {"spearman": math.nan}
         y, p = _ranks(statistics[:, 3]), _ranks(statistics[:, 4])
         if len(y) < 2 or not np.ptp(y) or not np.ptp(p):
             return {"spearman": 0.0}
@@ -146,7 +149,7 @@ class Regression(Task):
     def intervals(self, statistics: Array) -> dict[str, tuple[float, float]]:
         """Of Spearman's correlation, above 3 samples."""
         n, rho = len(statistics), self.more(statistics)["spearman"]
-        if n <= 3 or abs(rho) >= 1:
+        if n <= 3 or not abs(rho) < 1:
             return {}
         reach = Z * math.sqrt((1 + rho * rho / 2) / (n - 3))
         return {"spearman": (math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach))}

@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 DECODER_MASK = f"{DECODER}attention_mask"
 
 
+def is_defined(scores: Tensor) -> Tensor:
+    """bool [...]: which rows [..., classes] have a softmax, and so a prediction: none with NaN or +∞, or of −∞ alone.
+
+    −∞ of some classes is how models rule them out.
+    """
+    return scores.amax(-1).isfinite()
+
+
+def hits_of(scores: Tensor, targets: Tensor) -> Tensor:
+    """bool [rows]: whether the class of the largest score is that of `targets`; of no undefined row."""
+    return (scores.argmax(-1) == targets) & is_defined(scores)
+
+
 def token_scores(result: Any) -> Tensor | None:
     """The scores of tokens among a module's results, [batch, positions, vocabulary]: `logits`, or the first such."""
     if isinstance(result, dict) and "logits" in result:

@@ -13,6 +13,7 @@ from espalier.model.data.mask_sources import load_masks
 from espalier.model.data.masks import SEGMENTATION, UNCOUNTED, counted
 from espalier.model.errors import DataError, GraphError
 from espalier.passes.tasks.base import TASKS, Metric, Task
+from espalier.passes.tasks.scores import is_defined
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -135,9 +136,9 @@ class Segmentation(Task):
 
         labels, full = labels.long(), _upsampled(scores, labels)
         losses = F.cross_entropy(full, labels, reduction="none").double()
-        seen, predicted, (n, classes) = labels != IGNORED, full.argmax(1), scores.shape[:2]
+        seen, predicted, (n, classes) = labels != IGNORED, _predicted(full), scores.shape[:2]
         offsets = torch.arange(n)[:, None, None] * classes
-        kinds = ((labels, seen & (predicted == labels)), (predicted, seen), (labels, seen))
+        kinds = ((labels, seen & (predicted == labels)), (predicted, seen & (predicted >= 0)), (labels, seen))
         counts = [torch.bincount((of + offsets)[where], minlength=n * classes).reshape(n, classes).double()
                   for of, where in kinds]  # fmt: skip
         sums = [counts[0].sum(1), losses.flatten(1).sum(1), seen.flatten(1).sum(1).double()]
@@ -149,12 +150,12 @@ class Segmentation(Task):
 
     def decided(self, scores: Tensor, labels: Tensor) -> Tensor | None:
         """The predicted classes, IGNORED where the labels are."""
-        return _upsampled(scores, labels).argmax(1).where(labels != IGNORED, IGNORED)
+        return _predicted(_upsampled(scores, labels)).where(labels != IGNORED, IGNORED)
 
     def agreeing(self, scores: Tensor, others: Tensor, labels: Tensor) -> int:
         """How many images' pixels are all predicted alike."""
-        mine, theirs = (_upsampled(x, labels).argmax(1) for x in (scores, others))
-        return int(((mine == theirs) | (labels == IGNORED)).flatten(1).all(1).sum())
+        mine, theirs = (_predicted(_upsampled(x, labels)) for x in (scores, others))
+        return int((((mine == theirs) & (mine >= 0)) | (labels == IGNORED)).flatten(1).all(1).sum())
 
     def figures(self, sums: Array) -> dict[str, Array]:
         """mIoU, pixel accuracy and loss."""
@@ -208,6 +209,11 @@ def _upsampled(scores: Tensor, labels: Tensor) -> Tensor:
 
     scores, size = scores.float(), labels.shape[1:]
     return scores if scores.shape[2:] == size else F.interpolate(scores, size, mode="bilinear", align_corners=False)
+
+
+def _predicted(scores: Tensor) -> Tensor:
+    """int64 [images, height, width]: the class of each pixel, IGNORED where its scores have no softmax."""
+    return scores.argmax(1).where(is_defined(scores.movedim(1, -1)), IGNORED)
 
 
 def _last(graph: Graph, channels: int) -> str:

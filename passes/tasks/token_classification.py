@@ -13,6 +13,7 @@ from espalier.model.data.label_forms import TAGS, WORDS, tag_rows
 from espalier.model.data.rows import Rows, sorted_names
 from espalier.model.errors import GraphError
 from espalier.passes.tasks.base import LOSS, TASKS, Metric, Task
+from espalier.passes.tasks.scores import is_defined
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -114,7 +115,7 @@ class TokenClassification(Task):
         common = super().statistics(scores, labels)
         counts = np.zeros((len(labels), 3))
         if self._has_entities:
-            predicted = scores.argmax(-1).reshape(labels.shape).tolist()
+            predicted = scores.argmax(-1).where(is_defined(scores), IGNORED).reshape(labels.shape).tolist()
             for at, (guesses, truth) in enumerate(zip(predicted, labels.tolist(), strict=True)):
                 words = [place for place, label in enumerate(truth) if label != IGNORED]
                 mine = entities([self._tag(guesses[place]) for place in words])
@@ -123,7 +124,7 @@ class TokenClassification(Task):
         return np.concatenate([common, counts], 1)
 
     def _tag(self, index: int) -> str:
-        return self.names[index] if index < len(self.names) else "O"
+        return self.names[index] if 0 <= index < len(self.names) else "O"
 
     def figures(self, sums: Array) -> dict[str, Array]:
         """Accuracy and loss of words, F1 of entities where tags name any."""
