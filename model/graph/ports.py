@@ -21,6 +21,13 @@ def choice(node: Node, port: str) -> Precision | None:
     return precision
 
 
+def inheriting(node: Node, graph: Graph, carried: frozenset[str]) -> list[str]:
+    """The ports data_in_1, data_in_2, … that take the format of data_in. `carried`: `carriers` of the graph."""
+    read = operands(named_op(node), node.args, node.kwargs, graph.nodes)
+    pairs = [(ref, found[0]) for ref, found in zip(node.inputs, read, strict=False) if found is not None]
+    return [p for ref, p in pairs if p not in node.precision and ref.node in carried and choice(node, p) is not None]
+
+
 def carriers(graph: Graph) -> frozenset[str]:
     """The nodes whose values depend on a floating tensor of the model or its inputs.
 

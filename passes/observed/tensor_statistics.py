@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import base_port, floating
+from espalier.model.graph.ports import choice
 from espalier.model.graph.views import View, view_at
 from espalier.passes.base import Context
 from espalier.passes.observed.histogram import Histogram
@@ -88,7 +89,7 @@ def operands(node: Node, port: str) -> tuple[str, ...]:
 
     A static scale is of one tensor and applies to `port` only.
     """
-    precision = node.precision.get(port)
+    precision = choice(node, port)
     if precision is not None and isinstance(precision.format, ScaledFormat):
         return (port,)
     return tuple(p for p, meta in node.ports.items() if base_port(p) == port and floating(meta))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from espalier.model.formats.scaled import ScaledFormat
 from espalier.model.graph.caches import OP
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Precision, Weight
-from espalier.model.graph.ports import weight_at
+from espalier.model.graph.ops import base_port
+from espalier.model.graph.ports import carriers, choice, inheriting, weight_at
 from espalier.model.graph.views import SCALES, STATIC
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.quantize import PORTS
@@ -27,6 +29,9 @@ from espalier.passes.select import Select, chosen
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+SHOWN = 4  # ports that a note names for each reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,8 @@ def calibrate(graph: Graph, options: CalibrateOptions, context: Context) -> tupl
     """Fit the formats of the selected nodes to weights and data: fraction widths, exponent biases and static scales.
 
     Integers get a new frac_width, minifloats and log a new exponent_bias. Formats with a scale get a static one:
-    weights one per row, group or tensor, activations one per tensor, caches also one per head or channel. Activations
+    weights one per row, group or tensor, activations one per tensor, caches also one per head or channel. Each operand
+    of an operation with several, such as a sum, has its own. The report names the ports that are left. Activations
     are those of the float model with masks, so formats do not influence one another. Without data, only weights are
     fitted.
     """
@@ -67,7 +73,16 @@ def calibrate(graph: Graph, options: CalibrateOptions, context: Context) -> tupl
         context.progress(i, len(ports), node.id)
         work.fit(node, port)
     after = graph.replace(*work.nodes.values()).with_weights(work.weights)
-    return after, Report("calibrate", tuple(work.rows), _summary(work.rows, len(ports)))
+    return after, Report("calibrate", tuple(work.rows), _summary(work.rows, len(ports)) | _left(work.left))
+
+
+def _left(left: Mapping[str, list[str]]) -> dict[str, str]:
+    """`{"note": …}` with the ports that are not fitted, by reason; empty if there are none."""
+    if not left:
+        return {}
+    named = [f"{', '.join(ports[:SHOWN])}{f' and {len(ports) - SHOWN} more' if len(ports) > SHOWN else ''} ({reason})"
+             for reason, ports in left.items()]  # fmt: skip
+    return {"note": f"Not calibrated: {'; '.join(named)}."}
 
 
 def _summary(rows: list[Row], ports: int) -> Row:
@@ -84,8 +99,10 @@ def _summary(rows: list[Row], ports: int) -> Row:
 
 def _ports(graph: Graph, options: CalibrateOptions) -> list[tuple[Node, str]]:
     nodes = chosen(graph, options.select, lambda n: n.call not in ("placeholder", "output"), "calibrated")
-    ports = [(n, p) for n in nodes for p, c in n.precision.items()
-             if _is_calibratable(c.format) and (not options.ports or p in options.ports)]  # fmt: skip
+    carried = carriers(graph)
+    ports = [(n, p) for n in nodes for p in (*n.precision, *_further(n, graph, carried))
+             if _is_calibratable(_precision(n, p).format)
+             and (not options.ports or {p, base_port(p)} & {*options.ports})]  # fmt: skip
     if not ports:
         formats = {c.format.name for n in nodes for c in n.precision.values()}
         where = " on these ports" if options.ports else ""
@@ -93,6 +110,20 @@ def _ports(graph: Graph, options: CalibrateOptions) -> list[tuple[Node, str]]:
         raise PassError(f"The {len(nodes)} selected nodes have nothing to calibrate{where}{note}.",
                         "Choose formats first: integer, a minifloat, log, or one with a scale.")  # fmt: skip
     return ports
+
+
+def _further(node: Node, graph: Graph, carried: frozenset[str]) -> list[str]:
+    """The operands data_in_1, … whose scale is not that of data_in, which is of one tensor."""
+    base = node.precision.get("data_in")
+    scaled = base is not None and isinstance(base.format, ScaledFormat) and node.op != OP
+    return inheriting(node, graph, carried) if scaled else []
+
+
+def _precision(node: Node, port: str) -> Precision:
+    """The format of a port among those to calibrate, its own or that of data_in."""
+    precision = choice(node, port)
+    assert precision is not None
+    return precision
 
 
 def _is_calibratable(fmt: Format) -> bool:
@@ -107,7 +138,7 @@ def _streamed(
     observed = {
         (n.id, p): operands(n, p)
         for n, p in computed
-        if _fits_activations(n.precision[p].format) and not _has_static_rows(n)
+        if _fits_activations(_precision(n, p).format) and not _has_static_rows(n)
     }
     if not options.data:
         if len(computed) == len(ports):
@@ -169,6 +200,7 @@ class _Calibration:
         self.nodes: dict[str, Node] = {}
         self.weights: dict[str, Weight] = {}
         self.rows: list[Row] = []
+        self.left: dict[str, list[str]] = {}
         self._scales: dict[Any, str] = {}
 
     def fit(self, node: Node, port: str) -> None:
@@ -186,11 +218,23 @@ class _Calibration:
             found = self.streams[node.id, port]
             x = torch.from_numpy(found.sample.rows)
         else:
+            self.left.setdefault(self._reason(node, port), []).append(f"{node.id}.{port}")
             return
         if not found.moments.count:
             text = f"{node.id}.{port} has no finite value to calibrate to."
             raise PassError(text, "Look at its statistics, or leave it out of the selection.", node.id)
         self._fit(node, port, x, found)
+
+    def _reason(self, node: Node, port: str) -> str:
+        """Why a port is not fitted."""
+        scaled = isinstance(_precision(node, port).format, ScaledFormat)
+        if not self.options.data:
+            return "no data, so their scales are computed from each batch" if scaled else "no data"
+        if _has_static_rows(node):
+            return "no values in the cache"
+        if base_port(port) == "weight":
+            return "the model computes this weight, and its format has a scale for each row or group"
+        return "a scale for each row or group, computed from each batch"
 
     def _stored(self, node: Node, port: str) -> Tensor:
         """The stored tensors that take their format from the port; several of them in a row."""
@@ -201,7 +245,7 @@ class _Calibration:
         return found[0] if len(found) == 1 else torch.cat([x.reshape(-1) for x in found])
 
     def _fit(self, node: Node, port: str, x: Tensor, found: TensorStatistics) -> None:
-        before = node.precision[port]
+        before = _precision(node, port)
         after = self._chosen(node, port, x, found)
         now = self.nodes.get(node.id, node)
         self.nodes[node.id] = replace(now, precision={**now.precision, port: after})
@@ -223,7 +267,7 @@ class _Calibration:
         return compare(precision.format, x, stored_scale(precision, known, self.context.store))
 
     def _chosen(self, node: Node, port: str, x: Tensor, found: TensorStatistics) -> Precision:
-        held, method, percentile = node.precision[port], self.options.method, self.options.percentile
+        held, method, percentile = _precision(node, port), self.options.method, self.options.percentile
         if not isinstance(held.format, ScaledFormat):
             return replace(held, format=chosen_shift(held.format, found, method, percentile))
         if weight_at(node, port, self.graph) is not None or (node.id, port) in self.row_values:
@@ -238,10 +282,10 @@ class _Calibration:
 
         pruned = node.sparsity.get(port)
         source = weight_at(node, port, self.graph) or (node.target if self.graph.runs == "module" else node.id, port)
-        use = source, str(node.precision[port].format), pruned.mask if pruned else None
+        use = source, str(_precision(node, port).format), pruned.mask if pruned else None
         if use not in self._scales:
             known = {**self.graph.weights, **self.weights}
-            self._scales[use] = node.precision[port].scale or scale_name(node, port, known)
+            self._scales[use] = _precision(node, port).scale or scale_name(node, port, known)
         value = to_numpy(scale.clone())
         key = self.context.store.hold(value)
         self.weights[self._scales[use]] = Weight(key, value.shape, value.dtype, "buffer", False)

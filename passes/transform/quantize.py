@@ -8,7 +8,7 @@ from dataclasses import replace
 from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph, Node, without_unused_scales
 from espalier.model.graph.meta import Precision
-from espalier.model.graph.ops import decomposable, offered, quantisable
+from espalier.model.graph.ops import base_port, decomposable, offered, quantisable
 from espalier.passes.attention import decomposed
 from espalier.passes.base import Context, Report, transform
 from espalier.passes.choices.quantize import PORTS, QuantizeOptions, Rule
@@ -84,4 +84,5 @@ def _with(node: Node, rule: Rule) -> Node:
     for port in [p for p in rule.formats if p in quantisable(node)]:
         fmt = rule.formats[port]
         precision.pop(port, None) if fmt is None else precision.update({port: Precision(fmt, gradient=rule.gradient)})
-    return replace(node, precision={p: precision[p] for p in PORTS if p in precision})
+    further = [p for p in precision if p not in PORTS and base_port(p) not in rule.formats]  # with scales of their own
+    return replace(node, precision={p: precision[p] for p in (*PORTS, *further) if p in precision})

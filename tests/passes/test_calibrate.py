@@ -118,6 +118,9 @@ def test_rows_of_activations_keep_their_own_scales(opened: tuple[Graph, Context]
     graph, context = opened
     after, report = calibrated(with_formats(graph, context, ScaledInteger(4)), context, data="demo:digits")
     assert {r["port"] for r in report.rows} == {"weight"} and report.summary["left"] == 3
+    first = next(n.id for n in graph if n.op == "linear")
+    assert report.summary["note"].startswith(f"Not calibrated: {first}.data_in, ")
+    assert report.summary["note"].endswith("(a scale for each row or group, computed from each batch).")
     assert all(n.precision["data_in"].scale is None for n in after if n.precision)
 
 
@@ -125,6 +128,9 @@ def test_without_data_weights_alone_are_fitted(opened: tuple[Graph, Context]) ->
     graph, context = opened
     _, report = calibrated(with_formats(graph, context, Integer(8, 4)), context)
     assert {r["port"] for r in report.rows} == {"weight"} and report.summary["left"] == 3
+    first = next(n.id for n in graph if n.op == "linear")
+    assert report.summary["note"].startswith(f"Not calibrated: {first}.data_in, ")
+    assert report.summary["note"].endswith(" (no data).")
     with pytest.raises(PassError, match="without data"):
         calibrated(with_formats(graph, context, Integer(8, 4), ("data_in",)), context)
 
