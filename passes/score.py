@@ -27,6 +27,7 @@ from espalier.model.packed.graph import (
     weight_line,
 )
 from espalier.model.packed.layout import Use, facts, header_share, shared_bits, size_with, stored, uses
+from espalier.passes.unpruned import Unpruned, unpruned_of
 
 FLOAT_BITS = 32.0
 LARGEST = 700.0  # nats, above which a perplexity is no float
@@ -43,10 +44,11 @@ class Score:
 
     size_bytes: size of the packed file. weight_bits: stored bits per parameter element, including masks, float
     parameters, shared exponents and scales. activation_bits: stored bits, mean over all multiplied elements: the
-    data_in ports of layers and matmuls, including those in attentions. sparsity: zeros over elements of Linear and
-    convolution weights. bitops: Σ MACs × weight bits × activation bits of one sample at the traced sizes, including
-    zeros. activation_sparsity: pruned share of the elements in activation_bits. memory_density: 32 × elements / stored
-    bits.
+    data_in ports of layers and matmuls, including those in attentions. sparsity: zeros over elements of matrices in
+    products: weights of linear and convolution nodes, which `prune` can mask, and those of experts, recurrent layers
+    and functions, and weights that the model computes, which it cannot. bitops: Σ MACs × weight bits × activation bits
+    of one sample at the traced sizes, including zeros. activation_sparsity: pruned share of the elements in
+    activation_bits. memory_density: 32 × elements / stored bits.
     """
 
     accuracy: float | None = None
@@ -71,7 +73,8 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class _NodeCost:
-    """Contribution of a node. `pruned`: (weight, zeros). `activation`: (elements, bits, pruned share).
+    """Contribution of a node. `pruned`: (weight, zeros). `unpruned`: matrices that no mask can take. `activation`:
+    (elements, bits, pruned share).
 
     `scales`: (static scale, whether of a stored weight). `line`: its text in the packed file, which names `masks`.
     """
@@ -80,6 +83,7 @@ class _NodeCost:
     bitops: float
     activation: tuple[int, float, float] | None
     pruned: tuple[str, int] | None
+    unpruned: tuple[tuple[str, Unpruned], ...]
     uses: tuple[tuple[str, Use], ...]
     scales: tuple[tuple[str, bool], ...]
     line: str
@@ -179,7 +183,9 @@ class Scorer:
     def _sparsity(self, graph: Graph) -> float:
         """Zeros over elements; shared weights count once."""
         zeros = dict(c.pruned for c in self._nodes.values() if c.pruned)
+        others = dict(x for c in self._nodes.values() for x in c.unpruned)
         total = sum(graph.weights[name].elements for name in zeros)
+        total += sum(x.elements for key, x in others.items() if key not in zeros)
         return sum(zeros.values()) / total if total else 0.0
 
 
@@ -198,8 +204,8 @@ def _node_cost(node: Node, graph: Graph, sizes: dict[str, int]) -> _NodeCost:
     sparsity = node.sparsity.get("weight")
     pruned = (name, sparsity.zeros if sparsity else 0) if name is not None else None
     scales = tuple((c.scale, weight_at(node, p, graph) is not None) for p, c in node.precision.items() if c.scale)
-    return _NodeCost(node, node_bitops(node, sizes), activation, pruned, uses(node, graph), scales, node_line(node),
-                     masks_of(node))  # fmt: skip
+    return _NodeCost(node, node_bitops(node, sizes), activation, pruned, unpruned_of(node, graph), uses(node, graph),
+                     scales, node_line(node), masks_of(node))  # fmt: skip
 
 
 def multiplied_elements(node: Node, sizes: dict[str, int]) -> int:

@@ -25,6 +25,7 @@ from espalier.passes.running.splits import EvaluateOptions
 from espalier.passes.score import static_score
 from espalier.passes.tasks.base import TASKS, all_metrics
 from espalier.passes.uncounted import uncounted_fields
+from espalier.passes.unpruned import unpruned_fields
 
 OF_TOKENS = {"perplexity": "perplexity", "bits_per_byte": "bits per byte"}
 
@@ -56,8 +57,8 @@ def baseline_score(graph: Graph, target: Target, options: EvaluateOptions | None
 
 
 def graph_fields(graph: Graph) -> dict[str, Any]:
-    """What a score says of its graph besides figures: dominant bits, and nodes without a count."""
-    return dominant_fields(graph) | uncounted_fields(graph)
+    """What a score says of its graph besides figures: dominant bits, nodes without a count, weights without a mask."""
+    return dominant_fields(graph) | uncounted_fields(graph) | unpruned_fields(graph)
 
 
 def age_text(score_: dict[str, Any], name: str) -> str:
@@ -86,10 +87,11 @@ def bit_lines(score_: dict[str, Any], whose: str = "") -> Iterable[str]:
 
 
 def noise_lines(score_: dict[str, Any], change: dict[str, Any]) -> Iterable[str]:
-    """Lines below a table: dominant bits, uncounted nodes, noise and change of the main metric, task, truncations."""
+    """Lines below a table: dominant bits, notes on nodes, noise and change of the main metric, task, truncations."""
     yield from bit_lines(score_)
-    if "uncounted" in score_:
-        yield f"note: {score_['uncounted']}"
+    for key in ("uncounted", "unpruned"):
+        if key in score_:
+            yield f"note: {score_[key]}"
     if now := main_figure(score_):
         yield f"{figure_title(now.name)}: {noise_text(now)}"
         if now.name in change:

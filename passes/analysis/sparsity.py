@@ -19,6 +19,7 @@ from espalier.passes.choices.prune import prunable
 from espalier.passes.observed.stored_tensors import NO_WEIGHTS
 from espalier.passes.pruning.mask_changes import change
 from espalier.passes.pruning.patterns import seen
+from espalier.passes.unpruned import unpruned, unpruned_note
 
 GROUP = 4  # consecutive inputs, of which sparse tensor cores need at most two non-zero
 
@@ -37,7 +38,7 @@ def sparsity(graph: Graph, options: SparsityOptions, context: Context) -> tuple[
     `pattern`: the pruning pattern; `most_of_4`: maximum of non-zero values among four consecutive inputs (at most 2:
     2:4 sparsity). `empty_rows`, `empty_columns`: outputs and inputs without non-zero weights. `kept_l1`: remaining
     share of Σ|w|. `dropped`, `restored`: changes of the mask since the model was opened. Pruned activations have their
-    own rows.
+    own rows. The summary counts matrices that no mask can take, such as experts, as not pruned, and names them.
     """
     owners: dict[str, Node] = {}
     for node in graph:
@@ -50,8 +51,11 @@ def sparsity(graph: Graph, options: SparsityOptions, context: Context) -> tuple[
         rows.append(_row(name, node, graph, before, context))
     zeros, elements = sum(r["zeros"] for r in rows), sum(r["elements"] for r in rows)
     activations = [_activation(n, p, s) for n in graph for p, s in n.sparsity.items() if s.flows]
-    summary = {"weights": len(rows), "zeros": zeros, "elements": elements, "sparsity": zeros / max(elements, 1),
-               "activations": len(activations)}  # fmt: skip
+    others = unpruned(graph).values()
+    elements += sum(m.elements for m in others)
+    summary: Row = {"weights": len(rows), "zeros": zeros, "elements": elements, "sparsity": zeros / max(elements, 1),
+                    "activations": len(activations)}  # fmt: skip
+    summary |= {"note": unpruned_note(others)} if others else {}
     return graph, Report("sparsity", (*rows, *activations), summary)
 
 

@@ -20,6 +20,7 @@ from espalier.passes.pruning.scores import Scores
 from espalier.passes.pruning.structured_masks import Dropped, joined, last, named, structurally_dropped
 from espalier.passes.running.splits import calibration_split, data_of
 from espalier.passes.select import chosen, matches
+from espalier.passes.unpruned import unpruned, unpruned_note
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph, Report]:
     """Mask the lowest-scoring weights of Linear and convolution nodes; ties by index. Sparsity 0 removes the mask.
 
-    Exactly round(sparsity·elements) are masked. Pruning a node again replaces its mask, except for masked structures. x
-    is a layer's input, g the gradient of the loss without masks:
+    Exactly round(sparsity·elements) are masked. The summary counts matrices of selected nodes that no mask can take,
+    such as experts, as not pruned, and a note names them. Pruning a node again replaces its mask, except for masked
+    structures. x is a layer's input, g the gradient of the loss without masks:
     l1 |w| (Han et al. 2015, https://arxiv.org/abs/1506.02626); l2 w², which differs from l1 only in blocks;
     wanda |w|·‖x‖ (https://arxiv.org/abs/2306.11695; its paper compares within rows); snip |w·g|
     (https://arxiv.org/abs/1810.02340); movement −w·g (https://arxiv.org/abs/2005.07683);
@@ -51,7 +53,10 @@ def prune(graph: Graph, options: PruneOptions, context: Context) -> tuple[Graph,
     distinct = {names[str(r["node"])]: r for r in rows}.values()  # a shared weight counts once
     zeros, total = sum(r["zeros"] for r in distinct), sum(r["elements"] for r in distinct)
     changed = {k: sum(r[k] for r in distinct) for k in ("dropped", "restored")}
-    summary = {"zeros": zeros, "elements": total, "sparsity": zeros / max(total, 1), **changed}
+    others = unpruned(graph, [n for n in graph if matches(n, options.select)]).values()
+    total += sum(m.elements for m in others)
+    summary: Row = {"zeros": zeros, "elements": total, "sparsity": zeros / max(total, 1), **changed}
+    summary |= {"note": unpruned_note(others)} if others else {}
     return after, Report("prune", rows, summary)
 
 

@@ -134,7 +134,10 @@ OWN: tuple[Entry, ...] = (
         percent,
         _points,
         0,
-        tr("Zeros over elements, in weights of linear and convolution nodes"),
+        tr(
+            "Zeros over elements, in all weights of products; those of experts, recurrent layers and weights that the "
+            "model computes cannot be pruned"
+        ),
     ),
     Entry(
         "memory_density",
