@@ -1,4 +1,7 @@
-"""Matrices of products that `prune` cannot mask: sparsity counts them as not pruned, and notes name them."""
+"""Which nodes have a weight that `prune` can mask, and the matrices of products that it cannot.
+
+Sparsity counts the latter as not pruned, and notes name them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from espalier.model.graph.node import Ref
 from espalier.model.graph.operands import named_op, operands
 from espalier.model.graph.ops import GROUPED, category, spec
 from espalier.model.graph.ports import weight_at, weights_of
-from espalier.passes.choices.prune import prunable
 
 SHOWN = 4  # nodes that a note names
 MOVES = frozenset({"transpose", "t", "permute", "contiguous", "clone", "detach", "alias"})
@@ -23,6 +25,11 @@ class Unpruned:
     node: str
     elements: int
     computed: bool
+
+
+def prunable(node: Node, graph: Graph) -> bool:
+    """Linear and convolution layers have a weight that can be pruned, and so have their functions over a stored one."""
+    return category(node) == "linear" and node.call != "opaque" and weight_at(node, "weight", graph) is not None
 
 
 def unpruned_of(node: Node, graph: Graph) -> tuple[tuple[str, Unpruned], ...]:

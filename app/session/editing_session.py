@@ -25,10 +25,10 @@ from espalier.model.graph.ops import offered
 from espalier.model.registry import PASSES
 from espalier.passes.base import Report
 from espalier.passes.choices.edits import with_activation_sparsity, with_format, with_sparsity
-from espalier.passes.choices.prune import prunable
 from espalier.passes.jobs.kinds import JobInfo, ReplayJob
 from espalier.passes.recipes.offered import kept
 from espalier.passes.saved import recipe_with_members, with_members
+from espalier.passes.unpruned import prunable
 
 
 class EditingSession(ScoringSession):

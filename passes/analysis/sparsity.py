@@ -15,11 +15,10 @@ from espalier.model.graph.ports import weight_at
 from espalier.model.graph.views import view_at
 from espalier.passes.analysis.statistics import keep
 from espalier.passes.base import Context, Report, Row, analysis
-from espalier.passes.choices.prune import prunable
 from espalier.passes.observed.stored_tensors import NO_WEIGHTS
 from espalier.passes.pruning.mask_changes import change
 from espalier.passes.pruning.patterns import seen
-from espalier.passes.unpruned import unpruned, unpruned_note
+from espalier.passes.unpruned import prunable, unpruned, unpruned_note
 
 GROUP = 4  # consecutive inputs, of which sparse tensor cores need at most two non-zero
 

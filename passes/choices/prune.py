@@ -1,13 +1,10 @@
-"""Options of pruning weights, and which nodes have weights to prune."""
+"""Options of pruning weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from espalier.model.errors import PassError
-from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.ops import category
-from espalier.model.graph.ports import weight_at
 from espalier.passes.choices.pruning import MOST, WITH_DATA, Choice, Method, Pattern, Scope
 from espalier.passes.select import Select
 from espalier.passes.tasks.base import TASK_OPTION
@@ -88,8 +85,3 @@ class PruneOptions:
         return Choice(self.sparsity if ratio is None else ratio, self.method,
                       "local" if ratio is not None and self.scope == "global" else self.scope,
                       self.pattern, size, self.least, self.most)  # fmt: skip
-
-
-def prunable(node: Node, graph: Graph) -> bool:
-    """Linear and convolution layers have a weight that can be pruned, and so have their functions over a stored one."""
-    return category(node) == "linear" and node.call != "opaque" and weight_at(node, "weight", graph) is not None

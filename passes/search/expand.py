@@ -12,7 +12,6 @@ from espalier.model.formats.base import parse_format
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ops import offered
 from espalier.model.graph.ports import weight_at
-from espalier.passes.choices.prune import prunable
 from espalier.passes.choices.pruning import Method
 from espalier.passes.choices.quantize import PORTS
 from espalier.passes.costs.parallel import product_of
@@ -24,6 +23,7 @@ from espalier.passes.select import chosen
 from espalier.passes.sweep.spec_text import parse_place
 from espalier.passes.sweep.sweep import Setting, with_settings
 from espalier.passes.sweep.values import parse_values, value_text
+from espalier.passes.unpruned import prunable
 
 MAX_CHOICES = 5000
 FLOAT_BITS = 32.0

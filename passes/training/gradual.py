@@ -22,7 +22,6 @@ from espalier.model.store.weights import Tensor as Stored
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.build import parameters_of
 from espalier.model.torch.layers import Compressed, Effective
-from espalier.passes.choices.prune import prunable
 from espalier.passes.choices.pruning import Choice
 from espalier.passes.pruning.live_masks import live_masks, with_masks
 from espalier.passes.pruning.module_calls import all_calls
@@ -30,6 +29,7 @@ from espalier.passes.pruning.patterns import Found
 from espalier.passes.select import chosen
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.watch import Watch
+from espalier.passes.unpruned import prunable
 
 DECAY = 0.99  # of the moving average of |w·g|, per batch
 PATTERNS = ("element", "n:m", "block")

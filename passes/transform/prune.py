@@ -10,7 +10,7 @@ from espalier.model.graph.ports import weight_at
 from espalier.model.graph.views import view_at
 from espalier.model.store.weights import Tensor
 from espalier.passes.base import Context, Report, Row, transform
-from espalier.passes.choices.prune import PruneOptions, prunable
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.choices.pruning import WITH_DATA, Choice
 from espalier.passes.pruning.live_masks import pruned
 from espalier.passes.pruning.mask_changes import change
@@ -20,7 +20,7 @@ from espalier.passes.pruning.scores import Scores
 from espalier.passes.pruning.structured_masks import Dropped, joined, last, named, structurally_dropped
 from espalier.passes.running.splits import calibration_split, data_of
 from espalier.passes.select import chosen, matches
-from espalier.passes.unpruned import unpruned, unpruned_note
+from espalier.passes.unpruned import prunable, unpruned, unpruned_note
 
 if TYPE_CHECKING:
     from espalier.model.data.base import Split

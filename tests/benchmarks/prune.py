@@ -13,7 +13,8 @@ from espalier.model.document.recipe import Step
 from espalier.model.opening import open_source
 from espalier.model.torch.tensors import to_torch
 from espalier.passes.base import Context, run_step
-from espalier.passes.choices.prune import PruneOptions, prunable
+from espalier.passes.choices.prune import PruneOptions
+from espalier.passes.unpruned import prunable
 from tests.benchmarks.record import ratio, report
 
 

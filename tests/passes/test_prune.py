@@ -20,11 +20,12 @@ from espalier.model.torch.layers import unpack_mask
 from espalier.model.torch.tensors import to_torch
 from espalier.passes.analysis.statistics import StatisticsOptions, statistics
 from espalier.passes.base import Cancelled, Context, Report
-from espalier.passes.choices.prune import PruneOptions, prunable
+from espalier.passes.choices.prune import PruneOptions
 from espalier.passes.export.effective_weights import effective_weights
 from espalier.passes.score import static_score
 from espalier.passes.select import Select
 from espalier.passes.transform.prune import prune
+from espalier.passes.unpruned import prunable
 from tests.model.zoo import case, run
 
 Values = list[float] | np.ndarray  # type: ignore[type-arg]

@@ -20,8 +20,8 @@ from espalier.app.widgets.heading import heading, link
 from espalier.model.errors import EspalierError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
-from espalier.passes.choices.prune import prunable
 from espalier.passes.choices.pruning import METHODS, SCOPES, WITH_DATA
+from espalier.passes.unpruned import prunable
 
 if TYPE_CHECKING:
     from espalier.app.session.session import Session

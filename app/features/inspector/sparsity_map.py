@@ -21,7 +21,7 @@ from espalier.app.widgets.heading import heading, link
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at
 from espalier.model.graph.views import view_at
-from espalier.passes.choices.prune import prunable
+from espalier.passes.unpruned import prunable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,12 +29,13 @@ from espalier.model.torch.tensors import to_torch
 from espalier.model.trace.trace import trace
 from espalier.model.trust import Origin
 from espalier.passes.base import Context
-from espalier.passes.choices.prune import Budget, PruneOptions, prunable
+from espalier.passes.choices.prune import Budget, PruneOptions
 from espalier.passes.choices.pruning import METHODS, Choice
 from espalier.passes.pruning.live_masks import live_found, live_masks, with_masks
 from espalier.passes.pruning.scores import Scores
 from espalier.passes.select import Select
 from espalier.passes.transform.prune import prune
+from espalier.passes.unpruned import prunable
 
 
 class Layers(nn.Module):
