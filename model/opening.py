@@ -137,7 +137,7 @@ def described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
     first, forced = (own.start, own.forced) if start is not None else (None, None)
     limits = replace(limits_of(graph, store), context=context_length(config), head=head, problem=problem,
                      architecture=architecture_of(loaded.model), start=start,
-                     first=first, forced=forced, ends=own.ends, generation=own.others)  # fmt: skip
+                     first=first, forced=forced, last=own.last, ends=own.ends, generation=own.others)  # fmt: skip
     return replace(loaded.info, limits=limits, classes=classes)
 
 

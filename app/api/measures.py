@@ -270,7 +270,7 @@ class Measurable(Editable):
         with in_place(module), torch.no_grad():
             for done, (inputs, _) in enumerate(batches(blank, self._graph, size)):
                 context.progress(done * size, len(split), "evaluating")
-                with fit_error(inputs):
+                with fit_error(inputs, self._graph):
                     outputs.append(_result(module(**inputs)))
         labels = None if split.labels.dtype == bool else torch.from_numpy(split.labels)
         if isinstance(outputs[0], dict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -24,9 +25,10 @@ from espalier.app.commands.states import StateName, parse_state
 from espalier.model.document.arrangement import MEMBER, from_bytes
 from espalier.model.document.codec import decode
 from espalier.model.document.project import save_project
-from espalier.model.errors import OptionsError, ProjectError
+from espalier.model.errors import ChangedError, OptionsError, ProjectError
 from espalier.model.leftovers import Scratch
 from espalier.model.opening import is_project, open_any
+from espalier.model.store.open_files import Version
 from espalier.model.trust import Origin, require
 from espalier.passes.query import find_nodes
 from espalier.passes.saved import with_members
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from espalier.app.api.data import Data
     from espalier.model.document.project import Project
     from espalier.model.graph.node import Node
+    from espalier.model.opening import Opened
 
 PathName = str | PathLike[str]
 
@@ -65,7 +68,8 @@ def open(
         progress: is called with (done, total, text) in long work; what it raises stops the work.
 
     Returns:
-        The Model.
+        The Model. A Python warning names weights with NaN or infinite values; of a project, which is opened without
+        reading its weights, the first score or export does.
 
     Raises:
         SourceError, ProjectError: the source is missing, unreadable or unknown.
@@ -80,8 +84,11 @@ def open(
         require(Path(path), "code", Origin.TYPED)
     scratch = Scratch()
     try:
+        version = Version.of(Path(spec).resolve()) if is_project(spec) else None  # before it is read
         opened = open_any(spec, scratch.folder, tuple(inputs), seed, origin=Origin(origin))
+        _warn(opened)
         place = Workplace.of(opened, scratch, progress, is_project=is_project(spec))
+        place.versions.update({Path(spec).resolve(): version} if version else {})
         return Model(place, opened.project, path=Path(spec) if is_project(spec) else None)
     except BaseException:
         scratch.close()
@@ -113,10 +120,20 @@ def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress
     scratch = Scratch()
     try:
         opened = traced(module, example, name, scratch.folder)
+        _warn(opened)
         return Model(Workplace.of(opened, scratch, progress, is_project=False), opened.project)
     except BaseException:
         scratch.close()
         raise
+
+
+def _warn(opened: Opened) -> None:
+    """Warn of weights that are not finite, at the line of the caller of `open` or `trace`."""
+    if opened.problems:
+        from espalier.model.trace.weight_checks import counts_of, weight_warning
+
+        for text in weight_warning(counts_of(opened.problems)):
+            warnings.warn(text, stacklevel=3)
 
 
 def diff(
@@ -339,17 +356,20 @@ class Model(Measurable, PassMethods):
             summary |= {"float32_bytes": done.float32_bytes, "packed_bytes": done.packed_bytes}
         return Report(f"export {form}", summary | ({"check": done.check.to_json()} if done.check else {}), rows)
 
-    def save(self, path: PathName) -> Path:
+    def save(self, path: PathName, *, replace: bool = False) -> Path:
         """Save the model as a project atomically; the window and `es.open` open it.
 
         Args:
             path: a file that ends in `.espalier`; an older one is replaced.
+            replace: also replace a file that the window, a command or another model has changed since this model or a
+                copy of it opened or saved it.
 
         Returns:
             The path.
 
         Raises:
             ProjectError: the file cannot be written, or has another ending.
+            ChangedError: the file was changed since then; it is as it was.
 
         Example:
             m.save("digits.espalier")
@@ -357,7 +377,15 @@ class Model(Measurable, PassMethods):
         place = Path(path).expanduser()
         if not is_project(place.name):
             raise ProjectError(f"{place.name} is not a project file.", "End it in .espalier.")
-        save_project(self._project, self._place.opened.store, place)
+        versions, key = self._place.versions, place.resolve()
+        over = None if replace else versions.get(key)
+        try:
+            saved = save_project(self._project, self._place.opened.store, place, over=over)
+        except ChangedError as error:
+            hint = "Save under another name, open it again, or replace it by m.save(path, replace=True)."
+            raise ChangedError(error.message, hint) from error
+        if saved.version:
+            versions[key] = saved.version
         self._path, self._saved = place, self._project
         return place
 

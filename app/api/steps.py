@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +22,7 @@ from espalier.model.errors import OptionsError, SourceError, nearest
 from espalier.model.leftovers import Scratch
 from espalier.model.opening import Opened
 from espalier.model.registry import PASSES
+from espalier.model.store.open_files import Version
 from espalier.passes.base import Context, PassSpec, run_step
 from espalier.passes.recipes.config import load_recipe
 from espalier.passes.recipes.replay import check_ready, milestones, replay
@@ -40,7 +41,8 @@ LABELLED = ("evaluate", "predictions")  # passes that need labels
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Workplace:
-    """State shared by all copies of a model: working folder, opened source, functions of its code.
+    """State shared by all copies of a model: working folder, opened source, functions of its code, and `versions` of
+    the project files that they opened or saved.
 
     The folder is deleted with the last copy or at exit.
     """
@@ -50,6 +52,7 @@ class Workplace:
     callables: dict[str, Any]
     refused: SourceError | None
     progress: Progress
+    versions: dict[Path, Version] = field(default_factory=dict[Path, Version])
 
     @classmethod
     def of(cls, opened: Opened, scratch: Scratch, progress: Progress, *, is_project: bool) -> Workplace:

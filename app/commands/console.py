@@ -26,6 +26,7 @@ class Console:
         self._drawn = 0
         self._last = 0.0
         self._last_note = time.monotonic()
+        self._warned = set[str]()
 
     @property
     def live(self) -> bool:
@@ -63,11 +64,21 @@ class Console:
             self._drawn = 0
 
     def note(self, text: str) -> None:
-        """Write one line to stderr."""
+        """Write one line to stderr, without what `warn` wrote; nothing else leaves nothing."""
+        for line in self._warned:
+            text = text.replace(line, "")
+        if not text.strip():
+            return
         self.clear()
         self._last_note = time.monotonic()
         sys.stderr.write(one_line(text) + "\n")
         sys.stderr.flush()
+
+    def warn(self, lines: Iterable[str]) -> None:
+        """Write lines to stderr that a later `note` leaves out."""
+        for line in lines:
+            self.note(line)
+            self._warned.add(line)
 
 
 def one_line(text: str) -> str:

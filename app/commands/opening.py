@@ -43,10 +43,13 @@ class Target:
 
 
 @contextlib.contextmanager
-def opened(spec: str, args: Arguments, console: Console, *, cached: bool = True) -> Generator[Target]:
+def opened(
+    spec: str, args: Arguments, console: Console, *, cached: bool = True, warn: bool = True
+) -> Generator[Target]:
     """Open `spec` with the command's seed and inputs, in a temporary folder.
 
-    `cached`: use an earlier capture of the source instead of loading it.
+    `cached`: use an earlier capture of the source instead of loading it. `warn`: write a line on weights that
+    are not finite.
     """
     inputs = tuple(i.strip() for i in (getattr(args, "inputs", None) or "").split(",") if i.strip())
     with scratch() as folder:
@@ -54,6 +57,10 @@ def opened(spec: str, args: Arguments, console: Console, *, cached: bool = True)
         path = Path(spec).expanduser().resolve()
         version = Version.of(path) if is_project(spec) else None  # before it is read
         result = open_any(spec, folder, inputs, args.seed, cached=cached, origin=Origin.TYPED)
+        if warn and result.problems:
+            from espalier.model.trace.weight_checks import counts_of, weight_warning
+
+            console.warn(weight_warning(counts_of(result.problems)))
         result.project = project = _reading_as(result.project, args)
         if notice := missing_notice(project.recipe, "Give their plug-in with --plugin FILE.py to replay or edit them."):
             console.note(str(notice))

@@ -94,12 +94,14 @@ def replayed_answer(args: Arguments, recipe: Recipe, console: Console) -> Answer
 
 def _unsound(replayed: Replayed, target: Target, console: Console) -> list[str]:
     """Messages on non-finite weights of the result, which formats would round silently."""
-    from espalier.model.trace.weight_checks import weight_problems
+    from espalier.model.trace.weight_checks import counts_of, non_finite, weight_problems, weight_warning
 
-    messages = [p.message for p in weight_problems(replayed.graph, target.store)]
-    for message in messages:
-        console.note(message)
-    return messages
+    problems = weight_problems(replayed.graph, target.store)
+    console.warn(weight_warning(non_finite(replayed.graph, target.store)))
+    for problem in problems:
+        if not counts_of([problem]):
+            console.note(problem.message)
+    return [p.message for p in problems]
 
 
 def _replayed(recipe: Recipe, target: Target, args: Arguments, recorder: Recorder) -> Replayed:

@@ -27,7 +27,7 @@ def _run(args: Arguments, console: Console) -> Answer:
     if is_project(args.source) or is_packed(args.source):
         what = "project" if is_project(args.source) else "packed model"
         raise UsageError(f"A {what} is traced already.", "Name a source, or use report.")
-    with opened(args.source, args, console, cached=not args.verify) as target:
+    with opened(args.source, args, console, cached=not args.verify, warn=False) as target:
         data = _data(target)
         if args.verify:
             _verify(target, data, console)

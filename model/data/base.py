@@ -100,6 +100,18 @@ class Split:
             yield {name: array[part] for name, array in self.inputs.items()}, self.labels[part]
 
 
+def non_finite_rows(array: Array) -> Array:
+    """bool [n]: which samples hold NaN or infinite numbers."""
+    if array.dtype.kind != "f":
+        return np.zeros(len(array), bool)
+    return ~np.isfinite(array).reshape(len(array), -1).all(1)
+
+
+def non_finite_text(count: int, total: int, name: str) -> str:
+    """`NaN or infinite numbers are in 2 of 53 samples of x.npz`."""
+    return f"NaN or infinite numbers are in {count} of {total} samples of {name}"
+
+
 def task_of_labels(labels: Any) -> str:
     """The task of labels whose task has no name: the next token of each position, or one class a sample."""
     return NEXT_TOKEN if labels.ndim == 2 else CLASSIFICATION

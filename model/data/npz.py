@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from espalier.model.borders import opened_zip, reading
-from espalier.model.data.base import ALL, Array
+from espalier.model.data.base import ALL, Array, non_finite_rows, non_finite_text
 from espalier.model.data.rows import SHARES
 from espalier.model.errors import Damage, DataError
 from espalier.model.memory import free
@@ -50,9 +50,8 @@ def notes_on(parts: Mapping[str, Arrays]) -> tuple[str, ...]:
     scaled = ", ".join(dict.fromkeys(part.path.name for part in parts.values() if is_bytes(part.x)))
     notes = [f"Images of {scaled} are bytes (uint8): 0 to 255 becomes 0 to 1."] if scaled else []
     for part in parts.values():
-        count = int((~np.isfinite(part.x)).any(tuple(range(1, part.x.ndim))).sum()) if part.x.dtype.kind == "f" else 0
-        if count:
-            notes.append(f"NaN or infinite numbers are in {count} of {len(part.x)} samples of {part.path.name}.")
+        if count := int(non_finite_rows(part.x).sum()):
+            notes.append(f"{non_finite_text(count, len(part.x), part.path.name)}.")
     return tuple(notes)
 
 

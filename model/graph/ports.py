@@ -69,3 +69,23 @@ def weight_at(node: Node, port: str, graph: Graph) -> str | None:
     if node.weights:
         return node.weights.get(port)
     return next((name for p, name in weights_of(node, graph) if p == port), None)
+
+
+def turned_weight(node: Node, port: str, graph: Graph) -> tuple[str, tuple[int, int]] | None:
+    """(name, dimensions that are swapped) of a stored tensor that a port alone reads through a transpose, else None.
+
+    So transformers' experts of a mixture read theirs.
+    """
+    read = operands(named_op(node), node.args, node.kwargs, graph.nodes)
+    pairs = zip(node.inputs, read, strict=False)
+    turn = next((graph.nodes[ref.node] for ref, found in pairs if found is not None and found[0] == port), None)
+    if turn is None or turn.op != "transpose" or turn.kwargs or turn.precision or turn.sparsity:
+        return None
+    source = graph.nodes[turn.inputs[0].node]
+    first, second = (*turn.args[1:], None, None)[:2]
+    if source.call != "get_attr" or not isinstance(first, int) or not isinstance(second, int):
+        return None
+    name = source.weights["value"]
+    users, readers = graph.users(), [n.id for n in graph if name in n.weights.values()]
+    alone = users[turn.id] == (node.id,) and users[source.id] == (turn.id,) and readers == [source.id]
+    return (name, (first, second)) if alone else None

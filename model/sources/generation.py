@@ -15,12 +15,13 @@ OTHERS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Token ids: the start of a target, the first token after it, and the ends of texts; and settings that are not
-    applied, as text.
+    """Token ids: the start of a target, the first token after it, the last one at the length limit, and the ends of
+    texts; and settings that are not applied, as text.
     """
 
     start: int | None = None
     forced: int | None = None
+    last: int | None = None
     ends: tuple[int, ...] = ()
     others: tuple[str, ...] = ()
 
@@ -35,7 +36,9 @@ def generation_of(model: Any) -> Generation:
     start, forced = (next(iter(_tokens(own, f"{name}_token_id", config)), None)
                      for name in ("decoder_start", "forced_bos"))  # fmt: skip
     ends = _tokens(own, "eos_token_id", config) or _tokens(config, "eos_token_id", config)
-    return Generation(start, forced, ends, tuple(_others(own)))
+    # Of several, transformers gives all the same score, and the lowest one wins.
+    last = min(_tokens(own, "forced_eos_token_id", config), default=None)
+    return Generation(start, forced, last, ends, tuple(_others(own)))
 
 
 def _tokens(settings: Any, name: str, config: Any) -> tuple[int, ...]:

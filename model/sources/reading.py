@@ -21,7 +21,8 @@ class Limits:
     configuration; empty for a model that is none of transformers' classes, None if unknown. channels: of a result that
     is a map of pixels, if there is one. start: the token with which the decoder starts a target, −1 for the
     target's own last token; None without one. first: the token with which the model itself starts to write a target, if
-    its generation settings name one; forced: the token that must follow. ends: tokens that end the texts that it
+    its generation settings name one; forced: the token that must follow; last: that which the
+    last token must be at the length limit. ends: tokens that end the texts that it
     writes; generation: settings that are not applied. signal: the shape of a sample of the only input of numbers, 0
     for a dynamic size. masked: whether there is an attention mask.
     """
@@ -40,6 +41,7 @@ class Limits:
     start: int | None = None
     first: int | None = None
     forced: int | None = None
+    last: int | None = None
     ends: tuple[int, ...] = ()
     generation: tuple[str, ...] = ()
     signal: tuple[int, ...] | None = None

@@ -72,7 +72,7 @@ def compiled(graph: Graph, options: CompileOptions, context: Context) -> tuple[G
     dynamo.reset()
     try:
         with torch.no_grad(), _unlogged():
-            with size_errors(options), fit_error(inputs):
+            with size_errors(options), fit_error(inputs, graph):
                 module(**inputs)
             call = subgraph_call(module, graph, options.part, inputs)
             times = _measured(call, options, context)

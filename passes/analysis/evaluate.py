@@ -36,13 +36,16 @@ if TYPE_CHECKING:
 def evaluate(graph: Graph, options: EvaluateOptions, context: Context) -> tuple[Graph, Report]:
     """Loss and metrics of the graph's task on the data, and its static score."""
     from espalier.model.torch.build import build
+    from espalier.model.trace.weight_checks import non_finite, weight_warning
 
     data, split = data_to_measure(options, context)
     module = build(graph, context.store, context.callables, packed=True)
     check_task(graph, split, context)
     comparison = _comparison(options, split, context)
     tally = measure(module, graph, split, options.batch_size, context, comparison)
-    return graph, Report("evaluate", (), summary_of(tally, graph, (data, split), options, context, comparison))
+    weights = weight_warning(non_finite(graph, context.store))
+    summary = summary_of(tally, graph, (data, split), options, context, comparison, notes=weights)
+    return graph, Report("evaluate", (), summary)
 
 
 def data_to_measure(options: EvaluateOptions, context: Context) -> tuple[TaskData, Split]:
@@ -56,9 +59,9 @@ def data_to_measure(options: EvaluateOptions, context: Context) -> tuple[TaskDat
 
 def summary_of(
     tally: Tally, graph: Graph, measured: tuple[TaskData, Split], options: EvaluateOptions, context: Context,
-    comparison: BaselineComparison | None = None,
+    comparison: BaselineComparison | None = None, notes: tuple[str, ...] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """The score of a graph from its predictions on the data and split of `data_to_measure`."""
+    """The score of a graph from its predictions on the data and split of `data_to_measure`; `notes`: more warnings."""
     (data, split), figures = measured, tally.figures()
     task = task_of(split)
     score = static_score(graph).measured(figures.get("accuracy"), figures.get("loss", 0.0))
@@ -68,7 +71,7 @@ def summary_of(
     summary |= task.facts(figures, split) | {"unit": task.units}
     summary |= {"batch_size": min(options.batch_size, len(split))} if task.batched else {}
     summary |= text_facts(split, length_of(options, context))
-    warning = [*_warning(data, options, context, split.name).values()]
+    warning = [*_warning(data, options, context, split.name).values(), *notes]
     if tally.unscored:
         count = f"{tally.unscored} of {tally.count} samples"
         warning.append(f"The loss is not finite (NaN or infinite) for {count}: other metrics count them as predicted. "

@@ -172,7 +172,7 @@ def _whole(graph: Graph, context: Context) -> Scores:
 
     def scores(tokens: list[int]) -> Tensor:
         inputs, _ = next(batches(_window(tokens), graph, 1))
-        with fit_error(inputs), in_place(module), torch.no_grad():
+        with fit_error(inputs, graph), in_place(module), torch.no_grad():
             found = token_scores(module(**inputs))
         assert found is not None
         return found[0, -1].double()
@@ -181,13 +181,18 @@ def _whole(graph: Graph, context: Context) -> Scores:
 
 
 class _Writer:
-    """Draws continuations, always with the same random numbers. `forced`: the first token, whatever its score."""
+    """Draws continuations, always with the same random numbers.
+
+    `forced`: the first token, whatever its score. At the length limit the last one may be forced, too.
+    """
 
     def __init__(
         self, options: GenerateOptions, codec: Codec, context: Context, most: int, forced: int | None = None
     ) -> None:
+        from espalier.passes.running.generation_settings import forced_last
+
         self.options, self.codec, self.context, self.most = options, codec, context, most
-        self._forced = forced
+        self._forced, self._last = forced, forced_last(context)
 
     @property
     def greedy(self) -> bool:
@@ -212,6 +217,7 @@ class _Writer:
             logs = scores(prompt + drawn).log_softmax(-1)
             other = logs if base is None else base(prompt + drawn).log_softmax(-1)
             forced = None if drawn else self._forced
+            forced = self._last if self._last is not None and len(drawn) == self.most - 1 else forced
             drawn.append(self._next(logs, random) if forced is None else forced)
             kl = max(float((other.exp() * (other - logs)).sum()), 0.0)
             steps.append((float(logs[drawn[-1]].exp()), kl))

@@ -51,7 +51,7 @@ class _Texts:
     targets: list[str]
     sources: list[str]
     tokens: float  # mean number of generated tokens
-    cut: int  # texts that were not ended by the model
+    cut: int  # texts that the model did not end, or was forced to end
     most: int  # tokens of a text
     note: dict[str, str]  # on settings of the model that are not applied
 
@@ -142,7 +142,7 @@ def _texts(graph: Graph, options: GenerationScoresOptions, context: Context) -> 
     sources = [codec.plain([int(t) for t in row]) for row in split.inputs["input_ids"]]
     return _Texts(_plain(codec, mine), None if theirs is None else _plain(codec, theirs), targets, sources,
                   sum(map(len, mine)) / max(len(mine), 1),
-                  sum(not (row and row[-1] in codec.ends) for row in mine), most,
+                  sum(writer.is_cut(row) for row in mine), most,
                   settings_note(context))  # fmt: skip
 
 
@@ -160,11 +160,12 @@ class _Writer:
     def __init__(
         self, options: GenerationScoresOptions, codec: Codec, context: Context, most: int, tokenizer: str, total: int
     ) -> None:
-        from espalier.passes.running.generation_settings import forced_first
+        from espalier.passes.running.generation_settings import forced_first, forced_last
         from espalier.passes.running.target_decoding import start_token
 
         self._options, self._codec, self._context, self._most, self._total = options, codec, context, most, total
         self._start, self._forced, self._done = start_token(context, tokenizer), forced_first(context), 0
+        self._last = forced_last(context)
 
     def written(self, graph: Graph, split: Split) -> list[list[int]]:
         """New tokens of each sample, up to one that ends texts."""
@@ -182,6 +183,10 @@ class _Writer:
             self._done += len(inputs["input_ids"])
         return rows
 
+    def is_cut(self, row: list[int]) -> bool:
+        """Whether a text reached the limit without an end of its own choice."""
+        return len(row) == self._most and (self._last is not None or row[-1] not in self._codec.ends)
+
     def _batch(self, scores: Callable[[Any], Any], count: int) -> list[list[int]]:
         import torch
 
@@ -189,10 +194,12 @@ class _Writer:
         ended = torch.zeros(count, dtype=torch.bool)
         ends = torch.tensor(sorted(self._codec.ends), dtype=torch.int64)
         for at in range(self._most):
-            if at or self._forced is None:
+            forced = self._forced if at == 0 else None
+            forced = self._last if self._last is not None and at == self._most - 1 else forced
+            if forced is None:
                 chosen = scores(targets).argmax(-1, keepdim=True)
             else:
-                chosen = torch.full((count, 1), self._forced)
+                chosen = torch.full((count, 1), forced)
             targets = torch.cat([targets, chosen], 1)
             ended |= torch.isin(targets[:, -1], ends)
             self._context.progress(self._done, self._total, f"token {at + 1}")

@@ -34,7 +34,7 @@ def least_seconds(module: Any, graph: Graph, options: EvaluateOptions, context: 
 
     inputs, _ = next(batches(load_split(options, context), graph, options.batch_size))
     found: list[float] = []
-    with in_place(module), torch.no_grad(), fit_error(inputs):
+    with in_place(module), torch.no_grad(), fit_error(inputs, graph):
         for _ in range(WARM):
             module(**inputs)
         begin = time.perf_counter()

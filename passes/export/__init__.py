@@ -87,10 +87,11 @@ def _onnx(project: Project, store: WeightStore, path: Path, settings: Settings) 
 def _program(project: Project, store: WeightStore, path: Path, settings: Settings) -> Written:
     from espalier.passes.export.program import compare_program, write_program
 
-    files = write_program(project, store, path, settings)
+    files, notes = write_program(project, store, path, settings)
     settings.progress(2, 3, "running it")
     found = compare_program(project.graph, store, files[0])
-    return Written(files, list(found.notes) if found else [], [], found.difference if found else None)
+    notes += found.notes if found else []
+    return Written(files, notes, [], found.difference if found else None)
 
 
 def _adapter(project: Project, store: WeightStore, path: Path, _: Settings) -> Written:
@@ -184,6 +185,15 @@ def _spare_the_source(path: Path, store: WeightStore) -> None:
         raise ExportError(f"{path} holds the weights that the model was opened from.", "Choose another place.")
 
 
+def _non_finite(project: Project, store: WeightStore, form: str) -> tuple[str, ...]:
+    """A note on weights that are not finite, of a form that holds weights."""
+    if form in ("script", "recipe", "graphml"):
+        return ()
+    from espalier.model.trace.weight_checks import non_finite, weight_warning
+
+    return weight_warning(non_finite(project.graph, store))
+
+
 def export(
     project: Project,
     store: WeightStore,
@@ -198,7 +208,7 @@ def export(
     _spare_the_source(path, store)
     try:
         files, notes, tensors, difference = FORMS[form](project, store, path, settings)
-        notes = [*unhelped(project, store), *notes]
+        notes = [*unhelped(project, store), *notes, *_non_finite(project, store, form)]
         for file in files:  # some writers make files that only their owner may read
             if file.is_symlink():
                 continue

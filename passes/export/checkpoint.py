@@ -15,7 +15,7 @@ from espalier.model.document.project import Project
 from espalier.model.errors import EspalierError, ExportError
 from espalier.model.files import filling, make_folder
 from espalier.model.graph.caches import OP
-from espalier.model.graph.graph import Graph, Ref
+from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.ports import weight_at
 from espalier.model.opening import needs_source
 from espalier.model.sources.pruned_class import is_pruned
@@ -27,6 +27,7 @@ from espalier.passes.export.loading import MASK
 from espalier.passes.export.mixed_folders import MODEL, check_for_model, check_for_own_form, check_layout
 from espalier.passes.export.pruned_sizes import is_cut, pruned, stale_code, write_code
 from espalier.passes.export.smaller_config import Smaller, fill, shrunk, smaller
+from espalier.passes.export.targets import stored_name
 from espalier.passes.export.tied_weights import untied
 from espalier.passes.lowrank.peft_write import write_peft
 
@@ -101,9 +102,17 @@ def _notes(graph: Graph, own: bool, *, apart: bool) -> list[str]:
     ]
     if any(p in ("data_in", "data_out") for n in graph for p in n.precision):
         notes.append("Formats of activations are not part of a checkpoint.")
+    if lost := [f"{n.id} {p}" for n in graph for p in n.precision if _is_computed(n, p, graph)]:
+        others = f" and {len(lost) - 1} more" if lost[1:] else ""
+        notes.append(f"The format of {lost[0]}{others} is not part of the checkpoint: that weight is computed.")
     if any(s.flows for n in graph for s in n.sparsity.values()):
         notes.append("Pruning of activations is not part of a checkpoint.")
     return notes
+
+
+def _is_computed(node: Node, port: str, graph: Graph) -> bool:
+    """Whether the tensor at a port of a weight or bias is no stored one."""
+    return not port.startswith("data") and port in node.ports and stored_name(node, port, graph) is None
 
 
 def same_architecture(base: Graph, graph: Graph) -> bool:

@@ -112,6 +112,7 @@ def onnx_program(
     whether in 4 bits where its codes fit, in groups of so many (0: none) in rows of so many columns; else in 8.
     """
     from espalier.passes.export.fusing.rewriting import rewrite
+    from espalier.passes.export.onnx_experts import translations
     from espalier.passes.export.onnx_nodes import OPSET
     from espalier.passes.export.onnx_powers import TRANSLATIONS
 
@@ -131,7 +132,7 @@ def onnx_program(
         )
     program = program_of(module, graph)
     settings.progress(1, 4, "converting it to ONNX")
-    made = _converted(program, graph, OPSET, TRANSLATIONS)
+    made = _converted(program, graph, OPSET, TRANSLATIONS | translations())
     made.rename_axes(_names(program, graph))
     _narrow(made.model)
     found = rewrite(made.model.graph, settings.onnx)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from espalier.passes.export.compare import Compared
 
 
+PLACES = {"transformers::grouped_mm_fallback": "transformers.integrations.moe"}  # operator → module that registers it
+
+
 def program_of(module: nn.Module, graph: Graph, largest: Mapping[str, int] | None = None) -> ExportedProgram:
     """Export a module that takes the graph's inputs; raises ExportError. `largest`: free size → its upper bound."""
     import torch
@@ -59,8 +62,8 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
 
 
-def write_program(project: Project, store: WeightStore, path: Path, settings: Settings) -> list[Path]:
-    """Write a .pt2 file, which torch.export.load opens without Espalier; raises ExportError."""
+def write_program(project: Project, store: WeightStore, path: Path, settings: Settings) -> tuple[list[Path], list[str]]:
+    """Write a .pt2 file, which torch.export.load opens without Espalier; (its file, notes). Raises ExportError."""
     from espalier.passes.export.standalone import standalone
 
     path = path if path.suffix == ".pt2" else path.with_name(f"{path.name}.pt2")
@@ -70,7 +73,18 @@ def write_program(project: Project, store: WeightStore, path: Path, settings: Se
     make_folder(path.parent, ExportError)
     with replacing(path, ExportError) as file:
         save_program(program, file)
-    return [path]
+    return [path], _foreign(program)
+
+
+def _foreign(program: ExportedProgram) -> list[str]:
+    """A note on operators that a package other than torch registers."""
+    called = {n.target for n in program.graph.nodes if hasattr(n.target, "namespace")}
+    names = sorted({o.name().removesuffix(".default") for o in called if o.namespace not in ("aten", "prims")})
+    if not names:
+        return []
+    places = [PLACES[name] for name in names if name in PLACES]
+    what = f"import {', '.join(dict.fromkeys(places))}" if len(places) == len(names) else "import what registers them"
+    return [f"The program calls {', '.join(names)}: {what} before torch.export.load."]
 
 
 def save_program(program: ExportedProgram, file: IO[bytes]) -> None:

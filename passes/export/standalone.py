@@ -146,20 +146,30 @@ def _rehome(module: fx.GraphModule) -> None:
 
 
 def _bake(module: fx.GraphModule) -> None:
-    """Stored tensors that functions read through a format: their values take its place."""
+    """Stored tensors that functions read through a format, also transposed: their values take its place."""
     for node in list(module.graph.nodes):
         if node.op != "call_module" or not isinstance(held := _at(module, node.target), Effective):
             continue
-        source = node.args[0]
-        if source.op == "get_attr":
+        if (stored := _stored(module, node.args[0])) is not None:
             name = f"{node.name}_value"
-            module.register_buffer(name, value_of(held, _tensor(module, str(source.target))))
+            module.register_buffer(name, value_of(held, stored))
             with module.graph.inserting_before(node):
                 node.replace_all_uses_with(module.graph.get_attr(name))
             module.graph.erase_node(node)
     module.graph.eliminate_dead_code()
     module.recompile()
     module.delete_all_unused_submodules()
+
+
+def _stored(module: fx.GraphModule, source: fx.Node) -> Tensor | None:
+    """The stored tensor that a node is, or the transpose of; None for a computed one."""
+    if source.op == "get_attr":
+        return _tensor(module, str(source.target))
+    inner, *axes = source.args if source.args else (None,)
+    turns = getattr(source.target, "__name__", source.target) == "transpose" and not source.kwargs
+    if not (turns and isinstance(inner, fx.Node) and inner.op == "get_attr" and len(axes) == 2):
+        return None
+    return _tensor(module, str(inner.target)).transpose(cast("int", axes[0]), cast("int", axes[1]))
 
 
 def _sites(module: fx.GraphModule) -> list[tuple[str, Site]]:

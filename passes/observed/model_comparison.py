@@ -89,7 +89,7 @@ def compare_models(plain: Graph, graph: Graph, split: Split, batch_size: int, co
     seen = 0
     with torch.no_grad():
         for inputs, labels in batches(split, graph, size):
-            with fit_error(inputs):
+            with fit_error(inputs, graph):
                 work.step(inputs, labels)
             seen += len(labels)
             context.progress(seen, len(split), "comparing with the float model")
@@ -101,7 +101,7 @@ def scored(graph: Graph, split: Split, batch_size: int, context: Context) -> Sco
     score, module = Scores(split), build(graph, context.store, context.callables)
     with torch.no_grad():
         for inputs, labels in batches(split, graph, batch_size):
-            with fit_error(inputs):
+            with fit_error(inputs, graph):
                 score.add(task_of(split).scores(module(**inputs), graph), labels)
     return score
 

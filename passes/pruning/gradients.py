@@ -47,7 +47,7 @@ def _each(
     seen = 0
     for inputs, labels in batches(split, graph, size):
         given = {k: v for k, v in inputs.items() if k != "labels"}
-        with fit_error(inputs), torch.enable_grad():
+        with fit_error(inputs, graph), torch.enable_grad():
             loss = objective(labels, **given)["loss"]
         yield len(labels), loss
         seen += len(labels)

@@ -8,6 +8,7 @@ from typing import cast
 
 from torch import fx, no_grad
 
+from espalier.model.graph.graph import Graph
 from espalier.model.torch.activation_masks import ActivationMask
 from espalier.model.torch.build import PORT
 from espalier.model.torch.layers import Effective
@@ -20,8 +21,8 @@ Port = tuple[str, str]  # node, port
 class Sequential(LayerwiseRun):
     """Layer-wise run that chooses a threshold for each tensor to be pruned."""
 
-    def __init__(self, module: fx.GraphModule, samples: Sequence[Inputs], share: float) -> None:
-        super().__init__(module, samples)
+    def __init__(self, module: fx.GraphModule, samples: Sequence[Inputs], graph: Graph, share: float) -> None:
+        super().__init__(module, samples, graph)
         self.share = share
         self.chosen: dict[Port, tuple[float, float]] = {}
 

@@ -21,7 +21,7 @@ from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.recovery.channel_scales import ChannelScales
 from espalier.passes.recovery.compensate import output_error
 from espalier.passes.recovery.groups import Group
-from espalier.passes.recovery.layers import Layer, matrix_of, rows_of, weight_of
+from espalier.passes.recovery.layers import Layer, check_inputs, matrix_of, rows_of, weight_of
 from espalier.passes.recovery.walk import Stop
 
 MIN_SCALE = 1e-4  # as in the authors' code
@@ -31,7 +31,10 @@ PRODUCTS = ("q_", "k_", "query", "key", "qkv", "c_attn")
 
 
 class Moments:
-    """Of a Linear's inputs: `hessian` 2·XXᵀ [inputs, inputs] and `mean` |x| [inputs], float32."""
+    """Of a Linear's inputs: `hessian` 2·XXᵀ [inputs, inputs] and `mean` |x| [inputs], float32.
+
+    Raises PassError for inputs that are not finite.
+    """
 
     def __init__(self, stop: Stop) -> None:
         self.hessian = torch.zeros(())
@@ -40,6 +43,7 @@ class Moments:
             rows = rows_of(stop.node, x)
             self.hessian = self.hessian + 2 * rows.T @ rows
             total, count = total + rows.abs().sum(0, dtype=torch.float64), count + len(rows)
+        check_inputs(self.hessian, stop.node)
         self.mean = (total / max(count, 1)).float()
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.torch.build import parameters_of
 from espalier.passes.base import Context, Row
+from espalier.passes.recovery.layers import check_inputs
 from espalier.passes.recovery.walk import Stop
 from espalier.passes.running.observing import observe
 
@@ -45,6 +46,8 @@ def means(graph: Graph, ids: list[str], split: Split, batch_size: int, context: 
     sums = {i: Mean() for i in ids}
     ports = {i: ("data_out",) for i in ids}
     observe(graph, split, batch_size, ports, lambda i, _, y: sums[i].add(graph.nodes[i], y), context)
+    for i, mean in sums.items():
+        check_inputs(mean.value, graph.nodes[i], "results")
     return {i: mean.value for i, mean in sums.items()}
 
 

@@ -101,7 +101,7 @@ def difference_on(before: Graph, after: Graph, inputs: dict[str, Tensor], contex
     """`difference` on given inputs by name."""
     results: list[Tensor] = []
     for graph in (before, after):
-        with torch.no_grad(), fit_error(inputs):
+        with torch.no_grad(), fit_error(inputs, graph):
             result: Any = build(plain(graph), context.store, context.callables)(**inputs)
         while not isinstance(result, Tensor):
             result = next(iter(result.values() if isinstance(result, dict) else result))

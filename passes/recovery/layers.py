@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.ports import weight_at, weights_of
 
@@ -96,3 +97,10 @@ def plain(graph: Graph, dense: bool = False) -> Graph:
     """The graph without formats, and without masks if `dense`."""
     nodes = (n for n in graph if n.precision or (dense and n.sparsity))
     return graph.replace(*(replace(n, precision={}, sparsity={} if dense else n.sparsity) for n in nodes))
+
+
+def check_inputs(statistics: Tensor, node: Node, which: str = "inputs") -> None:
+    """Raise PassError for statistics of a node's inputs (or results) that are not finite."""
+    if not bool(statistics.isfinite().all()):
+        raise PassError(f"The {which} of {node.id} are not finite (NaN or infinite) on this data.",
+                        "Check the model's weights and the data, or deselect this node.", node.id)  # fmt: skip

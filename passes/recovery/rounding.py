@@ -18,7 +18,7 @@ from espalier.passes.base import Row
 from espalier.passes.observed.scales import weight_scale
 from espalier.passes.recovery.columns import columns_of
 from espalier.passes.recovery.compensate import compensated, output_error
-from espalier.passes.recovery.layers import Layer, matrix_of, rows_of, weight_of
+from espalier.passes.recovery.layers import Layer, check_inputs, matrix_of, rows_of, weight_of
 from espalier.passes.recovery.walk import Stop
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Rounding:
         self.better: list[Layer] = []
 
     def visit(self, stop: Stop) -> None:
-        """Add to the layer's Hessian; after its last call, solve."""
+        """Add to the layer's Hessian; after its last call, solve. Raises PassError for inputs that are not finite."""
         layer = self.layers[stop.node.id]
         for x in stop.inputs():
             rows = rows_of(stop.node, x)
@@ -53,7 +53,9 @@ class Rounding:
             self.hessians[layer.name] = part if hessian is None else hessian.add_(part)
         self.calls[layer.name] = self.calls.get(layer.name, 0) + 1
         if self.calls[layer.name] == len(layer.nodes):
-            self._solve(layer, self.hessians.pop(layer.name))
+            hessian = self.hessians.pop(layer.name)
+            check_inputs(hessian, stop.node)
+            self._solve(layer, hessian)
 
     def _solve(self, layer: Layer, hessian: Tensor) -> None:
         live, chosen = self.tensors[layer.name], self.graph.nodes[layer.nodes[0].id].precision["weight"]

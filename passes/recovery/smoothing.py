@@ -13,7 +13,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.base import Context, Row
 from espalier.passes.recovery.channel_scales import ChannelScales
 from espalier.passes.recovery.groups import Group
-from espalier.passes.recovery.layers import Layer, matrix_of, plain, weight_of
+from espalier.passes.recovery.layers import Layer, check_inputs, matrix_of, plain, weight_of
 from espalier.passes.running.observing import observe
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ def observed(graph: Graph, groups: list[Group], split: Split, batch_size: int, c
     inputs = {g.consumers[0].id: GroupInput() for g in groups}
     ports = {i: ("data_in",) for i in inputs}
     observe(plain(graph), split, batch_size, ports, lambda node, _, x: inputs[node].add(x), context)
+    for node, found in inputs.items():
+        if found.top is not None:
+            check_inputs(found.top, graph.nodes[node])
     return [inputs[g.consumers[0].id] for g in groups]
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
+from espalier.model.graph.graph import Graph
 from espalier.model.torch.build import NODE, PORT
 from espalier.passes.observed.layerwise import Inputs
 from espalier.passes.recovery.units import Unit
@@ -21,9 +22,9 @@ _EMULATED = "emulated."
 class UnitRun(fx.Interpreter):
     """`values`: for each batch, the tensors that the present unit and later ones read."""
 
-    def __init__(self, module: fx.GraphModule, samples: Sequence[Inputs], units: Sequence[Unit]) -> None:
+    def __init__(self, module: fx.GraphModule, samples: Sequence[Inputs], units: Sequence[Unit], graph: Graph) -> None:
         super().__init__(module, garbage_collect_values=False)
-        self.samples, self.units = samples, units
+        self.samples, self.units, self.graph_of = samples, units, graph
         self.values: list[Values] = [{} for _ in samples]
         self.nodes = list(module.graph.nodes)
         self.owners = {n: _owner(n) for n in self.nodes}
@@ -104,7 +105,7 @@ class UnitRun(fx.Interpreter):
             if n.op == "placeholder":
                 self.env[n] = inputs.get(str(n.target))
             else:
-                with fit_error(dict(inputs)):
+                with fit_error(dict(inputs), self.graph_of):
                     self.env[n] = self.run_node(n)
         values, self.env = self.env, {}
         return values

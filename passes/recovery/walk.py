@@ -72,8 +72,7 @@ def reporting(visit: Callable[[Stop], None], count: int, context: Context, text:
 
 class _Walker(LayerwiseRun):
     def __init__(self, module: fx.GraphModule, graph: Graph, samples: Sequence[Inputs]) -> None:
-        super().__init__(module, samples)
-        self.graph_of = graph
+        super().__init__(module, samples, graph)
 
     def go(self, ids: frozenset[str], visit: Callable[[Stop], None]) -> None:
         """Run all nodes up to the last of `ids`, each on all samples."""

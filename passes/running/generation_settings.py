@@ -22,6 +22,11 @@ def forced_first(context: Context) -> int | None:
     return None if context.reading.limits is None else context.reading.limits.forced
 
 
+def forced_last(context: Context) -> int | None:
+    """The token that the last one at the length limit must be, as of transformers' ForcedEOSTokenLogitsProcessor."""
+    return None if context.reading.limits is None else context.reading.limits.last
+
+
 def settings_note(context: Context, *, greedy: bool = True) -> dict[str, str]:
     """`note` on generation settings that are not applied, for the summary of a report; empty if there are none."""
     others = () if context.reading.limits is None else context.reading.limits.generation

@@ -74,6 +74,23 @@ def load_split(options: EvaluateOptions, context: Context) -> Split:
     return choose_split(data, options.split, options.limit)
 
 
+def calibration_split(options: EvaluateOptions, context: Context) -> Split:
+    """As `load_split`, for a pass that computes scales, weights or masks from the samples.
+
+    Raises DataError also for samples with NaN or infinite numbers.
+    """
+    import numpy as np
+
+    from espalier.model.data.base import non_finite_rows, non_finite_text
+
+    split = load_split(options, context)
+    rows = [non_finite_rows(array) for array in split.inputs.values()]
+    if count := int(np.any(rows, axis=0).sum()):
+        text = non_finite_text(count, len(split), f"the split {split.name}" if split.name else "the data")
+        raise DataError(f"{text}: what is computed from them would be wrong.", "Correct or remove these samples.")
+    return split
+
+
 def load_task(options: EvaluateOptions, reading: Reading, *, whole: bool) -> TaskData:
     """All splits in the model's inputs and class order; `whole`: do not divide a single file.
 

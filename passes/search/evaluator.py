@@ -73,7 +73,7 @@ class Evaluator:
             run = self.results.runner(graph, self.context.store, self.context.callables or {})
             for number in self.order if rungs else range(len(self.batches)):
                 inputs, labels = self.batches[number]
-                with fit_error(inputs):
+                with fit_error(inputs, graph):
                     result = run(number)
                 scores = self.task.scores(result, graph)
                 self.task.fit(scores, labels)

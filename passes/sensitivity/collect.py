@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from espalier.model.graph.graph import Graph
+from espalier.model.graph.graph import Graph, fixed_batch
 from espalier.model.graph.views import view_at
 from espalier.passes.base import Context
 from espalier.passes.observed.tensor_statistics import rows_of
@@ -58,13 +58,14 @@ def collect(
     Gradients are of samples of the outputs' own distribution, with a random sign for each sample, so that samples of a
     batch do not mix in expectation. Labels are not used. It resumes from the checkpoint `kept` with the same result;
     after `seconds` it ends with fewer samples. Outputs that depend on the other samples of a `batch` are collected in
-    batches of that size, several times with other draws.
+    batches of that size, several times with other draws. A graph with a fixed batch size has batches of it.
     """
     work, passes = _resumed(graph, places, compared_kind(split, context), context, kept)
     size, repeats = max(1, -(-len(split) // PASSES)), 1
     if task_of(split).batched and batch:
         size = min(batch, len(split))
         repeats = max(1, PASSES // -(-len(split) // size))
+    size = fixed_batch(graph) or size
     if work.outputs.kind == "values" and not passes:
         work.outputs.learn(work.outputs_of(split))
     begun = time.monotonic()
@@ -75,7 +76,7 @@ def collect(
         if seconds and number >= MIN_PASSES and time.monotonic() - begun > seconds:
             work.keep(kept, number)
             return work.statistics(number * size)
-        with fit_error(inputs):
+        with fit_error(inputs, graph):
             work.step(inputs, labels)
         if kept is not None and kept.due:
             work.keep(kept, number + 1)
@@ -130,8 +131,8 @@ class _Collection:
 
     def outputs_of(self, split: Split) -> Iterator[Tensor]:
         """The model's outputs, without gradients."""
-        for inputs, _ in batches(split, self.graph, _PLAIN):
-            with fit_error(inputs), torch.no_grad():
+        for inputs, _ in batches(split, self.graph, fixed_batch(self.graph) or _PLAIN):
+            with fit_error(inputs, self.graph), torch.no_grad():
                 yield self.outputs.of(self._run.module(**inputs))
 
     def step(self, inputs: dict[str, Tensor], labels: Tensor) -> None:

@@ -74,7 +74,7 @@ class Baseline:
         self._batches: list[_Batch] = []
         wanted: set[str] | None = None
         for inputs, labels in batches(split, graph, batch_size):
-            with fit_error(inputs), torch.no_grad():
+            with fit_error(inputs, graph), torch.no_grad():
                 if wanted is None:
                     wanted = {RESULT, *self._stops(inputs, keep * len(labels) // max(len(split), 1))}
                 values = self._run.values(inputs, {}, wanted)

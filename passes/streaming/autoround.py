@@ -12,7 +12,7 @@ from espalier.passes.recovery.layers import plain
 from espalier.passes.recovery.sign_descent import SignDescent
 from espalier.passes.recovery.unit_runs import UnitRun
 from espalier.passes.recovery.walk import samples_of
-from espalier.passes.running.splits import load_split
+from espalier.passes.running.splits import calibration_split
 from espalier.passes.streaming.gptq import in_part
 from espalier.passes.streaming.stages import Stage, Work
 from espalier.passes.transform.autoround import check_weights, learning_text, units_to_learn
@@ -28,7 +28,7 @@ class AutoroundStage(Stage):
     def __init__(self, graph: Graph, options: AutoroundOptions, context: Context) -> None:
         self.options, self.context = options, context
         self.units, skipped = units_to_learn(graph, options)
-        split = load_split(options, context)
+        split = calibration_split(options, context)
         super().__init__("AutoRound", samples_of(split, graph, options.batch_size), count=2)
         self.bonds = [set(u.nodes) for u in self.units if len(u.nodes) > 1]
         self.rows = [{"node": n.id, "skipped": why} for n, why in skipped]
@@ -42,7 +42,7 @@ class AutoroundStage(Stage):
         modules = build(plain(part), store), build(part, store)
         if units:
             check_weights(units, part, store)
-            exact, rounded = (UnitRun(m, list(f), units) for m, f in zip(modules, work.flows, strict=True))
+            exact, rounded = (UnitRun(m, list(f), units, part) for m, f in zip(modules, work.flows, strict=True))
             descent = SignDescent(part, self.options, store, exact, rounded, self.context.seed)
             for number, unit in enumerate(units):
                 descent.learn(number, partial(self._report, unit.title))

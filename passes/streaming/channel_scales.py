@@ -12,7 +12,7 @@ from espalier.passes.recovery.groups import Group, groups_of
 from espalier.passes.recovery.layers import layers_of, plain
 from espalier.passes.recovery.smoothing import GroupInput, Smoothing
 from espalier.passes.recovery.walk import Stop, samples_of
-from espalier.passes.running.splits import load_split
+from espalier.passes.running.splits import calibration_split
 from espalier.passes.select import chosen
 from espalier.passes.streaming.batch_walk import walk_batches
 from espalier.passes.streaming.stages import Stage, Work
@@ -51,7 +51,7 @@ class SmoothquantStage(Stage):
         if not self.groups:
             raise PassError(f"No input of the {len(nodes)} selected Linears can be divided: {skipped[0]['skipped']}.",
                             "Select others.", skipped[0]["node"])  # fmt: skip
-        split = load_split(options, context)
+        split = calibration_split(options, context)
         super().__init__("SmoothQuant", samples_of(split, graph, options.batch_size))
         self.bonds, self.rows = [_bond(g, graph) for g in self.groups], skipped
 
@@ -91,7 +91,7 @@ class AwqStage(Stage):
                             "Switch on clip.", skipped[0]["node"])  # fmt: skip
         layers, _ = layers_of(nodes, graph)
         self.layers = {x.nodes[0].id: x for x in layers if options.clip and not why_not_clipped(x)}
-        split = load_split(options, context)
+        split = calibration_split(options, context)
         super().__init__("AWQ", samples_of(split, graph, options.batch_size), count=2 if options.clip else 1)
         self.bonds = [_bond(g, graph) for g in self.groups]
         self.bonds += [{n.id for n in x.nodes} for x in self.layers.values() if len(x.nodes) > 1]

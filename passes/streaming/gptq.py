@@ -10,7 +10,7 @@ from espalier.model.torch.build import build, read_back
 from espalier.passes.recovery.layers import Layer
 from espalier.passes.recovery.rounding import Rounding
 from espalier.passes.recovery.walk import samples_of
-from espalier.passes.running.splits import load_split
+from espalier.passes.running.splits import calibration_split
 from espalier.passes.streaming.batch_walk import walk_batches
 from espalier.passes.streaming.stages import Stage, Work, settled
 from espalier.passes.transform.gptq import layers_to_round, with_better, with_scales
@@ -26,7 +26,7 @@ class GptqStage(Stage):
     def __init__(self, graph: Graph, options: GptqOptions, context: Context) -> None:
         self.options, self.context = options, context
         self.layers, skipped = layers_to_round(graph, options)
-        split = load_split(options, context)
+        split = calibration_split(options, context)
         super().__init__("GPTQ", samples_of(split, graph, options.batch_size))
         self.bonds = [{n.id for n in x.nodes} for x in self.layers if len(x.nodes) > 1]
         self.rows = [{"node": n.id, "skipped": why} for n, why in skipped]

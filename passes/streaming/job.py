@@ -139,6 +139,8 @@ def _placed(record: Record, output: Path) -> tuple[Path, ...]:
 
 
 def _result(sweep: Sweep, files: tuple[Path, ...], resumed: int, seconds: float) -> Streamed:
+    from espalier.model.trace.weight_checks import weight_warning
+
     plan, record, weights = sweep.plan, sweep.record, sweep.model.graph.weights
     return Streamed(
         before=record.results.get("before"),
@@ -146,7 +148,7 @@ def _result(sweep: Sweep, files: tuple[Path, ...], resumed: int, seconds: float)
         steps=tuple((s.title, tuple(s.rows)) for s in plan.stages if s.rows),
         files=files,
         tensors=tuple(record.written),
-        notes=tuple(sweep.writer.notes) if sweep.writer else (),
+        notes=(*(sweep.writer.notes if sweep.writer else ()), *weight_warning(record.non_finite)),
         segments=len(plan.segments),
         resumed=resumed,
         largest=plan.largest,

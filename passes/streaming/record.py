@@ -32,7 +32,8 @@ _SUBJECTS = {"source": "another model, or its files were changed", "recipe": "ot
 @dataclass(slots=True)
 class Record:
     """`identity`: of the model, recipe, data and program. `done`: number of finished segments. By stage: `states` that
-    the last one left, and `rows`. `results`: scores, once all segments are done.
+    the last one left, and `rows`. `results`: scores, once all segments are done. `non_finite`: as of
+    `weight_checks`.
     """
 
     folder: Path
@@ -42,6 +43,7 @@ class Record:
     rows: list[list[Row]] = field(default_factory=list[list[Row]])
     written: list[Row] = field(default_factory=list[Row])
     results: dict[str, Any] = field(default_factory=dict[str, Any])
+    non_finite: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def shards(self) -> Path:
@@ -52,7 +54,7 @@ class Record:
         """Write the record; raises ProjectError."""
         data = {"layout": LAYOUT, "identity": self.identity, "done": self.done, "rows": self.rows,
                 "states": [[s.to_json() for s in stage] for stage in self.states], "written": self.written,
-                "results": self.results}  # fmt: skip
+                "results": self.results, "non_finite": self.non_finite}  # fmt: skip
         write_text(self.folder / NAME, json.dumps(data) + "\n", ProjectError)
 
     def keep_graph(self, index: int, part: Graph) -> None:
@@ -94,7 +96,9 @@ def open_record(folder: Path, identity: Mapping[str, str]) -> Record:
     try:
         _check_identity(folder, dict(data["identity"]), identity, int(data["layout"]))
         states = [[States.from_json(s, folder) for s in stage] for stage in data["states"]]
-        return Record(folder, dict(identity), int(data["done"]), states, data["rows"], data["written"], data["results"])
+        counts = {str(k): int(v) for k, v in dict(data.get("non_finite", {})).items()}
+        return Record(folder, dict(identity), int(data["done"]), states, data["rows"], data["written"], data["results"],
+                      counts)  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(folder) from error
 

@@ -159,9 +159,12 @@ class Sweep:
         self.context.progress(len(segments), len(segments), "writing" if self.writer else "scoring")
 
     def _segment(self, index: int) -> None:
+        from espalier.model.trace.weight_checks import non_finite
+
         segment, record = self.plan.segments[index], self.record
         store = WeightStore(record.folder)
         part = self.model.with_values(segment.part(self.model.graph), store)
+        record.non_finite |= non_finite(part, store)
         states: list[list[States]] = []
         for number, stage in enumerate(self.plan.stages):
             self.context.progress(index, len(self.plan.segments), f"segment {index + 1}: {stage.title}")

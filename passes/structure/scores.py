@@ -136,7 +136,7 @@ def gradient_products(
     objective, every = Objective(module, graph, task=task_of(split)).eval(), parameters_of(module)
     live = {n: every[n].requires_grad_(True) for n in names}
     for inputs, labels in batches(split, graph, batch_size):
-        with fit_error(inputs), torch.enable_grad():
+        with fit_error(inputs, graph), torch.enable_grad():
             loss = objective(labels, **{k: v for k, v in inputs.items() if k != "labels"})["loss"]
         grads = torch.autograd.grad(loss, list(live.values()), materialize_grads=True)
         yield {n: (g * w.detach()).float().numpy() for (n, w), g in zip(live.items(), grads, strict=True)}, len(labels)

@@ -159,7 +159,7 @@ def _timed(graph: Graph, inputs: dict[str, Any], context: Context) -> tuple[dict
     module = build(graph, context.store, context.callables, packed=True)
     times: dict[fx.Node, list[float]] = defaultdict(list)
     run = _clocked(module, times)
-    with torch.no_grad(), fit_error(inputs):
+    with torch.no_grad(), fit_error(inputs, graph):
         begin = time.perf_counter()
         for number in range(WARM + RUNS):
             if number == WARM:

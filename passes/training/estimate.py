@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import Subset
 from transformers import TrainerCallback
 
+from espalier.model.graph.graph import fixed_batch
 from espalier.passes.base import Context
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.prepare import Prepared, all_steps, epoch_steps
@@ -29,7 +30,8 @@ def estimate(ready: Prepared, options: FinetuneOptions, context: Context) -> dic
     steps = all_steps(len(ready.train_on), options)
     watch = _Stopwatch(context, min(steps, WARM + TIMED))
     with running() as folder, memory_errors(options):
-        trainer = trainer_of(ready.objective, ready.train_on, ready.check_on, options, context.seed, folder, [watch])
+        trainer = trainer_of(ready.objective, ready.train_on, ready.check_on, options, context.seed, folder, [watch],
+                             batch=fixed_batch(ready.graph))  # fmt: skip
         with contextlib.suppress(Diverged):
             trainer.train()
         checks = _validation(ready, trainer, watch) if ready.check_on else 0.0

@@ -17,6 +17,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from espalier.model.errors import PassError
+from espalier.model.graph.graph import fixed_batch
 from espalier.model.leftovers import scratch
 from espalier.model.torch.in_place import in_place
 from espalier.passes.base import Context
@@ -53,7 +54,8 @@ def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
     finished = False
     try:
         with running() as own, memory_errors(options), in_place(ready.objective.inner):
-            trainer = trainer_of(ready.objective, ready.train_on, ready.check_on, options, context.seed, own, callbacks)
+            trainer = trainer_of(ready.objective, ready.train_on, ready.check_on, options, context.seed, own, callbacks,
+                                 batch=fixed_batch(ready.graph))  # fmt: skip
             run(trainer, watch, checkpoints, options.resume)
         finished = True
     finally:
@@ -120,13 +122,14 @@ def running() -> Generator[str]:
 def trainer_of(
     objective: nn.Module, train_on: Samples, check_on: Samples | None, options: FinetuneOptions, seed: int,
     folder: str, callbacks: Sequence[TrainerCallback], kind: type[FineTuner] | None = None,
+    batch: int | None = None,
 ) -> FineTuner:  # fmt: skip
-    """transformers' Trainer of the objective and its data."""
+    """transformers' Trainer of the objective and its data; `batch`: the one batch size that the graph takes."""
     task = train_on.task
     trainer = (kind or FineTuner)(
-        objective, _arguments(options, seed, folder, check_on), data_collator=identity, train_dataset=train_on,
-        eval_dataset=check_on, compute_metrics=partial(_metrics, task), callbacks=list(callbacks),
-        preprocess_logits_for_metrics=partial(_statistics, task),
+        objective, _arguments(options, seed, folder, _validated(options, check_on, batch)), data_collator=identity,
+        train_dataset=train_on, eval_dataset=check_on, compute_metrics=partial(_metrics, task),
+        preprocess_logits_for_metrics=partial(_statistics, task), callbacks=list(callbacks),
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -185,10 +188,8 @@ class FineTuner(Trainer):
             set_random_state(self._resumed["chance"])
 
 
-def _arguments(options: FinetuneOptions, seed: int, folder: str, check_on: Samples | None) -> TrainingArguments:
+def _arguments(options: FinetuneOptions, seed: int, folder: str, validated: int) -> TrainingArguments:
     cuda = torch.cuda.is_available()
-    large = check_on is not None and check_on.task.large
-    validated = options.batch_size if large else max(64, options.batch_size)
     return TrainingArguments(
         folder,
         num_train_epochs=options.epochs, max_steps=options.max_steps or -1,
@@ -210,16 +211,39 @@ def _arguments(options: FinetuneOptions, seed: int, folder: str, check_on: Sampl
 def try_out(ready: Prepared, options: FinetuneOptions) -> None:
     """Run one small batch first, so that unfit data raises its own error."""
     objective, samples = ready.objective, ready.train_on
-    batch = samples.__getitems__(list(range(min(2, len(samples)))))
+    own = fixed_batch(ready.graph)
+    if own is not None:
+        _try_sizes(ready, options, own)
+    batch = samples.__getitems__(list(range(min(own or 2, len(samples)))))
     task = samples.task
     batch["labels"] = task.trial_labels(batch["labels"])
-    with fit_error(batch), memory_errors(options), torch.no_grad():
+    with fit_error(batch, ready.graph), memory_errors(options), torch.no_grad():
         scores = objective(**batch)["logits"]
     if LOGITS in batch and batch[LOGITS].shape[1:] != scores.shape[1:]:
         axis = 1 if scores.dim() == 4 else -1  # of classes
         raise PassError(f"The baseline has {batch[LOGITS].shape[axis]} classes, the model {scores.shape[axis]}.",
                         "Set distil to 0.")  # fmt: skip
     task.fit_all(scores, samples.tensors["labels"])
+
+
+def _try_sizes(ready: Prepared, options: FinetuneOptions, own: int) -> None:
+    """Run a batch of each size that the training will have, of a graph that takes batches of `own`; DataError."""
+    parts = ((ready.train_on, options.batch_size), (ready.check_on, _validated(options, ready.check_on, own)))
+    for samples, size in parts:
+        if samples is None:
+            continue
+        for count in {min(size, len(samples)), len(samples) % size} - {0, own}:
+            batch = samples.__getitems__(list(range(count)))
+            batch["labels"] = samples.task.trial_labels(batch["labels"])
+            with fit_error(batch, ready.graph), memory_errors(options), torch.no_grad():
+                ready.objective(**batch)
+
+
+def _validated(options: FinetuneOptions, check_on: Samples | None, own: int | None) -> int:
+    """The batch size of a validation; `own`: that the graph has fixed."""
+    if own is not None or (check_on is not None and check_on.task.large):
+        return options.batch_size
+    return max(64, options.batch_size)
 
 
 def _statistics(task: Task, scores: Tensor, labels: Tensor) -> Tensor:

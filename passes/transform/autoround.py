@@ -11,7 +11,7 @@ from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.autoround import AutoroundOptions
 from espalier.passes.observed.stored_tensors import weight_in_view
 from espalier.passes.recovery.layers import Layer, layers_of, plain
-from espalier.passes.running.splits import load_split
+from espalier.passes.running.splits import calibration_split
 from espalier.passes.select import chosen
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def autoround(graph: Graph, options: AutoroundOptions, context: Context) -> tupl
 
     units, skipped = units_to_learn(graph, options)
     check_weights(units, graph, context.store)
-    samples = samples_of(load_split(options, context), graph, options.batch_size)
+    samples = samples_of(calibration_split(options, context), graph, options.batch_size)
     if not samples:
         raise DataError("There are no samples to learn from.", "Choose data with at least one sample.")
     exact, rounded = (
-        UnitRun(build(g, context.store, context.callables), samples, units) for g in (plain(graph), graph)
+        UnitRun(build(g, context.store, context.callables), samples, units, g) for g in (plain(graph), graph)
     )
     work = SignDescent(graph, options, context.store, exact, rounded, context.seed)
     total = len(units) * options.steps

@@ -11,7 +11,7 @@ from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.awq import AwqOptions
 from espalier.passes.recovery.groups import Group, groups_of
 from espalier.passes.recovery.layers import layers_of, plain
-from espalier.passes.running.splits import load_split
+from espalier.passes.running.splits import calibration_split
 from espalier.passes.select import chosen
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def awq(graph: Graph, options: AwqOptions, context: Context) -> tuple[Graph, Rep
         raise PassError(f"No input of the {len(nodes)} selected Linears can be divided: {skipped[0]['skipped']}.",
                         "Switch on insert or clip." if not options.insert else "Select others.",
                         skipped[0]["node"])  # fmt: skip
-    split = load_split(options, context)
+    split = calibration_split(options, context)
     after, rows = _scaled(graph, groups, options, split, context)
     clips: dict[str, Row] = {}
     if options.clip:

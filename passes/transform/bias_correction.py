@@ -16,7 +16,7 @@ from espalier.model.store.weights import Tensor, WeightStore
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.recovery.layers import plain
-from espalier.passes.running.splits import load_split
+from espalier.passes.running.splits import calibration_split
 from espalier.passes.select import chosen
 
 
@@ -52,7 +52,7 @@ def bias_correction(graph: Graph, options: BiasCorrectionOptions, context: Conte
     if not biases:
         raise PassError(f"None of the {len(nodes)} selected layers can be corrected: {skipped[0]['skipped']}.",
                         "Select others, or switch on add.", nodes[0].id)  # fmt: skip
-    split = load_split(options, context)
+    split = calibration_split(options, context)
     module = build(prepared, context.store, context.callables)
     reference = _reference(graph, list(biases), options, context)
     targets = means(reference, list(biases), split, options.batch_size, context)

@@ -115,9 +115,9 @@ def _streamed(
         return {}
     if not observed:
         return {}
-    from espalier.passes.running.splits import load_split
+    from espalier.passes.running.splits import calibration_split
 
-    split = load_split(options, context)
+    split = calibration_split(options, context)
     return stream(_plain(graph), split, options.batch_size, observed, context, _needs_histogram(options))
 
 
@@ -128,9 +128,9 @@ def _rows(
     wanted = [(n.id, p) for n, p in ports if _has_static_rows(n)]
     if not options.data or not wanted:
         return {}
-    from espalier.passes.running.splits import load_split
+    from espalier.passes.running.splits import calibration_split
 
-    return row_values(_plain(graph), load_split(options, context), options.batch_size, wanted, context)
+    return row_values(_plain(graph), calibration_split(options, context), options.batch_size, wanted, context)
 
 
 def _has_static_rows(node: Node) -> bool:

@@ -14,7 +14,7 @@ from espalier.passes.choices.gptq import GptqOptions
 from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.observed.stored_tensors import weight_in_view
 from espalier.passes.recovery.layers import Layer, layers_of
-from espalier.passes.running.splits import load_split
+from espalier.passes.running.splits import calibration_split
 from espalier.passes.select import chosen
 
 
@@ -31,7 +31,7 @@ def gptq(graph: Graph, options: GptqOptions, context: Context) -> tuple[Graph, R
     from espalier.passes.recovery.walk import reporting, samples_of, walk
 
     layers, skipped = layers_to_round(graph, options)
-    split = load_split(options, context)
+    split = calibration_split(options, context)
     prepared = with_scales(graph, layers, options, context)
     module = build(prepared, context.store, context.callables)
     work = Rounding(prepared, module, layers, options, context.store)

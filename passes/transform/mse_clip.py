@@ -15,8 +15,8 @@ from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.choices.scale_names import scale_name
 from espalier.passes.observed.stored_tensors import weight_in_view
-from espalier.passes.recovery.layers import Layer, layers_of, plain, rows_of
-from espalier.passes.running.splits import load_split
+from espalier.passes.recovery.layers import Layer, check_inputs, layers_of, plain, rows_of
+from espalier.passes.running.splits import calibration_split
 from espalier.passes.select import chosen
 
 if TYPE_CHECKING:
@@ -89,8 +89,11 @@ def _energies(graph: Graph, layers: list[Layer], options: MseClipOptions, contex
         part = rows_of(graph.nodes[node], x).double().square().sum(0)
         sums[names[node]] = sums[names[node]] + part if names[node] in sums else part
 
-    split = load_split(options, context)
+    split = calibration_split(options, context)
     observe(plain(graph), split, options.batch_size, {i: ("data_in",) for i in names}, add, context)
+    for layer in layers:
+        if layer.name in sums:
+            check_inputs(sums[layer.name], layer.nodes[0])
     return {k: v / max(float(v.mean()), 1e-30) for k, v in sums.items()}
 
 

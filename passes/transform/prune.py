@@ -18,7 +18,7 @@ from espalier.passes.pruning.module_calls import all_calls
 from espalier.passes.pruning.patterns import WHOLE, Found, Scored, mask, masks
 from espalier.passes.pruning.scores import Scores
 from espalier.passes.pruning.structured_masks import Dropped, joined, last, named, structurally_dropped
-from espalier.passes.running.splits import data_of, load_split
+from espalier.passes.running.splits import calibration_split, data_of
 from espalier.passes.select import chosen, matches
 
 if TYPE_CHECKING:
@@ -128,4 +128,4 @@ def _split(options: PruneOptions, context: Context) -> Split | None:
     if options.method not in WITH_DATA:
         return None
     options.ready()
-    return load_split(data_of(options), context)
+    return calibration_split(data_of(options), context)

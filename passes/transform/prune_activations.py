@@ -16,7 +16,7 @@ from espalier.passes.choices.prune_activations import ROUNDS, PruneActivationsOp
 from espalier.passes.observed.tensor_statistics import PortRef, port_map
 from espalier.passes.pruning.magnitudes import Magnitudes
 from espalier.passes.pruning.module_calls import all_calls
-from espalier.passes.running.splits import data_of, load_split
+from espalier.passes.running.splits import calibration_split, data_of
 from espalier.passes.select import chosen
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class _Measurement:
         others = {n.id: {p: s for p, s in n.sparsity.items() if (n.id, p) not in refs} for n in graph}
         self.bare = graph.replace(*(replace(n, precision={}, sparsity=others[n.id]) for n in graph))
         self.options, self.context = options, context
-        self.split = load_split(data_of(options), context)
+        self.split = calibration_split(data_of(options), context)
         self.sources = {(n, p): _observed_at(graph[n], p, graph) for n, p in refs}
 
     def in_order(self, refs: frozenset[PortRef]) -> dict[PortRef, tuple[float, float]]:
@@ -115,7 +115,7 @@ class _Measurement:
         unpruned = self._pruned(dict.fromkeys(refs, (0.0, 0.0)))
         module = build(unpruned, self.context.store, self.context.callables)
         samples = samples_of(self.split, unpruned, self.options.batch_size)
-        thresholds = Sequential(module, samples, self.options.sparsity).thresholds(
+        thresholds = Sequential(module, samples, unpruned, self.options.sparsity).thresholds(
             refs, lambda done: self.context.progress(done, len(refs), "measuring thresholds")
         )
         if missing := next((p for p in sorted(refs) if p not in thresholds), None):

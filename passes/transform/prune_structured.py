@@ -11,7 +11,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.graph.meta import Sparsity
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.prune_structured import WITHOUT, PruneStructuredOptions
-from espalier.passes.running.splits import data_of, load_split
+from espalier.passes.running.splits import calibration_split, data_of
 from espalier.passes.select import chosen, matches
 from espalier.passes.structure.axes import Kept
 from espalier.passes.structure.layers import mask_layers
@@ -56,7 +56,7 @@ def _split(options: PruneStructuredOptions, context: Context) -> Split | None:
     if not options.data:
         raise PassError(f"The score {options.score} needs data, but none is named.",
                         "Name some, such as demo:reviews, or choose l1.")  # fmt: skip
-    return load_split(data_of(options), context)
+    return calibration_split(data_of(options), context)
 
 
 def _chosen(structure: Structure, options: PruneStructuredOptions) -> tuple[list[Units], list[Units]]:

@@ -92,9 +92,9 @@ def _refuse(chain: Chain, block: Block | None, number: int) -> None:
 
 
 def _split(options: RemoveLayersOptions, context: Context) -> Split:
-    from espalier.passes.running.splits import load_split
+    from espalier.passes.running.splits import calibration_split
 
     if not options.data:
         raise PassError("Picking layers by influence needs data, but none is named.",
                         "Name some, such as demo:reviews, or pick spread.")  # fmt: skip
-    return load_split(options, context)
+    return calibration_split(options, context)

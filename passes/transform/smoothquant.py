@@ -9,7 +9,7 @@ from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, Row, transform
 from espalier.passes.choices.recovery import RecoveryOptions
 from espalier.passes.recovery.groups import Group, groups_of
-from espalier.passes.running.splits import load_split
+from espalier.passes.running.splits import calibration_split
 from espalier.passes.select import chosen
 
 
@@ -51,7 +51,7 @@ def smoothquant(graph: Graph, options: SmoothquantOptions, context: Context) -> 
         raise PassError(f"No input of the {len(nodes)} selected Linears can be divided: {skipped[0]['skipped']}.",
                         "Switch on insert, which adds multiplications." if not options.insert else "Select others.",
                         skipped[0]["node"])  # fmt: skip
-    split = load_split(options, context)
+    split = calibration_split(options, context)
     work = Smoothing(graph, options.alpha, context.store)
     for group, inputs in zip(groups, observed(graph, groups, split, options.batch_size, context), strict=True):
         work.smooth(group, inputs)

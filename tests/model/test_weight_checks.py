@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from espalier.model.graph.meta import Weight
 from espalier.model.store.weights import WeightStore
+from espalier.model.torch.tensors import to_numpy
 from espalier.model.trace.trace import trace
+from espalier.model.trace.weight_checks import counts_of, non_finite, weight_warning
 
 
 class Small(nn.Module):
@@ -49,3 +52,25 @@ def test_weights_in_double_precision_are_told_once(tmp_path: Path) -> None:
     found = trace(Small().double(), {"x": torch.randn(2, 4).double()}, WeightStore(tmp_path)).problems
     assert [p.severity for p in found] == ["warning"]
     assert found[0].message.startswith("2 weights (layer.weight …) are float64")
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_eight_bit_floats_that_are_no_number_are_counted(dtype: torch.dtype, tmp_path: Path) -> None:
+    store = WeightStore(tmp_path)
+    value = torch.tensor([[1.0, torch.nan], [-2.0, torch.nan]]).to(dtype)
+    graph = trace(Small(), {"x": torch.randn(2, 4)}, store).graph
+    weight = Weight(store.hold(to_numpy(value)), (2, 2), str(dtype).removeprefix("torch."), "parameter", False)
+    assert non_finite(graph.with_weights({"codes": weight}), store) == {"codes": 2}
+
+
+def test_nan_in_a_buffer_is_named_and_a_mask_is_not(tmp_path: Path) -> None:
+    model, store = Small(), WeightStore(tmp_path)
+    model.mask[0] = torch.nan
+    found = trace(model, {"x": torch.randn(2, 4)}, store)
+    assert non_finite(found.graph, store) == counts_of(found.problems) == {"mask": 1}
+
+
+def test_one_line_names_three_tensors() -> None:
+    assert weight_warning({}) == ()
+    assert weight_warning({"a": 1})[0].startswith("a (1) holds values that are not finite numbers (NaN or infinite):")
+    assert weight_warning(dict(zip("abcde", range(1, 6), strict=True)))[0].startswith("a (1), b (2), c (3) and 2 more ")

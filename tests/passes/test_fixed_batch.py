@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import espalier as es
 from espalier.model.data.base import Split
-from espalier.model.errors import DataError
+from espalier.model.errors import DataError, EspalierError
 from espalier.model.graph.graph import fixed_batch
 from espalier.model.torch.build import build
 from espalier.model.trace.trace import Traced, trace
@@ -22,6 +24,7 @@ from tests.model.zoo import case
 
 pytestmark = pytest.mark.slow
 WORDS, LENGTH = 11, 6
+Data = tuple[Tensor, Tensor]
 
 
 class Fixed(nn.Module):
@@ -91,3 +94,43 @@ def test_other_faults_keep_their_message() -> None:
         fit_error({"x": torch.zeros(5, 4)}, case("mlp").graph),
     ):
         raise RuntimeError("sizes differ")
+
+
+class Halves(nn.Module):
+    """A classifier whose batch is a number in its code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 6), nn.Linear(12, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(torch.relu(self.one(x.reshape(int(x.shape[0]) * 2, 4))).reshape(int(x.shape[0]), 12))
+
+
+RUNS: dict[str, Callable[[es.Model, Data, int], object]] = {
+    "finetune": lambda m, data, size: m.finetune(data, batch_size=size, epochs=1),
+    "sensitivity": lambda m, data, size: m.sensitivity(data, batch_size=size),
+    "gptq": lambda m, data, size: m.quantize("linear", weight="int4").gptq(data=data, batch_size=size),
+    "autoround": lambda m, data, size: m.quantize("linear", weight="int4").autoround(
+        data=data, batch_size=size, steps=2
+    ),
+    "wanda": lambda m, data, size: m.prune(sparsity=0.5, method="wanda", data=data, batch_size=size),
+}
+
+
+def halves(count: int) -> tuple[es.Model, Data]:
+    torch.manual_seed(0)
+    return es.trace(Halves(), torch.randn(2, 8)), (torch.randn(count, 8), torch.arange(count) % 3)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_trainings_and_passes_run_at_its_size_and_name_it_at_another(name: str) -> None:
+    RUNS[name](*halves(40), 2)
+    with pytest.raises(EspalierError, match="graph takes batches of 2 alone, and this one has 8") as caught:
+        RUNS[name](*halves(40), 8)
+    assert caught.value.hint == "Choose --batch-size 2, and a number of samples that 2 divides (--limit)."
+
+
+def test_a_training_with_a_smaller_last_batch_is_refused_before_it_begins() -> None:
+    with pytest.raises(EspalierError, match="graph takes batches of 2 alone, and this one has 1"):
+        RUNS["finetune"](*halves(37), 2)

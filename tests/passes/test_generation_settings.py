@@ -95,6 +95,22 @@ def test_settings_that_are_not_applied_are_noted(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_last_token_at_the_limit_is_the_forced_one(places: Path, tmp_path: Path, count: int) -> None:
+    """BART: also where the limit leaves one token, which two settings force, and where several may end a text."""
+    tokenizer = changed(places / "bart", tmp_path, "bart")
+    forced, last, other = (tokenizer.convert_tokens_to_ids(word) for word in ("drei", "ein", "zwei"))
+    ends: dict[str, Any] = {"forced_bos_token_id": forced, "forced_eos_token_id": [other, last]}
+    changed(places / "bart", tmp_path, "bart", **ends, eos_token_id=[2])
+    wanted, m = tokens(tmp_path, [SOURCE], count)[0], es.open(str(tmp_path))
+    found = m.run("generate", prompt=SOURCE, new_tokens=count)
+    assert [row["token"] for row in found.rows] == wanted and wanted[-1] == tokenizer.decode([min(last, other)])
+    data = str(places / "bart/data")
+    texts = m.run("generated_texts", data=data, split="test", limit=6, new_tokens=count)
+    assert 0 < texts.summary["cut"] == sum(row["text"].endswith(wanted[-1]) for row in texts.rows)
+
+
+@pytest.mark.slow
 def test_continuations_end_at_any_token_of_the_settings(tmp_path: Path) -> None:
     """A decoder alone, as transformers continues it."""
     import torch
@@ -133,9 +149,9 @@ def test_settings_of_generation_go_before_those_of_the_configuration() -> None:
     config = Plain(vocab_size=10, eos_token_id=[3, 99])
     assert generation_of(Plain(config=config)) == Generation(ends=(3,))
     assert generation_of(Plain()) == Generation()
-    own = Plain(eos_token_id=4, decoder_start_token_id=12, forced_bos_token_id=5, num_beams=1, min_length=7,
-                suppress_tokens=[1, 2], repetition_penalty=1.0)  # fmt: skip
+    own = Plain(eos_token_id=4, decoder_start_token_id=12, forced_bos_token_id=5, forced_eos_token_id=[6, 3],
+                num_beams=1, min_length=7, suppress_tokens=[1, 2], repetition_penalty=1.0)  # fmt: skip
     assert generation_of(Plain(config=config, generation_config=own)) == Generation(
-        None, 5, (4,), ("min_length=7", "suppress_tokens")
+        None, 5, 3, (4,), ("min_length=7", "suppress_tokens")
     )
     assert generation_of(Plain(config=config, generation_config=Plain())).ends == (3,)

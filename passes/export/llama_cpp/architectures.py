@@ -40,10 +40,15 @@ def architecture_of(config: Any) -> Architecture:
     if hasattr(config, SHAPES):
         raise ExportError("The layers have different sizes, and a GGUF file has one size for all.",
                           "Prune each layer by the same share, or export as safetensors.")  # fmt: skip
-    if kind not in ARCHITECTURES:
+    check_type(kind)
+    return ARCHITECTURES[kind]
+
+
+def check_type(kind: str | None) -> None:
+    """Raise ExportError for a type of model of which no file is written; None is unknown."""
+    if kind is not None and kind not in ARCHITECTURES:
         raise ExportError(f"A GGUF file of {kind or 'this model'} is not written.",
                           f"Architectures: {', '.join(ARCHITECTURES)}. {LIKE}")  # fmt: skip
-    return ARCHITECTURES[kind]
 
 
 def _rope(config: Any) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from espalier.model.store.weights import WeightStore
 from espalier.passes.export.checkpoint import model_of
 from espalier.passes.export.compare import Compared, compare
 from espalier.passes.export.effective_weights import effective_weights
-from espalier.passes.export.llama_cpp.architectures import Architecture, architecture_of, scaling
+from espalier.passes.export.llama_cpp.architectures import Architecture, architecture_of, check_type, scaling
 from espalier.passes.export.llama_cpp.blocks import blocks_of
 from espalier.passes.export.llama_cpp.vocabulary import Vocabulary, vocabulary_of
 from espalier.passes.export.settings import Settings
@@ -58,6 +58,7 @@ def write_gguf(project: Project, store: WeightStore, path: Path, settings: Setti
         raise ExportError("The export needs the package gguf, which is not installed.",
                           "Install it: pip install 'espalier[gguf]'.")  # fmt: skip
     path = path if path.suffix == ".gguf" else path.with_name(f"{path.name}.gguf")
+    check_type((project.source.limits.architecture or None) if project.source.limits else None)
     left = checked(TARGET, project.graph, leave_float=settings.leave_float)
     make_folder(path.parent, ExportError)
     check_target(path, ExportError)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from espalier.model.errors import ExportError
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Precision
-from espalier.model.graph.ports import choice, weight_at
+from espalier.model.graph.ports import choice, turned_weight, weight_at
 from espalier.model.registry import Registry
 from espalier.model.sources.reading import Limits
 
@@ -56,6 +56,12 @@ class No(NamedTuple):
 def activation_formats(node: Node, graph: Graph) -> dict[str, Precision]:
     """The formats at ports whose tensor is computed: all but those of stored tensors."""
     return {p: c for p, c in node.precision.items() if p in node.ports and weight_at(node, p, graph) is None}
+
+
+def stored_name(node: Node, port: str, graph: Graph) -> str | None:
+    """The name of the stored tensor at a port, also where it is read through a transpose; None for a computed one."""
+    turned = None if node.call == "call_module" else turned_weight(node, port, graph)
+    return turned[0] if turned else weight_at(node, port, graph)
 
 
 LEAVE = "Leave it in float."

@@ -22,8 +22,8 @@ from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.caches import OP
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.ports import choice, weight_at
-from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld
+from espalier.model.graph.ports import choice
+from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld, stored_name
 from espalier.passes.export.targets.compressed_tensors_args import Args
 from espalier.passes.export.targets.kv_cache import unheld_cache
 
@@ -250,7 +250,8 @@ def _module(node: Node) -> str:
 
 
 def _weights(node: Node, graph: Graph) -> Args | No | None:
-    chosen, name = choice(node, "weight"), weight_at(node, "weight", graph)
+    chosen = choice(node, "weight")
+    name = stored_name(node, "weight", graph) if chosen else None
     if chosen is None or name is None or len(graph.weights[name].shape) < 2:
         return None
     module = _module(node)

@@ -14,10 +14,10 @@ from espalier.model.formats.mxfp import MXFP
 from espalier.model.formats.mxint import MXInt
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.ports import choice, weight_at
+from espalier.model.graph.ports import choice
 from espalier.model.graph.views import view_at
 from espalier.passes.export.llama_cpp.architectures import ARCHITECTURES
-from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld
+from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld, stored_name
 
 BLOCK = 32  # elements that share a scale
 MODULES = ("Linear", "Embedding", "Conv1D")
@@ -65,7 +65,8 @@ def _integer(bits: int) -> str | No:
 
 def weight_type(node: Node, graph: Graph) -> str | No | None:
     """The type of a module's weight; None for one without a format, and for vectors, which stay float."""
-    chosen, name = choice(node, "weight"), weight_at(node, "weight", graph)
+    chosen = choice(node, "weight")
+    name = stored_name(node, "weight", graph) if chosen else None
     if chosen is None or name is None or len(graph.weights[name].shape) < 2:
         return None
     module = str(node.attrs.get("class", "")) if node.call == "call_module" else ""

@@ -18,8 +18,8 @@ from espalier.model.formats.scaled_element import ScaledElement
 from espalier.model.formats.scaled_integer import ScaledInteger
 from espalier.model.formats.ternary import Ternary
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.ports import choice, weight_at
-from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld, activation_formats
+from espalier.model.graph.ports import choice
+from espalier.passes.export.targets import LEAVE, TARGETS, No, Target, Unheld, activation_formats, stored_name
 from espalier.passes.export.targets.onnx import largest_code
 
 MODULES = ("Linear", "Embedding")
@@ -217,7 +217,8 @@ def _module(node: Node) -> str:
 
 
 def _weights(node: Node, graph: Graph) -> Scheme | No | None:
-    chosen, name = choice(node, "weight"), weight_at(node, "weight", graph)
+    chosen = choice(node, "weight")
+    name = stored_name(node, "weight", graph) if chosen else None
     if chosen is None or name is None or len(graph.weights[name].shape) < 2:
         return None
     module = _module(node)
@@ -239,6 +240,8 @@ def check(node: Node, graph: Graph) -> Iterator[Unheld]:
     if isinstance(weights, No):
         yield weights.at(node, "weight")
     for port, chosen in activation_formats(node, graph).items():
+        if stored_name(node, port, graph):
+            continue
         found: Scheme | No = No("only inputs of Linear modules are rounded", LEAVE)
         if port == "data_in" and _module(node) == "Linear":
             found = No("inputs are rounded where the weight has a format as well", "Choose one for the weight.")

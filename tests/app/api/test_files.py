@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch import nn
 
 import espalier as es
 from espalier.app.api import showing
-from espalier.model.errors import ExportError, SourceError
+from espalier.model.errors import ChangedError, ExportError, SourceError
 from espalier.model.trust import TrustError
 
 
@@ -26,6 +27,29 @@ def test_what_is_saved_opens_without_its_code(m: es.Model, xy: Any, tmp_path: Pa
         es.open(again.project.source.spec)
     with pytest.raises(ExportError, match="which a script cannot make"):
         m.export("script", tmp_path / "a.py")
+
+
+def test_a_file_that_another_program_changed_is_not_replaced(m: es.Model, tmp_path: Path) -> None:
+    path, theirs = tmp_path / "net.espalier", tmp_path / "theirs.espalier"
+    m.copy().prune("linear", sparsity=0.5).save(theirs)
+    m.save(path)
+    m.quantize("linear", weight="int8").save(path)  # its own file
+    m.copy().save(path)
+    again = es.open(path)
+    os.replace(theirs, path)
+    changed = path.read_bytes()
+    for model in (m, again):
+        with pytest.raises(ChangedError, match=r"net\.espalier was changed by another program") as error:
+            model.save(path)
+        assert "replace=True" in error.value.hint and path.read_bytes() == changed
+        assert not [p for p in tmp_path.iterdir() if p != path], "nothing is left beside it"
+    assert m.save(path, replace=True) == path and len(es.open(path).recipe) == 1
+    m.undo().save(path)  # known again
+    assert len(es.open(path).recipe) == 0
+    path.unlink()
+    m.save(path)  # nothing is lost where the file is gone
+    m.save(tmp_path / "other.espalier")
+    assert path.exists()
 
 
 def test_code_that_a_file_names_does_not_run(tmp_path: Path) -> None:

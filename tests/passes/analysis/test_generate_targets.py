@@ -37,7 +37,6 @@ def of_transformers(folder: Path, texts: list[str], count: int, model: Any = Non
 
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model = model or AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    model.generation_config.forced_eos_token_id = None  # which a length limit would force
     ids = tokenizer(texts, padding=True, return_tensors="pt")
     ids.pop("token_type_ids", None)
     found = model.generate(**ids, max_new_tokens=count, do_sample=False, num_beams=1)
