@@ -8,7 +8,7 @@ from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, analysis
 from espalier.passes.figure import main_figure
-from espalier.passes.running.batches import fit_error
+from espalier.passes.running.batches import check_rows, fit_error
 from espalier.passes.running.data_fit import text_facts
 from espalier.passes.running.length_batches import batch_order, length_sorted_batches
 from espalier.passes.running.splits import (
@@ -141,6 +141,7 @@ def measure(
         for inputs, labels in length_sorted_batches(split, graph, batch_size):
             result = _run(module, inputs, graph)
             scores = task.scores(result, graph)
+            check_rows(scores, graph, labels)
             task.fit(scores, labels)
             tally.add(scores, labels)
             if comparison is not None:

@@ -76,6 +76,7 @@ class Evaluator:
                 with fit_error(inputs, graph):
                     result = run(number)
                 scores = self.task.scores(result, graph)
+                check_rows(scores, graph, labels)
                 self.task.fit(scores, labels)
                 tally.add(scores, labels, number)
                 margins[number] = self.task.margins(scores, labels)
