@@ -16,6 +16,7 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import SourceError
 from espalier.model.graph.check import Problem
 from espalier.model.graph.graph import Graph
+from espalier.model.graph.operators import foreign_operators
 from espalier.model.packed.file import is_packed
 from espalier.model.store.weights import WeightStore, read_header
 from espalier.model.trust import Origin, factory_file, note_typed
@@ -142,8 +143,8 @@ def described(loaded: Loaded, graph: Graph, store: WeightStore) -> SourceInfo:
 
 
 def needs_source(graph: Graph) -> bool:
-    """Whether a graph needs functions of its source, which cannot be stored in files."""
-    return graph.runs == "module" or any(n.call == "opaque" for n in graph)
+    """Whether a graph needs functions or operators of its source, which cannot be stored in files."""
+    return graph.runs == "module" or any(n.call == "opaque" for n in graph) or foreign_operators(graph)
 
 
 def reopen(spec: str, workdir: Path, inputs: tuple[str, ...] = (), seed: int = 0) -> Opened:

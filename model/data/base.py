@@ -104,7 +104,8 @@ def non_finite_rows(array: Array) -> Array:
     """bool [n]: which samples hold NaN or infinite numbers."""
     if array.dtype.kind != "f":
         return np.zeros(len(array), bool)
-    return ~np.isfinite(array).reshape(len(array), -1).all(1)
+    sound = np.asarray(np.isfinite(array).all(axis=tuple(range(1, array.ndim))))
+    return ~sound
 
 
 def non_finite_text(count: int, total: int, name: str) -> str:

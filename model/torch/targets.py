@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
 import re
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 from espalier.model.errors import ProjectError
+from espalier.model.graph.operators import REGISTERED_BY
 
 _PYTHON: dict[str, Callable[..., Any]] = {
     **{f"_operator.{n}": getattr(operator, n) for n in (
@@ -45,12 +47,19 @@ def function_of(name: str) -> Callable[..., Any]:
     parts = name.split(".")
     function: Any = None
     if len(parts) == 3 and parts[0] not in _NAMESPACES:
-        packet = getattr(getattr(torch.ops, parts[0], None), parts[1], None)
-        function = getattr(packet, parts[2], None)
+        function = _operator(*parts)
+        if function is None and parts[0] in REGISTERED_BY:
+            importlib.import_module(REGISTERED_BY[parts[0]])
+            function = _operator(*parts)
     if not isinstance(function, OpOverload) or _accesses_files(function):
         raise ProjectError(f"The graph calls {name!r}, which this version does not know.",
                            "Update Espalier, or open the model's source again.")  # fmt: skip
     return function
+
+
+def _operator(namespace: str, name: str, overload: str) -> Any:
+    """An operator that is registered with torch; None for any other."""
+    return getattr(getattr(getattr(torch.ops, namespace, None), name, None), overload, None)
 
 
 def _accesses_files(function: Any) -> bool:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from espalier.passes.distributed.step import Batch
 
 BATCHES = 2  # without a limit
-TORCH = ("aten", "prims", "torch", "_operator", "math")  # namespaces of functions that every process has
 MAX_RANKS = 8  # processes of a run that nobody has confirmed
 PROCESS = 350 << 20  # bytes of a rank with Python and torch; measured: 337 MiB with a small model on Linux
 COPIES = 3  # of the weights in this process: as stored, as module, and gradients
@@ -92,7 +91,7 @@ def settings_of(
     mesh = mesh_of(graph)
     _check_splits(graph, context)
     _check_ranks(mesh, options.max_ranks, graph, raisable)
-    source = source if needs_code(graph) or (base is not None and needs_code(base)) else None
+    source = source if needs_source(graph) or (base is not None and needs_source(base)) else None
     if source is not None and (found := factory_of(source.spec)) is not None:  # this process may not have opened it
         require(Path(found[0]).expanduser(), f"the function {found[1]}", Origin.FILE)
     return Settings(
@@ -121,12 +120,6 @@ def _check_splits(graph: Graph, context: Context) -> None:
         if node.call == "opaque" and node.target not in context.callables:
             raise MissingCodeError(f"{node.id} is opaque, and its function is not loaded.",
                                    "Open the model's source again.", node.id)  # fmt: skip
-
-
-def needs_code(graph: Graph) -> bool:
-    """Whether ranks need the code of the model's source: its functions, or operators that it registers with torch."""
-    called = (n.target.partition(".")[0] for n in graph if n.call == "call_function")
-    return needs_source(graph) or any(namespace not in TORCH for namespace in called)
 
 
 def weight_bytes(graph: Graph) -> int:

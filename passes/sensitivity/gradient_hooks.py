@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 
 from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.ops import floating
 from espalier.model.torch.build import NODE, OPERANDS, build
 from espalier.passes.base import Context
 
@@ -88,11 +90,15 @@ class _HookInterpreter(fx.Interpreter):
         self.sources = {n.name: n for n in hooked.module.graph.nodes}
 
     def run_node(self, n: fx.Node) -> Any:
-        """Run one node with its wanted operands hooked."""
-        ports = self.hooked.wanted.get(n.meta.get(NODE, ""), ())
-        if not ports:
+        """Run one node with its wanted operands hooked; one without floating results has no gradient."""
+        node = self.hooked.graph.nodes.get(n.meta.get(NODE, ""))
+        with nullcontext() if node is None or _differentiable(node) else torch.no_grad():
+            return self._run(n, node)
+
+    def _run(self, n: fx.Node, node: Node | None) -> Any:
+        ports = self.hooked.wanted.get(node.id, ()) if node else ()
+        if node is None or not ports:
             return super().run_node(n)
-        node = self.hooked.graph.nodes[n.meta[NODE]]
         special = through(node)
         before: dict[fx.Node, Any] = {}
         for port, name in n.meta.get(OPERANDS, ()):
@@ -124,6 +130,12 @@ class _HookInterpreter(fx.Interpreter):
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         values = {path: self.hooked.tap(node.id, port, value) for port, (path, value) in own.items()}
         return functional_call(leaf, values, args, kwargs)
+
+
+def _differentiable(node: Node) -> bool:
+    """Whether a node may have a gradient; torch refuses to make one for whole numbers, such as counts of a sum."""
+    results = [m for p, m in node.ports.items() if p.startswith("data_out")]
+    return not results or any(map(floating, results))
 
 
 def through(node: Node) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ import pytest
 
 from espalier.model.document.recipe import Step
 from espalier.model.errors import OptionsError, PassError
+from espalier.model.opening import needs_source
 from espalier.passes.analysis.shard_run import ShardRunOptions
 from espalier.passes.base import Context, run_step
 from espalier.passes.choices.shard import ShardOptions
@@ -58,9 +59,9 @@ def test_the_mesh_of_the_options_is_checked() -> None:
 
 def test_models_that_register_operators_hand_their_source_to_ranks() -> None:
     graph = case("bert").graph
-    assert not run_module.needs_code(graph)
+    assert not needs_source(graph)
     node = next(n for n in graph if n.call == "call_function")
-    assert run_module.needs_code(graph.replace(replace(node, target="mine.double.default")))
+    assert needs_source(graph.replace(replace(node, target="mine.double.default")))
 
 
 @pytest.mark.slow

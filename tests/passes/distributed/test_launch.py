@@ -13,6 +13,7 @@ import torch
 
 from espalier.model.document.recipe import Step
 from espalier.model.errors import JobError
+from espalier.model.opening import needs_source
 from espalier.model.store.weights import WeightStore
 from espalier.model.trace.trace import trace
 from espalier.model.trust import NAMED, Origin, TrustError, require
@@ -20,7 +21,7 @@ from espalier.passes.base import Context, run_step
 from espalier.passes.distributed.job import Settings, Source, read_settings, write_settings
 from espalier.passes.distributed.launch import environment, failure_of, launch
 from espalier.passes.distributed.launcher import ENDED
-from espalier.passes.distributed.run import RunOptions, needs_code, settings_of
+from espalier.passes.distributed.run import RunOptions, settings_of
 from espalier.passes.distributed.serving.load import Load
 from espalier.passes.recipes.config import decode_options
 
@@ -112,7 +113,7 @@ def test_code_that_nobody_allowed_reaches_no_rank(tmp_path: Path) -> None:
     evil = tmp_path / "evil.py"
     evil.write_text("raise SystemExit('it ran')\n")
     source = Source(f"{evil}:make")
-    assert needs_code(foreign) and not needs_code(graph)
+    assert needs_source(foreign) and not needs_source(graph)
     with pytest.raises(TrustError, match="names code"):
         settings_of(foreign, RunOptions(), Context(store), source)
     assert str(evil) not in environment(1, source).get(NAMED, "")
