@@ -37,7 +37,8 @@ class SizeLimit:
 def limit_warnings(graph: Graph) -> tuple[str, ...]:
     """A sentence for each limit of a graph."""
     return tuple(
-        f"The graph is valid for {limit.range} only: {limit.reason}. Trace the model with other example sizes for the rest."
+        f"The graph is valid for {limit.range} only: {limit.reason}. "
+        "Trace the model with other example sizes for the rest."
         for limit in graph.limits
     )
 

@@ -113,7 +113,9 @@ def _recorded(model: nn.Module, example: dict[str, Any], store: WeightStore, why
     return Traced(graph, (Problem(None, text, "warning"), *check(graph)), seconds, {}, fixed, {MODEL: model})
 
 
-def _limits(level: str, failures: tuple[str, ...], recovery: ModuleRecovery, graph: Graph, *, own: bool) -> list[Problem]:
+def _limits(
+    level: str, failures: tuple[str, ...], recovery: ModuleRecovery, graph: Graph, *, own: bool
+) -> list[Problem]:
     problems = [Problem(node, text, "warning") for node, text in recovery.problems]
     problems += [Problem(None, text, "warning") for text in limit_warnings(graph)]
     known = {s for s, (low, _) in bounds(graph).items() if low is not None}

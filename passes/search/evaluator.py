@@ -21,7 +21,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.torch.build import build
 from espalier.passes.analysis.evaluate import constant, noise_of
 from espalier.passes.base import Context
-from espalier.passes.running.batches import fit_error
+from espalier.passes.running.batches import check_rows, fit_error
 from espalier.passes.running.length_batches import length_sorted_batches
 from espalier.passes.running.splits import EvaluateOptions, compared_kind, load_task, measured_split
 from espalier.passes.running.task_check import check_task

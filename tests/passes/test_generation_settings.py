@@ -14,7 +14,10 @@ from espalier.model.sources.generation import Generation, generation_of
 from tests.passes.analysis.test_generate_targets import KINDS, SOURCE, of_transformers
 from tests.seq2seq_models import write_seq2seq, write_tokenizer
 
-NOTE = "Not applied of generation_config.json: num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3; greedy decoding was used."
+NOTE = (
+    "Not applied of generation_config.json: num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3; "
+    "greedy decoding was used."
+)
 
 
 @pytest.fixture(scope="module")

@@ -163,7 +163,7 @@ def test_programs_are_bounded_and_exports_note_it(tmp_path: Path) -> None:
 def test_verify_tries_both_sides_of_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = Path(__file__).read_text().split("\n\n\n")
     code = next(part for part in lines if part.startswith("class Branch"))
-    made = f"def make():\n    return Branch().eval(), {{'x': torch.randn(4, 6)}}\n"
+    made = "def make():\n    return Branch().eval(), {'x': torch.randn(4, 6)}\n"
     (tmp_path / "net.py").write_text(f"import torch\nfrom torch import Tensor, nn\n\n{code}\n\n{made}")
     assert main(["trace", f"{tmp_path}/net.py:make", "--verify", "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
