@@ -95,8 +95,9 @@ def _conditions(guard: Any, names: Names) -> list[str]:
         return [text for part in guard.args for text in _conditions(part, names)]
     if not isinstance(guard, Relational):
         return []
-    left, right = names.write(guard.lhs), names.write(guard.rhs)
-    text = f"{left}{guard.rel_op}{right}"
+    relation: Any = guard  # sympy has no types of its attributes
+    left, right = names.write(relation.lhs), names.write(relation.rhs)
+    text = f"{left}{relation.rel_op}{right}"
     try:
         # a test of sizes that are equal in the graph says nothing
         usable = None not in (left, right) and left != right and holds(text, names.symbols)
