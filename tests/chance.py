@@ -23,7 +23,7 @@ TIMES = {"local": 1, "ci": 1, "whole": 1, "thorough": 20}
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local")
 FIRST = 67280421310721  # at which torch's generator begins in a process of its own
 SEED, ALL = "espalier_seed", "espalier_all"  # what processes of a run are given
-SLOW = 12  # of the slow tests of a run of all, one in so many
+SLOW = 30  # of the slow tests of a run of all, one in so many
 EVERYTHING = pytest.StashKey[bool]()  # whether the run was given no file or folder
 DRAWN = "_hypothesis_internal_use_settings"  # where hypothesis' own plugin for pytest finds a test's settings
 
@@ -102,7 +102,7 @@ def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _slow(config: pytest.Config, items: list[pytest.Item]) -> set[pytest.Item]:
-    """Eleven of twelve slow tests, and none of the files that belong to what the last commits changed."""
+    """All but one of thirty slow tests, and none of the files that belong to what the last commits changed."""
     slow = [item for item in items if item.get_closest_marker("slow")]
     files = {item: item.path.relative_to(config.rootpath).as_posix() for item in slow}
     recent = files_for(changed_files(config.rootpath), set(files.values()))

@@ -66,13 +66,13 @@ def generate(graph: Graph, options: GenerateOptions, context: Context) -> tuple[
     if targets:
         return graph, _target(graph, options, context, codec, tokenizer)
     prompt = codec.encode(options.prompt)
-    if len(prompt) < 2:
-        raise DataError("The prompt has fewer than two tokens.", "Give a longer text.")
+    if not prompt:
+        raise DataError("The prompt has no tokens.", "Give a longer text.")
     room = room_of(context) - len(prompt)
     if room < 1:
         text = f"The prompt has {len(prompt)} tokens; the model takes {room_of(context)}."
         raise DataError(text, "Give a shorter text.")
-    check_task(graph, _window(prompt), context)
+    check_task(graph, _window(_run_of(prompt)), context)
     writer = _Writer(options, codec, context, min(options.new_tokens, room))
     other = _other(graph, context)
     base = None if other is None else _scores(other, writer, prompt)[0]
@@ -145,12 +145,17 @@ def _window(tokens: list[int]) -> Split:
     return Split({"input_ids": ids, "attention_mask": np.ones_like(ids)}, np.zeros_like(ids))
 
 
+def _run_of(tokens: list[int]) -> list[int]:
+    """The tokens, one of them twice: graphs are traced for two or more, and what follows changes no earlier score."""
+    return tokens * 2 if len(tokens) == 1 else tokens
+
+
 def _scores(graph: Graph, writer: _Writer, prompt: list[int]) -> tuple[Scores, bool]:
     """(a function from the tokens so far to the scores of the next, whether it runs new tokens alone)."""
     from espalier.passes.running.cached_decoding import CachedDecoder, agree
 
     whole, context = _whole(graph, writer.context), writer.context
-    if not writer.options.kv_cache:
+    if not writer.options.kv_cache or len(prompt) < 2:  # what is kept is checked at two lengths
         return whole, False
     try:
         decoder = CachedDecoder(graph, context, len(prompt) + writer.most)
@@ -171,11 +176,11 @@ def _whole(graph: Graph, context: Context) -> Scores:
     module = build(graph, context.store, context.callables, packed=True)
 
     def scores(tokens: list[int]) -> Tensor:
-        inputs, _ = next(batches(_window(tokens), graph, 1))
+        inputs, _ = next(batches(_window(_run_of(tokens)), graph, 1))
         with fit_error(inputs, graph), in_place(module), torch.no_grad():
             found = token_scores(module(**inputs))
         assert found is not None
-        return found[0, -1].double()
+        return found[0, 0 if len(tokens) == 1 else -1].double()
 
     return scores
 

@@ -34,6 +34,7 @@ def test_a_cache_is_saved_counted_and_measured(tmp_path: Path, capsys: pytest.Ca
     assert again.score()["size_bytes"] > 0
 
 
+@pytest.mark.slow
 def test_longer_texts_than_the_model_takes_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
     short = "config:gpt2?vocab_size=61&n_embd=32&n_layer=1&n_head=4&n_positions=64&task=causal-lm"
     assert main(["kv-cache", short, "--context", "65"]) == 0

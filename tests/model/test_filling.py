@@ -67,6 +67,7 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
 
 
 @pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.slow
 def test_a_kill_leaves_the_old_or_the_new(whole: bool, tmp_path: Path) -> None:
     """Moved one by one, the first file says that the export was ended."""
     marked, states = 0, set[str]()

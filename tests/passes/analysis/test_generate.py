@@ -25,14 +25,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_most_probable_tokens_are_those_of_transformers(folder: Path) -> None:
+@pytest.mark.parametrize("prompt", [PROMPT, "a"], ids=["several", "one"])
+def test_the_most_probable_tokens_are_those_of_transformers(prompt: str, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
-    ids = tokenizer(PROMPT, return_tensors="pt")
+    ids = tokenizer(prompt, return_tensors="pt")
+    assert (ids["input_ids"].shape[1] == 1) == (prompt == "a")
     wanted = model.generate(**ids, max_new_tokens=12, do_sample=False, pad_token_id=0)[0, ids["input_ids"].shape[1] :]
-    found = es.open(str(folder)).run("generate", prompt=PROMPT, new_tokens=12)
+    found = es.open(str(folder)).run("generate", prompt=prompt, new_tokens=12)
     assert found.summary["text"] == tokenizer.decode(wanted) and found.summary["tokens"] == len(wanted)
     assert found.summary["baseline_text"] == found.summary["text"] and found.summary["kl"] == 0
 
@@ -77,7 +79,7 @@ def test_drawn_tokens_follow_the_seed_and_the_distribution(folder: Path) -> None
 @pytest.mark.slow
 def test_what_cannot_be_continued(folder: Path) -> None:
     m = es.open(str(folder))
-    with pytest.raises(DataError, match="fewer than two"):
+    with pytest.raises(DataError, match="has no tokens"):
         m.run("generate", prompt="")
     with pytest.raises(DataError, match="the model takes 64"):
         m.run("generate", prompt=text_of(200))

@@ -89,6 +89,7 @@ def test_bytes_of_a_backward_pass_follow_from_the_placements(name: str, strategy
 
 
 @pytest.mark.parametrize("mesh", ["1x2"])
+@pytest.mark.slow
 def test_a_node_whose_bytes_differ_is_named_with_the_reason(mesh: str, ranks: Any) -> None:
     linear = {"by": "type", "values": ["linear"]}
     steps = (("quantize", {"rules": [{"select": linear, "formats": FORMATS}]}), ("lora", {"rank": 4, "alpha": 8}))

@@ -378,6 +378,7 @@ def test_a_block_is_one_unit_and_the_output_layer_another() -> None:
     assert len(units[0].nodes & units[1].nodes) == 0
 
 
+@pytest.mark.slow
 def test_a_block_that_a_path_leaves_and_enters_again_is_cut_into_layers() -> None:
     opened, context = demo("demo:stories")
     graph = with_format(opened.project.graph, context, ("linear",), weight=ScaledInteger(4))

@@ -129,6 +129,7 @@ def test_what_is_the_same_is_not_computed_again(reviews: Opened, monkeypatch: py
     assert max(counts[2:]) < counts[0] / 4
 
 
+@pytest.mark.slow
 def test_chance_is_thrown_anew(reviews: Opened) -> None:
     base = reviews.project.base
     wish = SearchSpec("s", (Vary(ports=("weight", "data_in"), values="binary(stochastic=True)"),))

@@ -136,6 +136,7 @@ def test_weak_trial_ends_in_its_training(digits: Opened, trainings: list[int], t
     assert not list((tmp_path / "state").rglob("step-*")), "a checkpoint of a training that nobody goes on with stays"
 
 
+@pytest.mark.slow
 def test_what_a_trial_makes_goes_with_it(digits: Opened, trainings: list[int], tmp_path: Path) -> None:
     before = len(digits.store._memory)  # pyright: ignore[reportPrivateUsage]
     ran(search_of(spec_of("after"), digits), digits, tmp_path)

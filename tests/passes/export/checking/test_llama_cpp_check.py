@@ -18,6 +18,7 @@ pytest.importorskip("gguf")
 Q4 = "scaled_integer(width=4, granularity=group, group=32, scale_dtype=float16)"
 
 
+@pytest.mark.slow
 def test_a_missing_runtime_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
