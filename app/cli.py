@@ -83,6 +83,7 @@ def main(words: list[str] | None = None, window: Window | None = None) -> int:
     except KeyboardInterrupt as stop:
         if not isinstance(stop, ToldInterrupt):
             print("Stopped.", file=sys.stderr)
+        _print_json_error("interrupt", str(stop) or "Stopped.", "Run it again.", words, out)
         return 130
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         _discard_output(out)

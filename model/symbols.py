@@ -46,12 +46,30 @@ def _value(node: ast.expr, symbols: Mapping[str, int]) -> int:
             raise ValueError(f"not a size expression: {ast.unparse(node)}")
 
 
+_COMPARISONS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.LtE: operator.le, ast.Lt: operator.lt, ast.GtE: operator.ge, ast.Gt: operator.gt, ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}  # fmt: skip
+
+
+def holds(condition: str, symbols: Mapping[str, int]) -> bool:
+    """Whether a comparison of two size expressions ("batch<=5") is true; raises as `evaluate` does."""
+    match _tree(condition):
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
+            return _COMPARISONS[type(op)](_value(left, symbols), _value(right, symbols))
+        case _:
+            raise ValueError(f"not a comparison of sizes: {condition}")
+
+
 def evaluate(expression: str, symbols: Mapping[str, int]) -> int:
     """The value of a size expression; raises ValueError for other syntax, KeyError for an unknown symbol."""
+    return _value(_tree(expression), symbols)
+
+
+def _tree(expression: str) -> ast.expr:
     if len(expression) > MAX_CHARACTERS:
         raise ValueError(f"not a size expression: {expression[:40]}…")
     try:
-        tree = _parse(expression)
+        return _parse(expression)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"not a size expression: {expression!r}") from error
-    return _value(tree, symbols)

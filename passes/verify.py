@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph
+from espalier.model.graph.limits import broken_limit
 from espalier.model.opening import Opened
 
 if TYPE_CHECKING:
@@ -17,16 +19,19 @@ if TYPE_CHECKING:
     from espalier.model.sources.info import Loaded
 
 Sizes = dict[str, int]
+_REACH = 1024  # sizes tried to meet a limit
 TOLERANCE = 1e-3  # relative to the largest value; kernels may sum in another order at another size
 
 
 @dataclass(slots=True)
 class Verified:
-    """The largest difference over all accepted sizes; `faults` are texts on what disagrees."""
+    """The largest difference over all accepted sizes; `faults` are texts on what disagrees, `beyond` on what
+    disagrees at sizes for which the graph is not valid."""
 
     max_abs_diff: float | None = None
     sizes: list[Sizes] = field(default_factory=list)  # type: ignore[assignment]
     faults: list[str] = field(default_factory=list)  # type: ignore[assignment]
+    beyond: list[str] = field(default_factory=list)  # type: ignore[assignment]
 
 
 def verify(opened: Opened, seed: int = 0) -> Verified:
@@ -45,6 +50,12 @@ def verify(opened: Opened, seed: int = 0) -> Verified:
         values = _inputs(opened.loaded.example, graph, sizes, generator)
         with torch.no_grad():
             _compare(opened.loaded, built, values, sizes, graph, result)
+    for sizes in _beyond(graph):
+        other = Verified()
+        values = _inputs(opened.loaded.example, graph, sizes, generator)
+        with torch.no_grad():
+            _compare(opened.loaded, built, values, sizes, graph, other)
+        result.beyond += [f"Beyond the limit: {text}" for text in other.faults]
     if not result.sizes:
         result.faults.append("The model failed at all tried sizes.")
     return result
@@ -60,7 +71,30 @@ def _sizes(graph: Graph, dynamic: Mapping[str, tuple[str, ...]]) -> Iterator[Siz
     for first, other in ((1, 0), (3, -3), (5, 7), (2, 19)):
         change = {g: first if g == "batch" else other for g in names}
         changed = {s: _other(v, change[groups[s]], groups[s]) for s, v in graph.symbols.items() if s in groups}
-        yield {**graph.symbols, **changed}
+        if broken_limit(graph, {**graph.symbols, **changed}) is None:
+            yield {**graph.symbols, **changed}
+    for symbol in graph.symbols:
+        yield from (sizes for sizes, valid in _border(graph, symbol) if valid)
+
+
+def _beyond(graph: Graph) -> Iterator[Sizes]:
+    """The nearest sizes at which a limit of the graph is broken."""
+    for symbol in graph.symbols:
+        yield from (sizes for sizes, valid in _border(graph, symbol) if not valid)
+
+
+def _border(graph: Graph, symbol: str) -> Iterator[tuple[Sizes, bool]]:
+    """The last sizes within the limits and the first beyond, upwards and downwards from the example's."""
+    value = graph.symbols[symbol]
+    if not any(re.search(rf"\b{symbol}\b", limit.condition) for limit in graph.limits):
+        return
+    for path in (range(value, value + _REACH), range(value, 0, -1)):
+        for number in path:
+            sizes = {**graph.symbols, symbol: number}
+            if broken_limit(graph, sizes) is not None:
+                yield {**graph.symbols, symbol: number - path.step}, True
+                yield sizes, False
+                break
 
 
 def _group(symbol: str, places: tuple[str, ...]) -> str:

@@ -26,6 +26,7 @@ from espalier.passes.base import Context, fill_limits
 from espalier.passes.running.data_fit import text_limit
 from espalier.passes.tasks.base import TASKS, Task, recognised, task_of
 from espalier.passes.tasks.own import ANY, Functions
+from espalier.passes.tasks.unfit_labels import unfit_labels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -449,6 +450,11 @@ def _check_next(splits: Mapping[str, Split]) -> None:
 def check_labels(data: Given) -> None:
     """Raise DataError for arrays without class numbers."""
     task = data.held.data if data.held is not None else None
-    if task is not None and any(task_of(s).hides(s.labels) for s in task.splits.values()):
-        message = task.notes[0] if task.notes else "The data have no labels to compare with."
-        raise DataError(message, "Give (x, y) with class numbers, or evaluate with a metric of your own.")
+    if task is None:
+        return
+    for split in task.splits.values():
+        if task_of(split).hides(split.labels):
+            if (error := unfit_labels(split.labels)) is not None:
+                raise error
+            message = task.notes[0] if task.notes else "The data have no labels to compare with."
+            raise DataError(message, "Give (x, y) with class numbers, or evaluate with a metric of your own.")

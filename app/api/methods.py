@@ -40,6 +40,8 @@ def selection(select: Any, graph: Graph) -> dict[str, Any]:
     if words == [ALL]:
         return {"by": ALL}
     ways = {_way(w, graph) for w in words}
+    if ways == {"name", "type"} and all(_bare(w, graph) for w in words):  # an id may also be the name of an op
+        ways = {"name"}
     if len(ways) > 1:
         raise OptionsError(f"select mixes {' and '.join(sorted(ways))}.", "Select by one of them.")
     way = ways.pop()
@@ -48,6 +50,11 @@ def selection(select: Any, graph: Graph) -> dict[str, Any]:
 
 def _listed(select: Any) -> Any:
     return select if isinstance(select, list | tuple | set) else []
+
+
+def _bare(word: str, graph: Graph) -> bool:
+    """Whether a word without prefix is the id of a node or the path of a module."""
+    return word in graph.nodes or any(n.call == "call_module" and n.target == word for n in graph)
 
 
 def _way(word: str, graph: Graph) -> str:
@@ -60,7 +67,7 @@ def _way(word: str, graph: Graph) -> str:
     types = types_in(graph)
     if word in types or word.replace("_", "").casefold() in {t.casefold() for t in types}:
         return "type"
-    if word in graph.nodes or any(n.target == word for n in graph if n.call == "call_module"):
+    if _bare(word, graph):
         return "name"
     paths = {n.module_path for n in graph if n.module_path} | {n.target for n in graph if n.call == "call_module"}
     if any(p == word or p.startswith(f"{word}.") for p in paths):

@@ -26,6 +26,7 @@ from espalier.model.document.arrangement import MEMBER, from_bytes
 from espalier.model.document.codec import decode
 from espalier.model.document.project import save_project
 from espalier.model.errors import ChangedError, OptionsError, ProjectError
+from espalier.model.graph.limits import limit_warnings
 from espalier.model.leftovers import Scratch
 from espalier.model.opening import is_project, open_any
 from espalier.model.store.open_files import Version
@@ -68,7 +69,8 @@ def open(
         progress: is called with (done, total, text) in long work; what it raises stops the work.
 
     Returns:
-        The Model. A Python warning names weights with NaN or infinite values; of a project, which is opened without
+        The Model. Python warnings name sizes that the model's code tests, for which the graph is valid within a limit
+        only, and weights with NaN or infinite values; of a project, which is opened without
         reading its weights, the first score or export does.
 
     Raises:
@@ -128,7 +130,9 @@ def trace(module: nn.Module, example: Any, *, name: str = "", progress: Progress
 
 
 def _warn(opened: Opened) -> None:
-    """Warn of weights that are not finite, at the line of the caller of `open` or `trace`."""
+    """Warn of weights that are not finite and of limits of sizes, at the line of the caller of `open` or `trace`."""
+    for text in limit_warnings(opened.project.graph):
+        warnings.warn(text, stacklevel=3)
     if opened.problems:
         from espalier.model.trace.weight_checks import counts_of, weight_warning
 
@@ -222,7 +226,8 @@ class Model(Measurable, PassMethods):
 
         Inputs are the names of the graph's inputs, by place or by name; results leave as the original's did (a
         tensor, a tuple, or a dict by name). It is in eval mode and can be trained: gradients pass through formats
-        straight. Its tensors are its own; training it does not change the model.
+        straight. Its tensors are its own; training it does not change the model. Inputs of sizes for which the graph
+        is not valid raise DataError.
 
         Raises:
             GraphError: the model was opened without weights, or needs code that was not loaded.
@@ -232,8 +237,11 @@ class Model(Measurable, PassMethods):
             logits = module(x)
         """
         from espalier.model.torch.build import build
+        from espalier.model.torch.size_check import refuse_other_sizes
 
-        return build(self._graph, self._place.opened.store, self._place.callables)
+        module = build(self._graph, self._place.opened.store, self._place.callables)
+        refuse_other_sizes(module, self._graph)
+        return module
 
     def nodes(self, select: Any = None) -> tuple[Node, ...]:
         """Nodes of the graph, in topological order.

@@ -13,6 +13,7 @@ from espalier.app.commands.command import Arguments
 from espalier.app.commands.console import Console
 from espalier.model.document.project import Project, save_project
 from espalier.model.errors import ChangedError, EspalierError, MissingCodeError, SourceError
+from espalier.model.graph.limits import limit_warnings
 from espalier.model.leftovers import scratch
 from espalier.model.opening import Opened, is_project, needs_source, open_any, reopen
 from espalier.model.private import own_folder, private_folder
@@ -57,6 +58,8 @@ def opened(
         path = Path(spec).expanduser().resolve()
         version = Version.of(path) if is_project(spec) else None  # before it is read
         result = open_any(spec, folder, inputs, args.seed, cached=cached, origin=Origin.TYPED)
+        if warn:
+            console.warn(limit_warnings(result.project.graph))
         if warn and result.problems:
             from espalier.model.trace.weight_checks import counts_of, weight_warning
 

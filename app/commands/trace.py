@@ -44,6 +44,7 @@ def _data(target: Target) -> dict[str, Any]:
     assert capture is not None
     problems = [{"node": p.node, "message": p.message, "severity": p.severity} for p in target.opened.problems]
     return {**summarise(target.project.base), "dynamic": dict(capture.dynamic), "fixed": list(capture.fixed),
+            "limits": [limit.range for limit in target.project.base.limits],
             "problems": problems, "seconds": dict(capture.seconds), "captured_at": capture.cached_at,
             "max_abs_diff": None}  # fmt: skip
 
@@ -53,6 +54,7 @@ def _verify(target: Target, data: dict[str, Any], console: Console) -> None:
 
     console.progress(0, 0, "verifying")
     result = verify(target.opened, target.context.seed)
+    data["problems"] += [{"node": None, "message": m, "severity": "warning"} for m in result.beyond]
     data["max_abs_diff"] = result.max_abs_diff
     data["verified"] = result.sizes
     data["problems"] += [{"node": None, "message": m, "severity": "error"} for m in result.faults]
@@ -72,6 +74,8 @@ def _lines(data: dict[str, Any]) -> Iterable[str]:
     texts["kinds"] = ", ".join(f"{k} {v}" for k, v in data["kinds"].items())
     texts["ops"] = ", ".join(f"{k} {v}" for k, v in data["ops"].items())
     texts["free sizes"] = "; ".join(f"{s} = {', '.join(p)}" for s, p in data["dynamic"].items()) or "none"
+    if data["limits"]:
+        texts["free sizes"] += f", valid for {', '.join(data['limits'])}"
     texts["fixed sizes"] = ", ".join(data["fixed"]) or "none"
     texts["seconds"] = ", ".join(f"{k} {seconds(v)}" for k, v in data["seconds"].items())
     if data["captured_at"] is not None:

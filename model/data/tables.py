@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,10 @@ def unreadable(path: Path, error: Exception) -> DataError:
         return DataError(f"{path.name} is not UTF-8 (byte {error.start}).", hint)
     lines = str(error).strip().splitlines() if isinstance(error, ValueError | OSError) else []
     first = lines[0].rstrip(".") if lines else damage(error)
+    if fields := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", first):
+        wanted, line, found = fields.groups()
+        hint = "Put quotation marks around a cell that contains the separator, or correct the line."
+        return DataError(f"{path.name} has {found} fields in line {line}, and {wanted} in the lines before.", hint)
     return DataError(f"{path.name} cannot be read: {first}.", "Check that its suffix matches its content.")
 
 

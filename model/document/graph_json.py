@@ -14,9 +14,11 @@ from espalier.model.errors import FormatError, ProjectError, damage
 from espalier.model.graph.annotation import MUTED, PLAIN, Annotation
 from espalier.model.graph.check import check
 from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.limits import SizeLimit
 from espalier.model.graph.meta import Adapter, Parallel, Precision, Sharding, Sparsity, TensorMeta, Weight
 from espalier.model.graph.operands import refreshed
 from espalier.model.graph.ops import CELLS, GROUPED
+from espalier.model.symbols import holds
 
 _TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],
                           "sparsity": dict[str, Sparsity], "weights": dict[str, str],
@@ -85,7 +87,20 @@ def graph_to_json(graph: Graph) -> dict[str, Any]:
         "structure": graph.structure,
         "symbols": graph.symbols,
         "runs": graph.runs,
+        **limits_to_json(graph),
     }
+
+
+def limits_to_json(graph: Graph) -> dict[str, Any]:
+    """The entry of limits of sizes, absent without any: so do older files and their fingerprints."""
+    return {"limits": encode(graph.limits)} if graph.limits else {}
+
+
+def _limits(data: Mapping[str, Any], symbols: Mapping[str, int]) -> tuple[SizeLimit, ...]:
+    limits = tuple(decode(tuple[SizeLimit, ...], data.get("limits", []), "limits"))
+    for limit in limits:
+        holds(limit.condition, symbols)  # raises for what is no condition on these sizes
+    return limits
 
 
 def graph_from_json(data: dict[str, Any]) -> Graph:
@@ -98,6 +113,7 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
             structure=decode(Literal["tensor", "tuple", "dict"], data["structure"], "structure"),
             symbols=decode(dict[str, int], data["symbols"], "symbols"),
             runs=decode(Literal["graph", "module"], data.get("runs", "graph"), "runs"),
+            limits=_limits(data, decode(dict[str, int], data["symbols"], "symbols")),
         )
         graph = replace(graph, nodes={k: _with_named_ports(n, graph) for k, n in graph.nodes.items()})
         faults = [p for p in check(graph) if p.severity == "error"]

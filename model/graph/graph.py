@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from espalier.model.errors import GraphError, nearest
+from espalier.model.graph.limits import SizeLimit
 from espalier.model.graph.meta import Weight
 from espalier.model.graph.node import Node, Ref, map_refs, out_port, same
 from espalier.model.graph.operands import refreshed
@@ -37,7 +38,8 @@ class Graph:
     """Nodes in topological order, their weights by name, and example sizes of the symbols in shapes.
 
     `structure`: of the results: one tensor, a tuple, or a dict with the keys `output_names`. `runs` "module": recorded
-    from a run; it runs as the original module and cannot be rewired.
+    from a run; it runs as the original module and cannot be rewired. `limits`: conditions on sizes that the code of the
+    model tested; for other sizes it may compute otherwise than the graph.
     """
 
     nodes: dict[str, Node]
@@ -46,6 +48,7 @@ class Graph:
     structure: Literal["tensor", "tuple", "dict"] = "tuple"
     symbols: dict[str, int] = field(default_factory=dict)  # type: ignore[assignment]
     runs: Literal["graph", "module"] = "graph"
+    limits: tuple[SizeLimit, ...] = ()
 
     def __getitem__(self, node: str) -> Node:
         if node not in self.nodes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from espalier.model.borders import parse_json
 from espalier.model.document.codec import encode
-from espalier.model.document.graph_json import graph_from_json, node_to_json, without_annotation
+from espalier.model.document.graph_json import graph_from_json, limits_to_json, node_to_json, without_annotation
 from espalier.model.errors import Damage
 from espalier.model.graph.graph import Graph, Node
 from espalier.model.graph.meta import Weight
@@ -28,7 +28,7 @@ Facts = Mapping[str, Any]
 def first_line(graph: Graph) -> str:
     """The line of the graph without nodes and weights."""
     return _line("graph", "", {"output_names": list(graph.output_names), "structure": graph.structure,
-                               "symbols": graph.symbols, "runs": graph.runs})  # fmt: skip
+                               "symbols": graph.symbols, "runs": graph.runs, **limits_to_json(graph)})  # fmt: skip
 
 
 def node_line(node: Node) -> str:

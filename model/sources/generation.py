@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-# Settings that change greedy decoding, with the values at which they do nothing.
-OTHERS: dict[str, Any] = {
-    "num_beams": 1, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
-    "encoder_repetition_penalty": 1.0, "min_length": 0, "min_new_tokens": 0, "suppress_tokens": (),
-    "begin_suppress_tokens": (), "bad_words_ids": (), "sequence_bias": (), "exponential_decay_length_penalty": (),
-}  # fmt: skip
+# Settings that are applied, or that an option of the analysis stands for.
+_APPLIED = frozenset({"decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "eos_token_id",
+                      "max_length", "max_new_tokens"})  # fmt: skip
+# Settings that choose no token: of padding, starts without a prompt, caches, compilation, and what is returned.
+_WITHOUT_EFFECT = frozenset({
+    "bos_token_id", "pad_token_id", "use_cache", "cache_implementation", "cache_config", "max_cache_len",
+    "compile_config", "disable_compile", "low_memory", "prefill_chunk_size", "continuous_batching_config",
+    "output_attentions", "output_hidden_states", "output_scores", "output_logits", "return_dict_in_generate",
+    "transformers_version", "is_assistant",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,13 @@ def _tokens(settings: Any, name: str, config: Any) -> tuple[int, ...]:
 
 
 def _others(settings: Any) -> list[str]:
-    found = {name: getattr(settings, name, None) for name in OTHERS}
-    return [f"{name}={value}" if isinstance(value, int | float) else name
-            for name, value in found.items() if value and value != OTHERS[name]]  # fmt: skip
+    """Each setting with another value than transformers' default, which no setting above stands for."""
+    from transformers import GenerationConfig
+
+    plain = GenerationConfig().to_dict()
+    # From version 5 on, an unset value is None, and the value used for it is given apart.
+    used: dict[str, Any] = getattr(GenerationConfig, "_get_default_generation_params", dict)()
+    return [f"{name}={value}" if isinstance(value, int | float | str) else name
+            for name, value in settings.to_dict().items()
+            if name not in _APPLIED | _WITHOUT_EFFECT and not name.startswith("_")
+            and value and value not in (plain.get(name), used.get(name))]  # fmt: skip

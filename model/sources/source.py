@@ -55,7 +55,11 @@ def _loader(spec: str, origin: Origin) -> Callable[[str], Loaded]:
 def _unknown(spec: str) -> SourceError:
     if spec.startswith(OBJECT):
         text = f"{spec.removeprefix(OBJECT)} was traced from a Python object, which cannot be opened again."
-        return SourceError(text, "Open the project, or trace the object again.")
+        hint = (
+            "Forms such as pt2, onnx, packed and safetensors need no source. For others, give the model as "
+            "file.py:factory or as a folder of transformers."
+        )
+        return SourceError(text, hint)
     path = Path(spec).expanduser()
     if path.suffix == ".onnx" and path.exists():
         hint = "Open the model that it was exported from: a Hugging Face folder, a file.py:factory or a .pt2 file."

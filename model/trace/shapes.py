@@ -61,6 +61,15 @@ class Names:
             self._texts[expression] = self._write(expression, size)
         return self._texts[expression]
 
+    def write(self, expression: Any) -> str | None:
+        """The text of a size expression over named sizes only; None for one with other sizes."""
+        import sympy
+
+        expression = sympy.sympify(expression)
+        if not expression.free_symbols <= set(self._names):
+            return None
+        return str(expression.xreplace(self._names)).replace(" ", "")
+
     def _write(self, expression: Any, size: torch.SymInt) -> Dim:
         text = str(expression.xreplace(self._names)).replace(" ", "")
         try:

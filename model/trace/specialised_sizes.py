@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import traceback
+from pathlib import Path
 from typing import Any
 
 import sympy
 import torch
+from sympy.core.relational import Relational
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from espalier.model.graph.limits import SizeLimit
+from espalier.model.symbols import holds
+from espalier.model.trace.shapes import Names
+
 _REACH = 64  # sizes tried on each side of the example's
+_TORCH = f"{Path(torch.__file__).parent}{os.sep}"
+_UNBOUNDED = 2**31 - 1  # of a size that a program declares without an upper end
 
 Axes = dict[str, set[int]]
 
@@ -41,6 +51,59 @@ def minimum_sizes(program: ExportedProgram) -> dict[str, int]:
             ):  # 0, 1: torch's own
                 minimum[f"{name}[{axis}]"] = int(least[0])
     return minimum
+
+
+def size_limits(program: ExportedProgram, names: Names) -> tuple[SizeLimit, ...]:
+    """The conditions on free sizes that the model's code tested at capture, with file name and line.
+
+    What torch's operators test of sizes on their own is left out, as the graph holds these operators. A loaded program
+    has no record of tests, but the range of each size, which its own module enforces.
+    """
+    found: dict[SizeLimit, None] = {}
+    for guard in _guards(program):
+        place = guard.sloc.framework_loc
+        if isinstance(place, traceback.FrameSummary) and not _internal(place.filename):
+            source = f"{Path(place.filename).name}:{place.lineno}"
+            found |= {SizeLimit(text, source): None for text in _conditions(guard.expr, names)}
+    return tuple(found)
+
+
+def range_limits(program: ExportedProgram, names: Names) -> tuple[SizeLimit, ...]:
+    """The ranges that a loaded program declares for its free sizes, without torch's own from 0 or 2."""
+    found: list[SizeLimit] = []
+    for symbol, ends in program.range_constraints.items():
+        name = names.write(symbol)
+        if name is not None:
+            found += [SizeLimit(f"{name}>={int(ends.lower)}")] if 2 < ends.lower < _UNBOUNDED else []
+            found += [SizeLimit(f"{name}<={int(ends.upper)}")] if ends.upper < _UNBOUNDED else []
+    return tuple(found)
+
+
+def _guards(program: ExportedProgram) -> list[Any]:
+    sizes = [d for value in _inputs(program).values() for d in value.shape if isinstance(d, torch.SymInt)]
+    return list(sizes[0].node.shape_env.guards) if sizes else []
+
+
+def _internal(file: str) -> bool:
+    """Whether a file belongs to torch; its layers and functionals choose operators, as a model's code does."""
+    return file.startswith(_TORCH) and not file.startswith(f"{_TORCH}nn{os.sep}")
+
+
+def _conditions(guard: Any, names: Names) -> list[str]:
+    """The comparisons of a guard over named sizes, as texts."""
+    if isinstance(guard, sympy.And):
+        return [text for part in guard.args for text in _conditions(part, names)]
+    if not isinstance(guard, Relational):
+        return []
+    relation: Any = guard  # sympy has no types of its attributes
+    left, right = names.write(relation.lhs), names.write(relation.rhs)
+    text = f"{left}{relation.rel_op}{right}"
+    try:
+        # a test of sizes that are equal in the graph says nothing
+        usable = None not in (left, right) and left != right and holds(text, names.symbols)
+    except (ValueError, KeyError, ZeroDivisionError):
+        return []
+    return [text] if usable else []
 
 
 def _inputs(program: ExportedProgram) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from espalier.model.errors import TraceError
 from espalier.model.graph.check import Problem, check
 from espalier.model.graph.graph import Graph, fixed_batch
+from espalier.model.graph.limits import bounds, limit_warnings
 from espalier.model.store.weights import WeightStore
 from espalier.model.trace.block_equivalence import blocks_equivalent
 from espalier.model.trace.capture import Captured, capture
@@ -20,7 +21,7 @@ from espalier.model.trace.pt2_modules import rebuild_modules
 from espalier.model.trace.recorded_run import MODEL, record
 from espalier.model.trace.repeated_blocks import BlockStack, find_block_stack, replicate, truncated
 from espalier.model.trace.shape_agreement import recover_modules
-from espalier.model.trace.specialised_sizes import minimum_sizes
+from espalier.model.trace.specialised_sizes import minimum_sizes, range_limits, size_limits
 from espalier.model.trace.training import unknown_dropout, with_training_dropout
 from espalier.model.trace.weight_checks import weight_problems
 
@@ -80,6 +81,8 @@ def _full(model: nn.Module, example: dict[str, Any], store: WeightStore, program
     model = rebuild_modules(captured.program) if program else model
     recovery, graph, differing = recover_modules(captured.program, model, store)
     graph, dropped = (graph, unknown_dropout(graph)) if program else with_training_dropout(graph, model, example)
+    limits = (range_limits if program else size_limits)(captured.program, recovery.names)
+    graph = replace(graph, limits=limits)
     done = time.perf_counter()
     problems = check(graph)
     faults = [p for p in problems if p.severity == "error"]
@@ -94,7 +97,7 @@ def _full(model: nn.Module, example: dict[str, Any], store: WeightStore, program
     every = (
         *differing,
         *problems,
-        *_limits(captured.level, captured.failures, recovery, None if program else graph),
+        *_limits(captured.level, captured.failures, recovery, graph, own=program is None),
         *dropped,
     )
     return Traced(graph, every, seconds, dynamic, tuple(recovery.names.fixed), recovery.callables)
@@ -110,16 +113,23 @@ def _recorded(model: nn.Module, example: dict[str, Any], store: WeightStore, why
     return Traced(graph, (Problem(None, text, "warning"), *check(graph)), seconds, {}, fixed, {MODEL: model})
 
 
-def _limits(level: str, failures: tuple[str, ...], recovery: ModuleRecovery, graph: Graph | None) -> list[Problem]:
+def _limits(
+    level: str, failures: tuple[str, ...], recovery: ModuleRecovery, graph: Graph, *, own: bool
+) -> list[Problem]:
     problems = [Problem(node, text, "warning") for node, text in recovery.problems]
+    problems += [Problem(None, text, "warning") for text in limit_warnings(graph)]
+    known = {s for s, (low, _) in bounds(graph).items() if low is not None}
+    dimensions = {d for s in known for d in recovery.names.dynamic.get(s, ())}
     for dimension, least in minimum_sizes(recovery.program).items():
+        if dimension in dimensions:
+            continue
         text = f"The graph is valid for {dimension} ≥ {least}: below, the model may take another branch."
         problems.append(Problem(None, text, "warning"))
     # The sizes of an exported program are its own choice.
-    own = fixed_batch(graph) if graph and level != "static" else None
-    if own is not None:
-        text = (f"The model's code fixes the batch size: the graph takes batches of {own} alone. Measure with "
-                f"--batch-size {own}; costs of one sample are those of {own}.")  # fmt: skip
+    size = fixed_batch(graph) if own and level != "static" else None
+    if size is not None:
+        text = (f"The model's code fixes the batch size: the graph takes batches of {size} alone. Measure with "
+                f"--batch-size {size}; costs of one sample are those of {size}.")  # fmt: skip
         problems.append(Problem(None, text, "warning"))
     if level == "batch":
         problems.append(Problem(None, f"Only the batch size is dynamic ({failures[-1]}).", "warning"))

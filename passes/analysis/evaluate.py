@@ -8,7 +8,7 @@ from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.base import Context, Report, analysis
 from espalier.passes.figure import main_figure
-from espalier.passes.running.batches import fit_error
+from espalier.passes.running.batches import check_rows, fit_error
 from espalier.passes.running.data_fit import text_facts
 from espalier.passes.running.length_batches import batch_order, length_sorted_batches
 from espalier.passes.running.splits import (
@@ -24,6 +24,7 @@ from espalier.passes.running.task_check import check_task
 from espalier.passes.score import static_score
 from espalier.passes.tasks.base import task_of
 from espalier.passes.tasks.tally import Tally
+from espalier.passes.tasks.unfit_labels import unfit_labels
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -53,7 +54,8 @@ def data_to_measure(options: EvaluateOptions, context: Context) -> tuple[TaskDat
     data = load_task(options, context.reading, whole=options.split in ("", "all"))
     split = measured_split(data, options.split, options.limit)
     if task_of(split).hides(split.labels):
-        raise DataError(f"{data.name} has hidden labels (−1).", "Choose a split or data with labels.")
+        hidden = DataError(f"{data.name} has hidden labels (−1).", "Choose a split or data with labels.")
+        raise unfit_labels(split.labels) or hidden
     return data, split
 
 
@@ -142,6 +144,7 @@ def measure(
         for inputs, labels in length_sorted_batches(split, graph, batch_size):
             result = _run(module, inputs, graph)
             scores = task.scores(result, graph)
+            check_rows(scores, graph, labels)
             task.fit(scores, labels)
             tally.add(scores, labels)
             if comparison is not None:

@@ -169,6 +169,8 @@ FORMS: dict[str, Exporter] = {
     "graphml": _graphml,
 }
 
+GRAPHS = ("packed", "onnx", "openvino", "executorch", "pt2")  # forms that hold the traced graph
+
 NOT_RUN = ("safetensors", "packed", "adapter", "script", "recipe", "graphml")  # whose results are not compared
 
 CODED = (
@@ -183,6 +185,13 @@ def _spare_the_source(path: Path, store: WeightStore) -> None:
     sources = {place.path.resolve() for place in store.places().values()}
     if (target := path.resolve()) in sources or any(source.parent == target for source in sources):
         raise ExportError(f"{path} holds the weights that the model was opened from.", "Choose another place.")
+
+
+def _limits(project: Project, form: str) -> tuple[str, ...]:
+    """Notes on the sizes for which a file that holds the graph is valid; checkpoints and recipes hold no graph."""
+    from espalier.model.graph.limits import limit_warnings
+
+    return limit_warnings(project.graph) if form in GRAPHS else ()
 
 
 def _non_finite(project: Project, store: WeightStore, form: str) -> tuple[str, ...]:
@@ -208,7 +217,7 @@ def export(
     _spare_the_source(path, store)
     try:
         files, notes, tensors, difference = FORMS[form](project, store, path, settings)
-        notes = [*unhelped(project, store), *notes, *_non_finite(project, store, form)]
+        notes = [*unhelped(project, store), *notes, *_limits(project, form), *_non_finite(project, store, form)]
         for file in files:  # some writers make files that only their owner may read
             if file.is_symlink():
                 continue

@@ -19,7 +19,7 @@ from espalier.model.graph.graph import Graph, Node, Ref
 from espalier.model.graph.ports import weight_at
 from espalier.model.opening import needs_source
 from espalier.model.sources.pruned_class import is_pruned
-from espalier.model.sources.source import load_source
+from espalier.model.sources.source import OBJECT, load_source
 from espalier.model.store.weights import Tensor, WeightStore, write
 from espalier.model.torch.tensors import to_numpy
 from espalier.passes.export.effective_weights import effective_weights, shared_differently
@@ -171,6 +171,8 @@ def _known_model(project: Project) -> Any:
 
 def _source_model(project: Project) -> Any:
     """The source's module when transformers can save it; None for any other."""
+    if project.source.spec.startswith(OBJECT):  # there is nothing to open: the folder does without it
+        return None
     if project.base.runs == "graph" and project.source.spec.endswith(".pt2"):
         return None
     try:
@@ -282,7 +284,7 @@ def _write_plain(project: Project, weights: dict[str, Tensor], _: WeightStore, f
     """Weights alone: no file can hold the code that the model runs."""
     with (folder / "model.safetensors").open("wb") as handle:
         write(handle, weights)
-    code = Path(project.source.spec).name or project.source.name
+    code = Path(project.source.spec.removeprefix(OBJECT)).name or project.source.name
     (folder / "README.md").write_text(PLAIN.format(name=project.source.name, code=code), encoding="utf-8")
 
 

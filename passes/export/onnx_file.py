@@ -19,6 +19,7 @@ from espalier.model.errors import ExportError
 from espalier.model.files import check_target, filling, make_folder
 from espalier.model.formats.base import Format
 from espalier.model.graph.graph import Graph
+from espalier.model.graph.ports import weight_at
 from espalier.model.store.weights import WeightStore
 from espalier.model.torch.layers import Compressed, Effective
 from espalier.passes.export.effective_weights import check_finite
@@ -157,7 +158,9 @@ def _converted(program: ExportedProgram, graph: Graph, opset: int, translations:
     # torch.onnx raises dozens of types.
     except Exception as error:
         text = f"torch.onnx cannot say the model in ONNX ({first_line(error.__cause__ or error)})."
-        raise ExportError(text, "Take the formats of activations back, or export it as pt2 or packed.") from error
+        rounded = any(weight_at(node, port, graph) is None for node in graph for port in node.precision)
+        hint = "Take the formats of activations back, or export it" if rounded else "Export it"
+        raise ExportError(text, f"{hint} as pt2 or packed.") from error
 
 
 # -- the modules that stand for formats

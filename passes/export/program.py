@@ -11,6 +11,7 @@ from espalier.model.document.project import Project
 from espalier.model.errors import ExportError
 from espalier.model.files import make_folder, replacing
 from espalier.model.graph.graph import Graph
+from espalier.model.graph.limits import bounds
 from espalier.model.store.weights import WeightStore
 from espalier.passes.export.settings import Settings
 from espalier.passes.running.example import batch_sizes, example_inputs
@@ -35,10 +36,11 @@ def program_of(module: nn.Module, graph: Graph, largest: Mapping[str, int] | Non
     sizes = {s: (largest or {})[s] for s in batch_sizes(graph, 0) if s in (largest or {})}
     values = example_inputs(graph, sizes)
     free: dict[str, Any] = {}
+    ends = bounds(graph)
     for node in graph.placeholders:
         shape = node.out.shape if node.out else ()
         free[node.target] = {
-            i: _free(size, largest or {}) for i, size in enumerate(shape) if isinstance(size, str)
+            i: _free(size, largest or {}, ends.get(size)) for i, size in enumerate(shape) if isinstance(size, str)
         } or None
     shapes = {name: free[name] for name in values}
     try:
@@ -50,10 +52,13 @@ def program_of(module: nn.Module, graph: Graph, largest: Mapping[str, int] | Non
         raise ExportError(text, "Take back the step after which it happens, or export it as packed.") from error
 
 
-def _free(size: str, largest: Mapping[str, int]) -> Any:
+def _free(size: str, largest: Mapping[str, int], ends: tuple[int | None, int | None] | None) -> Any:
     from torch.export import Dim
 
-    return Dim.AUTO(max=largest[size]) if size in largest else Dim.AUTO  # type: ignore[operator]
+    low, high = ends or (None, None)
+    high = min(high, largest[size]) if high is not None and size in largest else largest.get(size, high)
+    given = {k: v for k, v in (("min", low), ("max", high)) if v is not None}
+    return Dim.AUTO(**given) if given else Dim.AUTO  # type: ignore[operator]
 
 
 def first_line(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from espalier.model.errors import DataError, first_line
 from espalier.model.graph.graph import Graph, fixed_batch
+from espalier.model.graph.limits import check_sizes
 from espalier.model.graph.ops import floating
 from espalier.passes.tasks.base import task_of
 
@@ -22,20 +23,36 @@ MAX_SCORES = 512 << 20  # bytes of the scores of tokens of a batch
 
 @contextlib.contextmanager
 def fit_error(inputs: dict[str, Tensor], graph: Graph | None = None) -> Generator[None]:
-    """Convert torch's exceptions for unfit data to a DataError, which names the batch size that `graph` has fixed."""
+    """Convert torch's exceptions for unfit data to a DataError, which names the batch size that `graph` has fixed.
+
+    Inputs beyond the sizes for which `graph` is valid raise DataError first.
+    """
+    if graph is not None and graph.limits:
+        check_sizes(graph, {k: v.shape for k, v in inputs.items()})
     try:
         yield
     # Sizes that do not fit, token ids outside the vocabulary.
     except (RuntimeError, IndexError) as error:
-        own, size = fixed_batch(graph) if graph else None, next((len(v) for v in inputs.values() if v.dim()), 0)
-        if own is not None and own != size:
-            rest = f", and a number of samples that {own} divides (--limit)" if own > 1 else ""
-            message = f"The model's graph takes batches of {own} alone, and this one has {size}."
-            raise DataError(message, f"Choose --batch-size {own}{rest}.") from error
+        size = next((len(v) for v in inputs.values() if v.dim()), 0)
+        if graph is not None and (own := fixed_batch(graph)) is not None and own != size:
+            raise _other_batch(own, size) from error
         shapes = ", ".join(f"{k} {' × '.join(map(str, v.shape))}" for k, v in inputs.items())
         message = f"The model cannot take this data ({shapes}): {first_line(error).rstrip('.')}."
         longer = ", or lower max_length" if "input_ids" in inputs else ""
         raise DataError(message, f"Choose data of the model's kind and size{longer}.") from error
+
+
+def _other_batch(own: int, size: int) -> DataError:
+    rest = f", and a number of samples that {own} divides (--limit)" if own > 1 else ""
+    message = f"The model's graph takes batches of {own} alone, and this one has {size}."
+    return DataError(message, f"Choose --batch-size {own}{rest}.")
+
+
+def check_rows(scores: Tensor, graph: Graph, labels: Tensor) -> None:
+    """Raise DataError where scores have the rows of the batch that `graph` has fixed instead of those of the labels."""
+    own = fixed_batch(graph)
+    if own is not None and own != len(labels) and scores.dim() and len(scores) == own:
+        raise _other_batch(own, len(labels))
 
 
 def batches(split: Split, graph: Graph, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from espalier.model.graph.graph import Graph, Node
+from espalier.model.graph.limits import bounds, broken_limit
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,13 +31,23 @@ def batch_sizes(graph: Graph, size: int) -> dict[str, int]:
     return {s: size for s in firsts if isinstance(s, str) and s.isidentifier() and _is_batch(s, graph)}
 
 
+def allowed_batch(graph: Graph, size: int) -> int:
+    """The batch size nearest to `size` within the graph's limits."""
+    ends = bounds(graph)
+    for symbol in batch_sizes(graph, size):
+        low, high = ends.get(symbol, (None, None))
+        size = max(size, low or 1)
+        size = size if high is None else min(size, high)
+    return size
+
+
 def other_sizes(graph: Graph) -> list[dict[str, int]]:
-    """Sizes for comparison: of the trace, larger ones, and one sample with smaller ones."""
+    """Sizes for comparison: of the trace, larger ones, and one sample with smaller ones; all within the limits."""
     if not graph.symbols:
         return [{}]
     more = {s: v + 1 + i for i, (s, v) in enumerate(graph.symbols.items())}
     fewer = {s: 1 if _is_batch(s, graph) else max(v - 1, 2) for s, v in graph.symbols.items()}
-    return [dict(graph.symbols), more, fewer]
+    return [sizes for sizes in (dict(graph.symbols), more, fewer) if broken_limit(graph, sizes) is None]
 
 
 def _is_batch(symbol: str, graph: Graph) -> bool:

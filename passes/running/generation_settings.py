@@ -30,6 +30,8 @@ def forced_last(context: Context) -> int | None:
 def settings_note(context: Context, *, greedy: bool = True) -> dict[str, str]:
     """`note` on generation settings that are not applied, for the summary of a report; empty if there are none."""
     others = () if context.reading.limits is None else context.reading.limits.generation
+    if not greedy:  # then it is drawn, by the options of the analysis
+        others = tuple(o for o in others if o != "do_sample=True")
     if not others:
         return {}
     how = "greedy decoding was used" if greedy else "each token was drawn by itself"

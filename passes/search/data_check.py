@@ -10,6 +10,7 @@ from espalier.model.document.recipe import Recipe
 from espalier.model.errors import OptionsError
 from espalier.model.graph.graph import Graph, fixed_batch
 from espalier.passes.base import Context, fill_limits
+from espalier.passes.running.example import allowed_batch
 from espalier.passes.search.goals import Wanted
 from espalier.passes.search.search import Search
 from espalier.passes.search.with_training import FINETUNE
@@ -62,7 +63,7 @@ def _run_samples(graph: Graph, split: Split, context: Context) -> None:
     from espalier.passes.running.batches import batches, fit_error
 
     rows = _critical_rows(split)
-    own = fixed_batch(graph) or len(rows)  # a graph that takes batches of one size alone runs some rows twice
+    own = fixed_batch(graph) or allowed_batch(graph, len(rows))  # such a graph runs some rows twice
     some = split.rows(np.resize(rows, -(-len(rows) // own) * own))
     with torch.no_grad():
         module = build(graph, context.store, context.callables)

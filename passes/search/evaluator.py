@@ -21,7 +21,7 @@ from espalier.model.graph.graph import Graph
 from espalier.model.torch.build import build
 from espalier.passes.analysis.evaluate import constant, noise_of
 from espalier.passes.base import Context
-from espalier.passes.running.batches import fit_error
+from espalier.passes.running.batches import check_rows, fit_error
 from espalier.passes.running.length_batches import length_sorted_batches
 from espalier.passes.running.splits import EvaluateOptions, compared_kind, load_task, measured_split
 from espalier.passes.running.task_check import check_task
@@ -76,6 +76,7 @@ class Evaluator:
                 with fit_error(inputs, graph):
                     result = run(number)
                 scores = self.task.scores(result, graph)
+                check_rows(scores, graph, labels)
                 self.task.fit(scores, labels)
                 tally.add(scores, labels, number)
                 margins[number] = self.task.margins(scores, labels)

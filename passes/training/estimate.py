@@ -11,11 +11,10 @@ import torch
 from torch.utils.data import Subset
 from transformers import TrainerCallback
 
-from espalier.model.graph.graph import fixed_batch
 from espalier.passes.base import Context
 from espalier.passes.training.options import FinetuneOptions
 from espalier.passes.training.prepare import Prepared, all_steps, epoch_steps
-from espalier.passes.training.run import running, trainer_of, try_out
+from espalier.passes.training.run import particular_batch, running, trainer_of, try_out
 from espalier.passes.training.teacher import Teacher
 from espalier.passes.training.training_errors import Diverged, memory_errors
 
@@ -31,7 +30,7 @@ def estimate(ready: Prepared, options: FinetuneOptions, context: Context) -> dic
     watch = _Stopwatch(context, min(steps, WARM + TIMED))
     with running() as folder, memory_errors(options):
         trainer = trainer_of(ready.objective, ready.train_on, ready.check_on, options, context.seed, folder, [watch],
-                             batch=fixed_batch(ready.graph))  # fmt: skip
+                             batch=particular_batch(ready.graph, options))  # fmt: skip
         with contextlib.suppress(Diverged):
             trainer.train()
         checks = _validation(ready, trainer, watch) if ready.check_on else 0.0

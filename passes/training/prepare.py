@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from espalier.model.errors import PassError
 from espalier.model.graph.graph import Graph
 from espalier.model.torch.build import build, parameters_of
+from espalier.model.torch.size_check import refuse_other_sizes
 from espalier.passes.base import Context
 from espalier.passes.choices.freeze import trained_by
 from espalier.passes.running.objective import Objective
@@ -73,6 +74,7 @@ def prepare(graph: Graph, options: FinetuneOptions, context: Context) -> Prepare
         raise PassError("float16 training needs a GPU, and torch finds none.", "Choose bfloat16 or float32.")
     masked, kinds = with_full_masks(graph, options, context.store) if options.prune_to else (graph, {})
     module = build(masked, context.store, context.callables)
+    refuse_other_sizes(module, masked)
     _freeze(parameters_of(module), _frozen(graph, options.freeze))
     samples = Samples(data.train, graph)
     distillation = _distillation(graph, module, samples, options, context) if options.teaches else None

@@ -17,11 +17,12 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from espalier.model.errors import PassError
-from espalier.model.graph.graph import fixed_batch
+from espalier.model.graph.graph import Graph, fixed_batch
 from espalier.model.leftovers import scratch
 from espalier.model.torch.in_place import in_place
 from espalier.passes.base import Context
 from espalier.passes.running.batches import fit_error
+from espalier.passes.running.example import allowed_batch
 from espalier.passes.tasks.base import Task
 from espalier.passes.training.checkpoint import Checkpoints, Raw, Tensors, set_random_state
 from espalier.passes.training.checkpoint_folders import folder_of
@@ -55,7 +56,7 @@ def train(ready: Prepared, options: FinetuneOptions, context: Context) -> Watch:
     try:
         with running() as own, memory_errors(options), in_place(ready.objective.inner):
             trainer = trainer_of(ready.objective, ready.train_on, ready.check_on, options, context.seed, own, callbacks,
-                                 batch=fixed_batch(ready.graph))  # fmt: skip
+                                 batch=particular_batch(ready.graph, options))  # fmt: skip
             run(trainer, watch, checkpoints, options.resume)
         finished = True
     finally:
@@ -124,7 +125,7 @@ def trainer_of(
     folder: str, callbacks: Sequence[TrainerCallback], kind: type[FineTuner] | None = None,
     batch: int | None = None,
 ) -> FineTuner:  # fmt: skip
-    """transformers' Trainer of the objective and its data; `batch`: the one batch size that the graph takes."""
+    """transformers' Trainer of the objective and its data; `batch`: as of `particular_batch`."""
     task = train_on.task
     trainer = (kind or FineTuner)(
         objective, _arguments(options, seed, folder, _validated(options, check_on, batch)), data_collator=identity,
@@ -212,9 +213,9 @@ def try_out(ready: Prepared, options: FinetuneOptions) -> None:
     """Run one small batch first, so that unfit data raises its own error."""
     objective, samples = ready.objective, ready.train_on
     own = fixed_batch(ready.graph)
-    if own is not None:
-        _try_sizes(ready, options, own)
-    batch = samples.__getitems__(list(range(min(own or 2, len(samples)))))
+    if own is not None or ready.graph.limits:
+        _try_sizes(ready, options, own or 0)
+    batch = samples.__getitems__(list(range(min(own or allowed_batch(ready.graph, 2), len(samples)))))
     task = samples.task
     batch["labels"] = task.trial_labels(batch["labels"])
     with fit_error(batch, ready.graph), memory_errors(options), torch.no_grad():
@@ -227,7 +228,8 @@ def try_out(ready: Prepared, options: FinetuneOptions) -> None:
 
 
 def _try_sizes(ready: Prepared, options: FinetuneOptions, own: int) -> None:
-    """Run a batch of each size that the training will have, of a graph that takes batches of `own`; DataError."""
+    """Run a batch of each size that the training will have, of a graph that takes batches of `own` or, at 0,
+    has limits; DataError."""
     parts = ((ready.train_on, options.batch_size), (ready.check_on, _validated(options, ready.check_on, own)))
     for samples, size in parts:
         if samples is None:
@@ -239,8 +241,13 @@ def _try_sizes(ready: Prepared, options: FinetuneOptions, own: int) -> None:
                 ready.objective(**batch)
 
 
+def particular_batch(graph: Graph, options: FinetuneOptions) -> int | None:
+    """The batch size that a graph has fixed, or that of the training where the graph is valid for some sizes only."""
+    return fixed_batch(graph) or (options.batch_size if graph.limits else None)
+
+
 def _validated(options: FinetuneOptions, check_on: Samples | None, own: int | None) -> int:
-    """The batch size of a validation; `own`: that the graph has fixed."""
+    """The batch size of a validation; `own`: as of `particular_batch`."""
     if own is not None or (check_on is not None and check_on.task.large):
         return options.batch_size
     return max(64, options.batch_size)

@@ -13,6 +13,7 @@ from espalier.model.errors import DataError
 from espalier.model.graph.graph import Graph
 from espalier.passes.running.batches import cast_inputs, match_inputs
 from espalier.passes.tasks.base import task_of
+from espalier.passes.tasks.unfit_labels import unfit_labels
 
 if TYPE_CHECKING:
     from espalier.passes.training.teacher import Teacher
@@ -38,7 +39,8 @@ class Samples(Dataset[Batch]):
         if not len(split):
             raise DataError(f"There are no samples to {purpose}.", "Choose data with more rows.")
         if self.task.hides(split.labels):
-            raise DataError("The labels of this data are hidden (−1).", "Choose a split that has labels.")
+            hidden = DataError("The labels of this data are hidden (−1).", "Choose a split that has labels.")
+            raise unfit_labels(split.labels) or hidden
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor], task: str, classes: tuple[str, ...], table: tuple[str, ...]) -> Samples:

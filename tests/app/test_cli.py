@@ -407,6 +407,10 @@ def test_ctrl_c_takes_one_line(capsys: Capture, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("espalier.app.commands.formats.parse_format", interrupt)
     assert main(["formats", "integer"]) == 130
     assert capsys.readouterr() == ("", "Stopped.\n")
+    assert main(["formats", "integer", "--json"]) == 130
+    out, err = capsys.readouterr()
+    error = {"message": "Stopped.", "hint": "Run it again.", "kind": "interrupt"}
+    assert (json.loads(out), err) == ({"error": error}, "Stopped.\n")
 
 
 def test_the_window_is_asked_for(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,8 @@ def test_a_stop_says_that_the_files_are_complete(
     told = capsys.readouterr().err.strip().splitlines()
     assert told[-1] == f"Stopped. The files in {folder} are complete, but their simulation did not end."
     assert (folder / "top.sv").exists()
+    assert main(["emit", str(project), "-o", str(folder), "--simulate", "--json"]) == 130
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == told[-1]
     monkeypatch.setattr("espalier.verilog.lowering.lower.lower", stop)
     assert main(["emit", str(project), "-o", str(tmp_path / "none")]) == 130
     assert capsys.readouterr().err.strip().splitlines()[-1] == "Stopped." and not (tmp_path / "none").exists()

@@ -190,6 +190,22 @@ def test_an_empty_split_is_told_only_where_it_is_asked_for(tmp_path: Path, token
     assert preview(str(tmp_path)).columns == ("text", "label")
 
 
+@pytest.mark.parametrize(
+    ("suffix", "mark", "line", "counts"), [("csv", ",", 4, (2, 3)), ("csv", ";", 3, (3, 5)), ("tsv", "\t", 2, (2, 4))]
+)
+def test_a_line_with_more_fields_is_named(
+    suffix: str, mark: str, line: int, counts: tuple[int, int], tmp_path: Path, tokenizer: Path
+) -> None:
+    lines = [mark.join(f"cell {i}" for i in range(counts[0]))] * (line - 1)
+    path = tmp_path / f"ragged.{suffix}"
+    path.write_text("\n".join([*lines, mark.join(f"cell {i}" for i in range(counts[1]))]) + "\n")
+    with pytest.raises(
+        DataError, match=rf"has {counts[1]} fields in line {line}, and {counts[0]} in the lines"
+    ) as error:
+        load_data(str(path), tokenizer=tokenizer)
+    assert "quotation marks" in error.value.hint
+
+
 def test_a_missing_column_names_the_nearest(csv_file: Path, tokenizer: Path) -> None:
     with pytest.raises(DataError, match="'lable'") as error:
         load_data(str(csv_file), tokenizer=tokenizer, label="lable")

@@ -14,7 +14,10 @@ from espalier.model.sources.generation import Generation, generation_of
 from tests.passes.analysis.test_generate_targets import KINDS, SOURCE, of_transformers
 from tests.seq2seq_models import write_seq2seq, write_tokenizer
 
-NOTE = "Not applied of generation_config.json: num_beams=4, no_repeat_ngram_size=3; greedy decoding was used."
+NOTE = (
+    "Not applied of generation_config.json: num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3; "
+    "greedy decoding was used."
+)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +95,31 @@ def test_settings_that_are_not_applied_are_noted(
     assert NOTE in capsys.readouterr().err
     assert main(["report", str(tmp_path), "--what", "generated_texts", "--data", data, "--limit", "2"]) == 0
     assert NOTE in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"do_sample": True, "temperature": 2.0, "top_k": 7}, "do_sample=True, temperature=2.0, top_k=7"),
+        ({"do_sample": True, "top_p": 0.5, "min_p": 0.1}, "do_sample=True, top_p=0.5, min_p=0.1"),
+        ({"stop_strings": ["gets"]}, "stop_strings"),
+        ({"guidance_scale": 2.0}, "guidance_scale=2.0"),
+        ({"min_new_tokens": 12, "suppress_tokens": [2]}, "min_new_tokens=12, suppress_tokens"),
+        ({"temperature": 1.0, "top_k": 50, "top_p": 1.0, "do_sample": False, "num_beams": 1}, ""),
+        ({"max_length": 7, "eos_token_id": [2, 3], "pad_token_id": 0, "use_cache": False}, ""),
+        ({"a_setting_of_tomorrow": 3}, "a_setting_of_tomorrow=3"),
+    ],
+)
+def test_every_setting_with_another_value_than_the_default_is_named(
+    changes: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    from types import SimpleNamespace
+
+    from transformers import GenerationConfig, LlamaConfig
+
+    (tmp_path / "generation_config.json").write_text(json.dumps(changes))
+    own = GenerationConfig.from_pretrained(tmp_path)
+    assert ", ".join(generation_of(SimpleNamespace(config=LlamaConfig(), generation_config=own)).others) == named
 
 
 @pytest.mark.slow

@@ -115,3 +115,20 @@ def test_a_copy_goes_with_its_window_unless_it_was_saved(tmp_path: Path, monkeyp
     monkeypatch.setattr(temporary_project, "open_window", lambda file: int(saved and Path(file).write_bytes(b"ab")))
     assert temporary_project.show(path) == (2 if saved else 0)
     assert path.exists() is saved
+
+
+@pytest.mark.slow
+def test_a_traced_object_is_written_as_safetensors(m: es.Model, xy: Any, tmp_path: Path) -> None:
+    """Without its class: the folder has the graph."""
+    from espalier.passes.export.loading import load_folder
+
+    m.quantize("linear", weight="int8")
+    m.export("safetensors", tmp_path / "folder")
+    assert {f.name for f in (tmp_path / "folder").iterdir()} >= {"model.safetensors", "load.py"}
+    x = xy[0][:4]
+    names = [n.target for n in m.graph.placeholders]
+    with torch.no_grad():
+        got, want = (f(**{names[0]: x}) for f in (load_folder(tmp_path / "folder"), m.to_torch()))
+    assert torch.equal(*(next(iter(v.values())) if isinstance(v, dict) else v for v in (got, want)))
+    with pytest.raises(SourceError, match=r"file\.py:factory"):
+        es.open("python:Net")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import espalier as es
 from espalier.app.api.methods import signature
@@ -20,6 +21,7 @@ from espalier.model.document.project import APP
 from espalier.model.errors import DataError, ExportError, OptionsError, PassError, ProjectError
 from espalier.model.registry import PASSES
 from espalier.passes.recipes.config import load_recipe
+from espalier.passes.select import Select
 from tests.app.api.nets import FEATURES
 from tests.patience import PATIENCE
 
@@ -189,3 +191,27 @@ def test_a_mesh_is_a_tuple_or_a_text() -> None:
     assert {n.sharding.mesh for n in model._graph if n.sharding} == {(1, 2)}
     with pytest.raises(OptionsError, match="no mesh"):
         model.shard_plan(mesh=(1, 2, 3))
+
+
+class Products(nn.Module):
+    """Two products of a function, of which the first node is called as the op."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = (nn.Parameter(torch.randn(6, 6)) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(torch.relu(torch.matmul(x, self.a)), self.b)
+
+
+@pytest.mark.slow
+def test_node_ids_select_by_name_where_one_is_also_an_op() -> None:
+    model = es.trace(Products(), torch.randn(4, 6))
+    ids = [n.id for n in model.nodes("matmul")]
+    assert ids == ["matmul", "matmul_1"]
+    first = model.copy().quantize(ids, data_in="int8")
+    assert [n.id for n in first.nodes() if n.precision] == ids
+    assert first.project.recipe.steps[0].options.rules[0].select == Select("name", tuple(ids))
+    assert [n.id for n in model.copy().quantize("matmul", data_in="int8").nodes() if n.precision] == ids, "by type"
+    with pytest.raises(OptionsError, match="select mixes name and type"):
+        model.quantize(["matmul_1", "activation"], data_in="int8")

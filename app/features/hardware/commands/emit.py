@@ -99,8 +99,9 @@ def _telling_what_is_written(options: HardwareOptions, context: Context, console
         if begun < WRITTEN:
             raise
         check = "synthesis" if begun >= SYNTHESISING else "simulation" if options.simulate else "check of the text"
-        console.note(f"Stopped. The files in {options.folder} are complete, but their {check} did not end.")
-        raise ToldInterrupt from None
+        message = f"Stopped. The files in {options.folder} are complete, but their {check} did not end."
+        console.note(message)
+        raise ToldInterrupt(message) from None
     finally:
         context.progress = progress
 

@@ -88,8 +88,9 @@ def _measured(args: Arguments, console: Console) -> Answer:
     except KeyboardInterrupt:
         if args.output and parts:
             save(run.results_of(request, parts), Path(args.output))
-            console.note(f"Stopped; what was measured until then is in {args.output}.")
-            raise ToldInterrupt from None
+            message = f"Stopped; what was measured until then is in {args.output}."
+            console.note(message)
+            raise ToldInterrupt(message) from None
         raise
     console.clear()
     data = to_json(results) | {"rows": [r.as_row() for r in results.rows]}

@@ -188,10 +188,9 @@ def _searched(
     except KeyboardInterrupt:
         ended = sum(t.ended for t in done.all)
         output.write(done.all, _best_recipe(done))
-        console.note(
-            f"Stopped after {ended} trials, kept in {redacted(storage)}; run the same with --resume to continue."
-        )
-        raise ToldInterrupt from None
+        message = f"Stopped after {ended} trials, kept in {redacted(storage)}; run the same with --resume to continue."
+        console.note(message)
+        raise ToldInterrupt(message) from None
     done.seconds = time.perf_counter() - start
     return done
 

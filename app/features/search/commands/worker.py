@@ -78,8 +78,9 @@ def _run(arguments: Arguments, console: Console) -> Answer:
                     plan.context.store.flush(f"trial-{trial.number}-{len(part.ended)}")
         except KeyboardInterrupt:
             back = f" Trial {', '.join(map(str, running))} was given back." if running else ""
-            console.note(f"Stopped after {_trials(len(part.ended))}.{back}")
-            raise ToldInterrupt from None
+            message = f"Stopped after {_trials(len(part.ended))}.{back}"
+            console.note(message)
+            raise ToldInterrupt(message) from None
     took = time.monotonic() - part.begun
     data = {"study": name, "storage": redacted(arguments.storage), "ended": part.why or "as asked",
             "trials": [_row(t) for t in part.ended], "seconds": round(took, 3), "resident": resident()}  # fmt: skip

@@ -138,8 +138,9 @@ def _swept(sweep: Sweep, target: Target, record: Record, console: Console) -> _D
             target.store.flush(f"point-{len(done.outcomes)}-{id(done):x}")
             console.note(f"[{len(done.outcomes)}/{count}] {_told(sweep, outcome)}")
     except KeyboardInterrupt:
-        console.note(f"Stopped after {len(done.outcomes)} of {count} points. {record.hint}".rstrip())
-        raise ToldInterrupt from None
+        message = f"Stopped after {len(done.outcomes)} of {count} points. {record.hint}".rstrip()
+        console.note(message)
+        raise ToldInterrupt(message) from None
     done.seconds = time.perf_counter() - start
     _refuse_nothing(done, record)
     return done
