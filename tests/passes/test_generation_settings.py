@@ -174,12 +174,16 @@ class Plain:
 
 
 def test_settings_of_generation_go_before_those_of_the_configuration() -> None:
+    from transformers import GenerationConfig
+
     config = Plain(vocab_size=10, eos_token_id=[3, 99])
     assert generation_of(Plain(config=config)) == Generation(ends=(3,))
     assert generation_of(Plain()) == Generation()
-    own = Plain(eos_token_id=4, decoder_start_token_id=12, forced_bos_token_id=5, forced_eos_token_id=[6, 3],
-                num_beams=1, min_length=7, suppress_tokens=[1, 2], repetition_penalty=1.0)  # fmt: skip
+    own = GenerationConfig(
+        eos_token_id=4, decoder_start_token_id=12, forced_bos_token_id=5, forced_eos_token_id=[6, 3], num_beams=1,
+        min_length=7, suppress_tokens=[1, 2], repetition_penalty=1.0,
+    )  # fmt: skip
     assert generation_of(Plain(config=config, generation_config=own)) == Generation(
         None, 5, 3, (4,), ("min_length=7", "suppress_tokens")
     )
-    assert generation_of(Plain(config=config, generation_config=Plain())).ends == (3,)
+    assert generation_of(Plain(config=config, generation_config=GenerationConfig())).ends == (3,)
