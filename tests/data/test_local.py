@@ -136,7 +136,7 @@ def test_na_and_null_are_words(tmp_path: Path, tokenizer: Path) -> None:
 BAD: dict[str, tuple[str, bytes, str]] = {
     "empty": ("rows.csv", b"", "empty"),
     "header only": ("rows.csv", b"text,label\n", "no rows"),
-    "ragged": ("rows.csv", b"text,label\na,0\nb,1,2,3\n", "cannot be read"),
+    "ragged": ("rows.csv", b"text,label\na,0\nb,1,2,3\n", "has 4 fields in line 3"),
     "latin 1": ("rows.csv", "text,label\ncaf\u00e9,0\n".encode("latin-1"), "UTF-8"),
     "utf-16": ("rows.csv", "text,label\ncaf\u00e9,0\n".encode("utf-16"), "is UTF-16"),
     "utf-16 unmarked": ("rows.csv", "text,label\na,0\nb,1\n".encode("utf-16-be"), "is UTF-16"),
