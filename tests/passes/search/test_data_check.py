@@ -100,7 +100,8 @@ def test_a_split_that_is_not_there(mlp: Opened, tmp_path: Path) -> None:
 def test_a_split_without_samples_or_labels(mlp: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub hides the labels of some test sets, and all their rows are left out."""
     whole = load_split(SCORE, Context(mlp.store))
-    for split, words in ((whole.take(0), "no samples to measure on"), (replace(whole, labels=-whole.labels), "hidden")):
+    hidden = replace(whole, labels=np.full_like(whole.labels, -1))
+    for split, words in ((whole.take(0), "no samples to measure on"), (hidden, "hidden")):
         monkeypatch.setattr("espalier.passes.running.splits.load_split", lambda *_, split=split: split)
         with pytest.raises(DataError, match=words) as told:
             begun(mlp, tmp_path)
