@@ -68,8 +68,9 @@ def test_the_divergence_is_of_the_same_target(places: Path) -> None:
         with torch.no_grad():
             p, q = (net(**given)["logits"][0, at].double().log_softmax(-1) for net in (base, now))
         assert row["kl"] == pytest.approx(float((p.exp() * (p - q)).sum()), rel=1e-4, abs=1e-9)
-        token = int(q.argmax())
-        assert row["token"] == tokenizer.decode([token]) and row["probability"] == pytest.approx(float(q.exp().max()))
+        # BART's settings force the token that ends a text at the limit of new ones.
+        token = int(q.argmax()) if at < 3 else 2
+        assert row["token"] == tokenizer.decode([token]) and row["probability"] == pytest.approx(float(q.exp()[token]))
         target = torch.tensor([[*target[0, : at + 1].tolist(), token, 0][: at + 2]])
     assert max(row["kl"] for row in found.rows) > 0
 

@@ -127,4 +127,4 @@ def test_texts_are_no_longer_than_the_model_takes(
     found = es.open(str(tmp_path)).run("generation_scores", data=str(folder / "data"), limit=7, new_tokens=4096)
     assert {name: found.summary[name] for name in ("tokens", "new_tokens", "cut")} == {
         "tokens": 32, "new_tokens": 32, "cut": 7}  # fmt: skip
-    assert sizes == [3] * 32 + [3] * 32 + [1] * 32
+    assert sizes == [3] * 31 + [3] * 31 + [1] * 31, "BART's settings force the last token"
