@@ -14,10 +14,10 @@ from espalier.model.errors import FormatError, ProjectError, damage
 from espalier.model.graph.annotation import MUTED, PLAIN, Annotation
 from espalier.model.graph.check import check
 from espalier.model.graph.graph import Graph, Node
-from espalier.model.graph.limits import SizeLimit
 from espalier.model.graph.meta import Adapter, Parallel, Precision, Sharding, Sparsity, TensorMeta, Weight
 from espalier.model.graph.operands import refreshed
 from espalier.model.graph.ops import CELLS, GROUPED
+from espalier.model.graph.size_limit import SizeLimit
 from espalier.model.symbols import holds
 
 _TYPED: dict[str, Any] = {"ports": dict[str, TensorMeta], "precision": dict[str, Precision],

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from espalier.model.errors import GraphError, nearest
-from espalier.model.graph.limits import SizeLimit
 from espalier.model.graph.meta import Weight
 from espalier.model.graph.node import Node, Ref, map_refs, out_port, same
 from espalier.model.graph.operands import refreshed
 from espalier.model.graph.ops import kind
+from espalier.model.graph.size_limit import SizeLimit
 
 if TYPE_CHECKING:
     import networkx as nx

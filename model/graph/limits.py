@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from espalier.model.errors import DataError
@@ -12,34 +11,16 @@ from espalier.model.symbols import holds
 
 if TYPE_CHECKING:
     from espalier.model.graph.graph import Graph
-
-_SIGNS = {"<=": "≤", ">=": "≥", "<": "<", ">": ">", "==": "=", "!=": "≠"}
-
-
-@dataclass(frozen=True, slots=True)
-class SizeLimit:
-    """A condition between sizes ("batch<=5"), and the file and line of the code that tests it ("net.py:7")."""
-
-    condition: str
-    source: str = ""
-
-    @property
-    def range(self) -> str:
-        """The condition as text: "batch ≤ 5"."""
-        return re.sub(r"(<=|>=|==|!=|<|>)", lambda m: f" {_SIGNS[m[0]]} ", self.condition)
-
-    @property
-    def reason(self) -> str:
-        """Where the limit comes from."""
-        return f"the model's code tests this size ({self.source})" if self.source else "the exported program says so"
+    from espalier.model.graph.size_limit import SizeLimit
 
 
 def limit_warnings(graph: Graph) -> tuple[str, ...]:
-    """A sentence for each limit of a graph."""
+    """A sentence for each limit of the user's code; those of installed packages are told where data break them."""
     return tuple(
         f"The graph is valid for {limit.range} only: {limit.reason}. "
         "Trace the model with other example sizes for the rest."
         for limit in graph.limits
+        if "/" not in limit.source
     )
 
 

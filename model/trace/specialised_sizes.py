@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sympy.core.relational import Relational
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from espalier.model.graph.limits import SizeLimit
+from espalier.model.graph.size_limit import SizeLimit
 from espalier.model.symbols import holds
 from espalier.model.trace.shapes import Names
 
@@ -63,7 +64,7 @@ def size_limits(program: ExportedProgram, names: Names) -> tuple[SizeLimit, ...]
     for guard in _guards(program):
         place = guard.sloc.framework_loc
         if isinstance(place, traceback.FrameSummary) and not _internal(place.filename):
-            source = f"{Path(place.filename).name}:{place.lineno}"
+            source = f"{_short(Path(place.filename))}:{place.lineno}"
             found |= {SizeLimit(text, source): None for text in _conditions(guard.expr, names)}
     return tuple(found)
 
@@ -82,6 +83,12 @@ def range_limits(program: ExportedProgram, names: Names) -> tuple[SizeLimit, ...
 def _guards(program: ExportedProgram) -> list[Any]:
     sizes = [d for value in _inputs(program).values() for d in value.shape if isinstance(d, torch.SymInt)]
     return list(sizes[0].node.shape_env.guards) if sizes else []
+
+
+def _short(file: Path) -> str:
+    """The name of a file, after that of its package where one is installed."""
+    *_, package = ("", *(after for name, after in pairwise(file.parts) if name == "site-packages"))
+    return f"{package}/{file.name}" if package else file.name
 
 
 def _internal(file: str) -> bool:

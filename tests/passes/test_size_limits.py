@@ -16,7 +16,8 @@ import espalier as es
 from espalier.app.cli import main
 from espalier.model.document.graph_json import fingerprint, graph_from_json, graph_to_json
 from espalier.model.errors import DataError, ProjectError
-from espalier.model.graph.limits import SizeLimit, bounds, broken_limit
+from espalier.model.graph.limits import bounds, broken_limit
+from espalier.model.graph.size_limit import SizeLimit
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:The graph is valid")]
 
