@@ -31,11 +31,17 @@ def grouped_product(x: Any, weight: Any, ends: Any) -> Any:
 
 
 def histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    """aten.histc within given ends: bins of equal widths, the last with its upper end; other values do not count."""
-    if min == max:
-        raise NotImplementedError("histc without ends")
+    """aten.histc: bins of equal widths, the last with its upper end; other values do not count.
+
+    Equal ends stand for the least and the largest value; one apart on each side where these are equal too.
+    """
     flat = op.Reshape(op.Cast(x, to=1), _whole([-1]))
-    low, high = _number(min), _number(max)
+    if min == max:
+        low, high = op.ReduceMin(flat, keepdims=0), op.ReduceMax(flat, keepdims=0)
+        alike = op.Cast(op.Equal(low, high), to=1)
+        low, high = op.Sub(low, alike), op.Add(high, alike)
+    else:
+        low, high = _number(min), _number(max)
     at = op.Floor(op.Div(op.Mul(op.Sub(flat, low), _number(bins)), op.Sub(high, low)))
     at = op.Where(op.Equal(flat, high), _number(bins - 1), at)
     every = op.Constant(value=onnx_ir.tensor(np.arange(bins, dtype=np.float32)))

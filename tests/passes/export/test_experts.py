@@ -174,3 +174,27 @@ def test_a_program_of_torch_names_what_it_needs(plain: es.Model, tmp_path: Path)
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=PATIENCE)
     assert torch.allclose(torch.load(tmp_path / "out.pt"), scores(plain), atol=1e-6)
+
+
+class Histogram(nn.Module):
+    """Counts beside a layer, so that there is a weight."""
+
+    def __init__(self, *ends: float) -> None:
+        super().__init__()
+        self.layer, self.ends = nn.Linear(6, 6), ends
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.layer(x), torch.histc(x, 5, *self.ends)
+
+
+@pytest.mark.parametrize("ends", [(), (0.0, 0.0), (-0.5, 1.5)])
+def test_histograms_are_those_of_torch(ends: tuple[float, ...], tmp_path: Path) -> None:
+    """Of the values themselves where the ends are equal, also where all values are equal."""
+    import onnxruntime
+
+    model = Histogram(*ends).eval()
+    es.trace(model, torch.randn(3, 6)).export("onnx", tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    for x in (torch.randn(4, 6), torch.full((2, 6), 0.25), torch.arange(12.0).reshape(2, 6)):
+        found = session.run(None, {"x": x.numpy()})[1]
+        assert found.tolist() == model(x)[1].tolist()
